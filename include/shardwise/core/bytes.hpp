@@ -1,0 +1,49 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// An amount of memory; signed, so that a shortfall is a value too.
+///
+/// Units  bytes
+class Bytes {
+public:
+    constexpr Bytes() = default;
+    constexpr explicit Bytes(std::int64_t count) : count_(count) {}
+
+    /// The number of bytes.
+    [[nodiscard]] constexpr std::int64_t count() const { return count_; }
+
+    constexpr Bytes& operator+=(Bytes other) {
+        count_ += other.count_;
+        return *this;
+    }
+    constexpr Bytes& operator-=(Bytes other) {
+        count_ -= other.count_;
+        return *this;
+    }
+
+    friend constexpr Bytes operator+(Bytes a, Bytes b) { return a += b; }
+    friend constexpr Bytes operator-(Bytes a, Bytes b) { return a -= b; }
+    friend constexpr Bytes operator-(Bytes a) { return Bytes{-a.count_}; }
+    friend constexpr Bytes operator*(Bytes a, std::int64_t factor) { return Bytes{a.count_ * factor}; }
+    friend constexpr Bytes operator*(std::int64_t factor, Bytes a) { return a * factor; }
+    friend constexpr auto operator<=>(Bytes, Bytes) = default;
+
+private:
+    std::int64_t count_ = 0;
+};
+
+inline namespace literals {
+
+constexpr Bytes operator""_B(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n)}; }
+constexpr Bytes operator""_KiB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n << 10U)}; }
+constexpr Bytes operator""_MiB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n << 20U)}; }
+constexpr Bytes operator""_GiB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n << 30U)}; }
+constexpr Bytes operator""_GB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n * 1000000000ULL)}; }
+
+}  // namespace literals
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <shardwise/core/checked.hpp>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// The element type of a dense tensor. Block formats (GGUF types, NF4, ...) live in quant/.
+enum class Dtype : std::uint8_t {
+    f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e8m0, f6_e2m3, f6_e3m2, f4,
+    i64, i32, i16, i8, i4, i2, u64, u32, u16, u8, u4, boolean, c64, c128,
+};
+
+/// What is known of a dtype: names in torch, safetensors and short, and its width.
+struct DtypeTraits {
+    Dtype dtype;
+    std::string_view torch_name;
+    std::string_view safetensors_name;
+    std::string_view short_name;
+    std::uint8_t bits;
+    bool is_floating;
+};
+
+/// Every dtype in the order of the enumeration.
+///
+/// Source  https://docs.pytorch.org/docs/stable/tensor_attributes.html; safetensors 0.6 `tensor.rs` (Dtype)
+inline constexpr std::array<DtypeTraits, 24> dtype_table{{
+    {Dtype::f64, "float64", "F64", "fp64", 64, true},
+    {Dtype::f32, "float32", "F32", "fp32", 32, true},
+    {Dtype::f16, "float16", "F16", "fp16", 16, true},
+    {Dtype::bf16, "bfloat16", "BF16", "bf16", 16, true},
+    {Dtype::f8_e4m3, "float8_e4m3fn", "F8_E4M3", "fp8", 8, true},
+    {Dtype::f8_e5m2, "float8_e5m2", "F8_E5M2", "fp8_e5m2", 8, true},
+    {Dtype::f8_e8m0, "float8_e8m0fnu", "F8_E8M0", "fp8_e8m0", 8, true},
+    {Dtype::f6_e2m3, "float6_e2m3fn", "F6_E2M3", "fp6_e2m3", 6, true},
+    {Dtype::f6_e3m2, "float6_e3m2fn", "F6_E3M2", "fp6_e3m2", 6, true},
+    {Dtype::f4, "float4_e2m1fn_x2", "F4", "fp4", 4, true},
+    {Dtype::i64, "int64", "I64", "int64", 64, false},
+    {Dtype::i32, "int32", "I32", "int32", 32, false},
+    {Dtype::i16, "int16", "I16", "int16", 16, false},
+    {Dtype::i8, "int8", "I8", "int8", 8, false},
+    {Dtype::i4, "int4", "I4", "int4", 4, false},
+    {Dtype::i2, "int2", "I2", "int2", 2, false},
+    {Dtype::u64, "uint64", "U64", "uint64", 64, false},
+    {Dtype::u32, "uint32", "U32", "uint32", 32, false},
+    {Dtype::u16, "uint16", "U16", "uint16", 16, false},
+    {Dtype::u8, "uint8", "U8", "uint8", 8, false},
+    {Dtype::u4, "uint4", "U4", "uint4", 4, false},
+    {Dtype::boolean, "bool", "BOOL", "bool", 8, false},
+    {Dtype::c64, "complex64", "C64", "complex64", 64, true},
+    {Dtype::c128, "complex128", "C128", "complex128", 128, true},
+}};
+
+[[nodiscard]] constexpr DtypeTraits const& traits(Dtype dtype) {
+    return dtype_table[static_cast<std::size_t>(dtype)];
+}
+
+/// The width of one stored element. A stored bool takes a byte (accelerate prices it at a bit: placement/dialect).
+///
+/// Units  bits
+[[nodiscard]] constexpr std::int64_t bits(Dtype dtype) { return traits(dtype).bits; }
+
+/// Bytes of `count` packed elements, rounded up to whole bytes; nothing where that overflows.
+///
+/// Units  bytes
+[[nodiscard]] constexpr std::optional<std::int64_t> storage_bytes(Dtype dtype, std::int64_t count) {
+    auto const width = bits(dtype);
+    if (width % 8 == 0) return checked_multiply(count, width / 8);
+    auto const total = checked_multiply(count, width);
+    if (!total) return std::nullopt;
+    return ceil_divide(*total, 8);
+}
+
+/// Finds a dtype by any of its names, in any case, with or without "torch."; also `float`, `half`, `double`, `f32`...
+[[nodiscard]] constexpr std::optional<Dtype> parse_dtype(std::string_view text) {
+    constexpr auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    constexpr auto same = [lower](std::string_view a, std::string_view b) {
+        if (a.size() != b.size()) return false;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            if (lower(a[i]) != lower(b[i])) return false;
+        }
+        return true;
+    };
+    if (text.size() > 6 && same(text.substr(0, 6), "torch.")) text.remove_prefix(6);
+    for (auto const& row : dtype_table) {
+        if (same(text, row.torch_name) || same(text, row.safetensors_name) || same(text, row.short_name)) {
+            return row.dtype;
+        }
+    }
+    struct Alias {
+        std::string_view name;
+        Dtype dtype;
+    };
+    constexpr std::array<Alias, 8> aliases{{{"float", Dtype::f32},
+                                            {"half", Dtype::f16},
+                                            {"double", Dtype::f64},
+                                            {"long", Dtype::i64},
+                                            {"fp8_e4m3", Dtype::f8_e4m3},
+                                            {"float8_e4m3", Dtype::f8_e4m3},
+                                            {"fp4_e2m1", Dtype::f4},
+                                            {"float4_e2m1", Dtype::f4}}};
+    for (auto const& alias : aliases) {
+        if (same(text, alias.name)) return alias.dtype;
+    }
+    return std::nullopt;
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/fixed_text.hpp>
+#include <shardwise/core/ids.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// What went wrong. Each has a section in docs/reference/errors.md.
+enum class ErrorCode : std::uint8_t {
+    invalid_argument,   // a value that a caller gave is outside its range
+    unknown_name,       // a model, dtype, strategy, device, ... that does not exist
+    file_not_found,     // nothing is there
+    file_unreadable,    // it is there, but the system does not give it
+    malformed_file,     // its bytes break the format
+    unsupported,        // valid, but not something this version handles
+    missing_field,      // a field without a default is absent
+    invalid_field,      // a field has the wrong type or an impossible value
+    size_overflow,      // a product of sizes leaves 63 bits
+    unsafe_path,        // a path that leaves the folder it belongs to
+    not_covered,        // a device map leaves parameters without a device
+    out_of_memory,      // a plan does not fit
+    no_such_device,     // a device that is named but does not exist
+    capacity_exceeded,  // more of something than a fixed limit allows
+    shape_mismatch,     // two shapes that must agree do not
+    backend_failure,    // a vendor call failed
+};
+
+[[nodiscard]] constexpr std::string_view name_of(ErrorCode code) {
+    switch (code) {
+        case ErrorCode::invalid_argument: return "invalid_argument";
+        case ErrorCode::unknown_name: return "unknown_name";
+        case ErrorCode::file_not_found: return "file_not_found";
+        case ErrorCode::file_unreadable: return "file_unreadable";
+        case ErrorCode::malformed_file: return "malformed_file";
+        case ErrorCode::unsupported: return "unsupported";
+        case ErrorCode::missing_field: return "missing_field";
+        case ErrorCode::invalid_field: return "invalid_field";
+        case ErrorCode::size_overflow: return "size_overflow";
+        case ErrorCode::unsafe_path: return "unsafe_path";
+        case ErrorCode::not_covered: return "not_covered";
+        case ErrorCode::out_of_memory: return "out_of_memory";
+        case ErrorCode::no_such_device: return "no_such_device";
+        case ErrorCode::capacity_exceeded: return "capacity_exceeded";
+        case ErrorCode::shape_mismatch: return "shape_mismatch";
+        case ErrorCode::backend_failure: return "backend_failure";
+    }
+    return "unknown";
+}
+
+/// An expected failure: a code and fixed-capacity fields, a literal type, so that error paths work in constant expressions.
+///
+/// Example  return Error{ErrorCode::malformed_file}.in(path).at("data_offsets").because("the range ends before it begins")
+///                 .fix("download the file again");
+class Error {
+public:
+    static constexpr std::int64_t unset = INT64_MIN;
+
+    constexpr explicit Error(ErrorCode code) : code_(code) {}
+
+    /// The file, flag or object at fault.
+    constexpr Error& in(std::string_view subject) { return subject_.assign(subject), *this; }
+    /// The field, tensor or module within it.
+    constexpr Error& at(std::string_view place) { return place_.assign(place), *this; }
+    /// The layer at fault.
+    constexpr Error& layer(LayerId layer) { return layer_ = layer, *this; }
+    /// What is wrong, in the present tense.
+    constexpr Error& because(std::string_view reason) { return reason_.assign(reason), *this; }
+    /// The number that was found.
+    constexpr Error& got(std::int64_t number) { return got_ = number, *this; }
+    /// The number that was wanted or that bounds it.
+    constexpr Error& expected(std::int64_t number) { return expected_ = number, *this; }
+    /// The memory that is needed.
+    constexpr Error& needs(Bytes bytes) { return needs_ = bytes.count(), *this; }
+    /// The memory that there is.
+    constexpr Error& has(Bytes bytes) { return has_ = bytes.count(), *this; }
+    /// What to do about it.
+    constexpr Error& fix(std::string_view advice) { return advice_.assign(advice), *this; }
+
+    [[nodiscard]] constexpr ErrorCode code() const { return code_; }
+    [[nodiscard]] constexpr std::string_view subject() const { return subject_.view(); }
+    [[nodiscard]] constexpr std::string_view place() const { return place_.view(); }
+    [[nodiscard]] constexpr std::string_view reason() const { return reason_.view(); }
+    [[nodiscard]] constexpr std::string_view advice() const { return advice_.view(); }
+    [[nodiscard]] constexpr Bytes needed() const { return Bytes{needs_ == unset ? 0 : needs_}; }
+    [[nodiscard]] constexpr Bytes available() const { return Bytes{has_ == unset ? 0 : has_}; }
+
+    /// One line: what is wrong with numbers and units; what to do. Control characters from outside are escaped.
+    [[nodiscard]] std::string message() const;
+
+private:
+    ErrorCode code_;
+    FixedText<160> subject_;
+    FixedText<120> place_;
+    FixedText<200> reason_;
+    FixedText<200> advice_;
+    LayerId layer_;
+    std::int64_t got_ = unset;
+    std::int64_t expected_ = unset;
+    std::int64_t needs_ = unset;
+    std::int64_t has_ = unset;
+};
+
+/// Text as it is safe to print: control characters, quotes and broken UTF-8 become escapes.
+[[nodiscard]] inline std::string escaped(std::string_view text) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string out;
+    out.reserve(text.size());
+    auto const byte_at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    for (std::size_t i = 0; i < text.size();) {
+        auto const byte = byte_at(i);
+        std::size_t length = byte < 0x80 ? 1 : byte >= 0xC2 && byte < 0xE0 ? 2 : byte >= 0xE0 && byte < 0xF0 ? 3
+                             : byte >= 0xF0 && byte < 0xF5                         ? 4
+                                                                                   : 0;
+        for (std::size_t k = 1; k < length; ++k) {
+            if (i + k >= text.size() || (byte_at(i + k) & 0xC0U) != 0x80U) length = 0;
+        }
+        // U+0080..U+009F are control characters that terminals obey.
+        bool const c1_control = length == 2 && byte == 0xC2 && byte_at(i + 1) < 0xA0;
+        if (length == 0 || c1_control || byte < 0x20 || byte == 0x7F) {
+            out += "\\x";
+            out += digits[byte >> 4U];
+            out += digits[byte & 15U];
+            ++i;
+            continue;
+        }
+        out.append(text, i, length);
+        i += length;
+    }
+    return out;
+}
+
+/// A size as people read it: "1.69 GiB", "512 B".
+[[nodiscard]] inline std::string to_text(Bytes bytes) {
+    constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    bool const negative = bytes.count() < 0;
+    auto value = static_cast<double>(negative ? -bytes.count() : bytes.count());
+    std::size_t unit = 0;
+    while (value >= 1024.0 && unit + 1 < 6) value /= 1024.0, ++unit;
+    std::string out = negative ? "-" : "";
+    if (unit == 0) return out + std::to_string(static_cast<std::int64_t>(value)) + " B";
+    auto const hundredths = static_cast<std::int64_t>(value * 100.0 + 0.5);
+    out += std::to_string(hundredths / 100) + "." + std::to_string(hundredths / 10 % 10) + std::to_string(hundredths % 10);
+    return out + " " + std::string(units[unit]);
+}
+
+inline std::string Error::message() const {
+    std::string out;
+    auto const part = [&out](std::string_view text, std::string_view separator) {
+        if (text.empty()) return;
+        if (!out.empty()) out += separator;
+        out += escaped(text);
+    };
+    part(subject_.view(), "");
+    part(place_.view(), ": ");
+    if (layer_.value() >= 0) part("layer " + std::to_string(layer_.value()), ": ");
+    if (needs_ != unset) {
+        bool const bare = out.empty();
+        out += (bare ? "needs " : " needs ") + to_text(Bytes{needs_});
+        if (has_ != unset) out += " but only " + to_text(Bytes{has_}) + " are available";
+    }
+    part(reason_.view(), ": ");
+    if (out.empty()) out = std::string(name_of(code_));
+    if (got_ != unset && expected_ != unset) {
+        out += " (got " + std::to_string(got_) + ", expected " + std::to_string(expected_) + ")";
+    } else if (got_ != unset) {
+        out += " (got " + std::to_string(got_) + ")";
+    } else if (expected_ != unset) {
+        out += " (expected " + std::to_string(expected_) + ")";
+    }
+    part(advice_.view(), "; ");
+    return out;
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// Text of at most N bytes held by value, so that its owner is a literal type; longer text ends in "...".
+template <std::size_t N>
+class FixedText {
+    static_assert(N >= 4 && N < 256);
+
+public:
+    constexpr FixedText() = default;
+    constexpr FixedText(std::string_view text) { assign(text); }  // NOLINT: implicit on purpose, like string_view's
+    constexpr FixedText(char const* text) { assign(std::string_view{text}); }
+
+    constexpr void assign(std::string_view text) {
+        bool const cut = text.size() > N;
+        size_ = static_cast<unsigned char>(cut ? N : text.size());
+        for (std::size_t i = 0; i < size_; ++i) text_[i] = cut && i >= N - 3 ? '.' : text[i];
+    }
+
+    [[nodiscard]] constexpr std::string_view view() const { return {text_.data(), size_}; }
+    [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
+
+    friend constexpr bool operator==(FixedText const& a, FixedText const& b) { return a.view() == b.view(); }
+
+private:
+    std::array<char, N> text_{};
+    unsigned char size_ = 0;
+};
+
+}  // namespace shardwise::inline v0

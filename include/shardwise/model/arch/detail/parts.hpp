@@ -1,0 +1,109 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/body_builder.hpp>
+#include <shardwise/model/config.hpp>
+#include <shardwise/model/module_tree.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+/// The pieces that most families share: linear layers, norms, embeddings, and the checks of common fields.
+namespace shardwise::inline v0::detail {
+
+/// Config keys and rules that every decoder shares are checked here: positive sizes, divisible heads, bounded layers.
+[[nodiscard]] constexpr Result<> check_heads(ModelConfig const& config, bool is_head_dim_given) {
+    if (config.heads < 1) return Error{ErrorCode::invalid_field}.at("num_attention_heads").because("must be at least 1").got(config.heads);
+    if (config.kv_heads < 1) return Error{ErrorCode::invalid_field}.at("num_key_value_heads").because("must be at least 1").got(config.kv_heads);
+    if (config.layers < 1) return Error{ErrorCode::invalid_field}.at("num_hidden_layers").because("must be at least 1").got(config.layers);
+    if (config.layers > LayerSet::capacity) {
+        return Error{ErrorCode::capacity_exceeded}.at("num_hidden_layers").because("is more than this library plans for")
+            .got(config.layers).expected(LayerSet::capacity);
+    }
+    if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
+        return Error{ErrorCode::invalid_field}.at("hidden_size")
+            .because("is not a multiple of num_attention_heads, and head_dim is not given").got(config.hidden_size)
+            .expected(config.heads);
+    }
+    if (config.heads % config.kv_heads != 0) {
+        return Error{ErrorCode::invalid_field}.at("num_key_value_heads").because("does not divide num_attention_heads")
+            .got(config.kv_heads).expected(config.heads);
+    }
+    return {};
+}
+
+/// True where the counted class is the bare model without a head ("LlamaModel", "BertModel").
+[[nodiscard]] constexpr bool is_base_class(ModelConfig const& config) {
+    auto const name = config.model_class.view();
+    return name.size() >= 5 && name.substr(name.size() - 5) == "Model";
+}
+
+/// Builds tensors in the model's dtype.
+struct TensorMaker {
+    Dtype dtype;
+
+    /// A linear weight [out, in] whose outputs are dealt in `units` (0: replicated).
+    [[nodiscard]] constexpr Tensor weight(std::int64_t out, std::int64_t in, ShardRule shard,
+                                          TensorUse use = TensorUse::linear) const {
+        return {.name = "weight", .shape = {out, in}, .dtype = dtype, .use = use, .shard = shard};
+    }
+    [[nodiscard]] constexpr Tensor bias(std::int64_t size, ShardRule shard = {}) const {
+        return {.name = "bias", .shape = {size}, .dtype = dtype, .use = TensorUse::bias, .shard = shard};
+    }
+    [[nodiscard]] constexpr Tensor norm(std::int64_t size) const {
+        return {.name = "weight", .shape = {size}, .dtype = dtype, .use = TensorUse::norm};
+    }
+    [[nodiscard]] constexpr Tensor norm_bias(std::int64_t size) const {
+        return {.name = "bias", .shape = {size}, .dtype = dtype, .use = TensorUse::norm};
+    }
+    /// A table [entries, width], dealt by entries when it is a vocabulary.
+    [[nodiscard]] constexpr Tensor table(std::int64_t entries, std::int64_t width, ShardRule shard = {}) const {
+        return {.name = "weight", .shape = {entries, width}, .dtype = dtype, .use = TensorUse::embedding, .shard = shard};
+    }
+};
+
+/// Adds the modules that most families consist of.
+class PartMaker {
+public:
+    constexpr PartMaker(ModuleTree& tree, Dtype dtype) : tree_(tree), make_{dtype} {}
+
+    [[nodiscard]] constexpr TensorMaker const& tensors() const { return make_; }
+
+    /// nn.Linear; `shard` is the weight's rule, the bias follows it when the outputs are dealt.
+    constexpr ModuleId linear(std::int64_t out, std::int64_t in, bool has_bias, ShardRule shard = {},
+                              TensorUse use = TensorUse::linear) {
+        auto const weight = make_.weight(out, in, shard, use);
+        if (!has_bias) return tree_.add("Linear", {weight});
+        return tree_.add("Linear", {weight, make_.bias(out, shard.dim == 0 ? shard : ShardRule{})});
+    }
+    /// A norm with a weight, and a bias where asked.
+    constexpr ModuleId norm(std::string_view class_name, std::int64_t size, bool has_bias = false) {
+        if (!has_bias) return tree_.add(class_name, {make_.norm(size)});
+        return tree_.add(class_name, {make_.norm(size), make_.norm_bias(size)});
+    }
+    /// nn.Embedding over the vocabulary, dealt by entries.
+    constexpr ModuleId vocabulary(std::int64_t entries, std::int64_t width, std::string_view class_name = "Embedding") {
+        return tree_.add(class_name, {make_.table(entries, width, ShardRule::units(0, entries))});
+    }
+    /// nn.Embedding over positions or types, held by every rank.
+    constexpr ModuleId table(std::int64_t entries, std::int64_t width, std::string_view class_name = "Embedding") {
+        return tree_.add(class_name, {make_.table(entries, width)});
+    }
+    /// A module without tensors: an activation, a dropout.
+    constexpr ModuleId plain(std::string_view class_name) { return tree_.add(class_name, {}, {}); }
+    /// A rotary embedding with its fp32 inverse frequencies, which checkpoints do not store.
+    constexpr ModuleId rotary(std::string_view class_name, std::int64_t rotary_dim) {
+        return tree_.add(class_name, {Tensor{.name = "inv_freq", .shape = {rotary_dim / 2}, .dtype = Dtype::f32,
+                                             .kind = TensorKind::transient_buffer}});
+    }
+    /// A class name made of the family's prefix and a common suffix ("Llama" + "Attention").
+    constexpr std::string_view name(std::string_view prefix, std::string_view suffix) {
+        return tree_.names().join(prefix, suffix);
+    }
+
+private:
+    ModuleTree& tree_;
+    TensorMaker make_;
+};
+
+}  // namespace shardwise::inline v0::detail

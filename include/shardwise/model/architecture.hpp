@@ -1,0 +1,74 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/block_program.hpp>
+#include <shardwise/model/config.hpp>
+#include <shardwise/model/field.hpp>
+#include <shardwise/model/module_tree.hpp>
+
+#include <concepts>
+#include <span>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// Has `A::name`, config.json's model_type.
+template <class A>
+concept HasModelType = requires {
+    { A::name } -> std::convertible_to<std::string_view>;
+};
+
+/// Has `A::fields`, the constexpr table of its config keys, defaults and aliases.
+template <class A>
+concept HasFieldTable = requires {
+    { std::span<Field const>{A::fields} };
+};
+
+/// Has `A::aliases`, names of checkpoint files that differ from the tree's, and `A::gguf_name`, GGUF's name of the family.
+template <class A>
+concept HasNameAliases = requires {
+    { std::span<NameAlias const>{A::aliases} };
+    { A::gguf_name } -> std::convertible_to<std::string_view>;
+};
+
+/// Has `A::complete(config)`: derives absent values and refuses impossible ones.
+template <class A>
+concept CompletesConfig = requires(ModelConfig& config) {
+    { A::complete(config) } -> std::same_as<Result<>>;
+};
+
+/// Has `A::tree(config)`: the modules with names, shapes, ties and shard rules.
+template <class A>
+concept GivesModuleTree = requires(ModelConfig const& config) {
+    { A::tree(config) } -> std::same_as<ModuleTree>;
+};
+
+/// Has `A::program(config)`: the operations of its blocks.
+template <class A>
+concept GivesBlockProgram = requires(ModelConfig const& config) {
+    { A::program(config) } -> std::same_as<BlockProgram>;
+};
+
+/// Describes one family of models, once for all readers. Add one: docs/how-to/add-an-architecture.md.
+template <class A>
+concept ModelArchitecture = HasModelType<A> && HasFieldTable<A> && HasNameAliases<A> && CompletesConfig<A> &&
+                            GivesModuleTree<A> && GivesBlockProgram<A>;
+
+/// A model, ready for estimator, placement and executor: the values that its architecture gave for one config.
+struct Model {
+    ModelConfig config;
+    ModuleTree tree;
+    BlockProgram program;
+};
+
+/// Completes a config and asks the architecture for the model's description.
+///
+/// Errors  what Arch::complete refuses: invalid_field, missing_field, capacity_exceeded
+template <ModelArchitecture Arch>
+[[nodiscard]] constexpr Result<Model> describe(ModelConfig config) {
+    if (auto const completed = Arch::complete(config); !completed) return completed.error();
+    if (config.model_type.empty()) config.model_type = Arch::name;
+    return Model{config, Arch::tree(config), Arch::program(config)};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/arch/llama.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// A list of architecture policies.
+template <ModelArchitecture... Archs>
+struct ArchitectureList {
+    /// Calls visit(Arch{}) for the family with this model_type; false where there is none.
+    template <class Visit>
+    static constexpr bool with(std::string_view model_type, Visit visit) {
+        bool found = false;
+        (void)((Archs::name == model_type ? (visit(Archs{}), found = true) : false) || ...);
+        return found;
+    }
+    /// Calls visit(Arch{}) for every family.
+    template <class Visit>
+    static constexpr void for_each(Visit visit) {
+        (visit(Archs{}), ...);
+    }
+};
+
+/// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
+using Architectures = ArchitectureList<Llama>;
+
+/// The model that a config describes, by its model_type.
+///
+/// Errors  unknown_name for a model_type that no family has; what the family refuses
+[[nodiscard]] constexpr Result<Model> describe(ModelConfig const& config) {
+    Result<Model> result{Error{ErrorCode::unknown_name}.at("model_type").because("is not a known architecture")};
+    Architectures::with(config.model_type.view(), [&]<class Arch>(Arch) { result = describe<Arch>(config); });
+    return result;
+}
+
+}  // namespace shardwise::inline v0

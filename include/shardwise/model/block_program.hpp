@@ -1,0 +1,91 @@
+#pragma once
+
+#include <shardwise/model/module_tree.hpp>
+#include <shardwise/op/operation.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// The operations of one kind of block in order, over values of its own. Value 0 is what the block reads (token ids for an
+/// embedding, the hidden state elsewhere); the last operation's output is what it hands on.
+class BlockBody {
+public:
+    constexpr explicit BlockBody(Value input) { values_.push_back(input); }
+
+    /// Declares a value that an operation will make.
+    constexpr ValueId value(Value value) {
+        values_.push_back(value);
+        return static_cast<ValueId>(values_.size() - 1);
+    }
+    /// Appends an operation and returns its output, so that calls nest as the formulas do.
+    constexpr ValueId append(Operation const& operation) {
+        operations_.push_back(operation);
+        return operation.output;
+    }
+
+    [[nodiscard]] constexpr std::vector<Value> const& values() const { return values_; }
+    [[nodiscard]] constexpr std::vector<Operation> const& operations() const { return operations_; }
+
+private:
+    std::vector<Value> values_;
+    std::vector<Operation> operations_;
+};
+
+/// A place in the program: one block, or a run of repeated layers that all execute `body`.
+struct Block {
+    ModuleRole role = ModuleRole::layer;
+    /// The module whose parameters the operations name: the full path for a single block ("lm_head"; empty: the root), the
+    /// list of layers for a run ("model.layers"): layer i is "<module>.<first + i>".
+    std::string_view module;
+    std::int32_t first = 0;
+    std::int32_t count = 1;
+    std::int32_t body = 0;
+    /// True for a run of numbered layers, also of length 1.
+    bool is_numbered = false;
+};
+
+/// A model's computation: bodies once, blocks in execution order as runs.
+class BlockProgram {
+public:
+    constexpr std::int32_t add(BlockBody body) {
+        bodies_.push_back(static_cast<BlockBody&&>(body));
+        return static_cast<std::int32_t>(bodies_.size() - 1);
+    }
+    /// Appends a single block.
+    constexpr void append(ModuleRole role, std::string_view module, std::int32_t body) {
+        blocks_.push_back({role, module, 0, 1, body, false});
+    }
+    /// Appends one numbered layer; joins the run before it where that continues with the same body.
+    constexpr void append_layer(std::string_view module, std::int64_t number, std::int32_t body) {
+        if (!blocks_.empty()) {
+            auto& last = blocks_.back();
+            if (last.is_numbered && last.body == body && last.module == module && last.first + last.count == number) {
+                ++last.count;
+                return;
+            }
+        }
+        blocks_.push_back({ModuleRole::layer, module, static_cast<std::int32_t>(number), 1, body, true});
+    }
+    /// Appends a run of layers.
+    constexpr void append_layers(std::string_view module, std::int64_t first, std::int64_t count, std::int32_t body) {
+        if (count <= 0) return;
+        blocks_.push_back({ModuleRole::layer, module, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count),
+                           body, true});
+    }
+
+    [[nodiscard]] constexpr std::vector<Block> const& blocks() const { return blocks_; }
+    [[nodiscard]] constexpr std::vector<BlockBody> const& bodies() const { return bodies_; }
+    [[nodiscard]] constexpr BlockBody const& body(Block const& block) const {
+        return bodies_[static_cast<std::size_t>(block.body)];
+    }
+
+private:
+    std::vector<BlockBody> bodies_;
+    std::vector<Block> blocks_;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <shardwise/model/block_program.hpp>
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline v0 {
+
+/// How a linear layer's output (or input) is dealt to tensor-parallel ranks.
+struct LinearSplit {
+    enum class Kind : std::uint8_t { replicated, column, row } kind = Kind::replicated;
+    /// Indivisible parts of the split side: heads, columns.
+    std::int64_t units = 1;
+    /// Set for key-value projections: the query heads that the units serve.
+    std::int64_t serves_heads = 0;
+
+    /// The output is dealt in `units`; no communication.
+    [[nodiscard]] static constexpr LinearSplit column(std::int64_t units, std::int64_t serves_heads = 0) {
+        return {Kind::column, units, serves_heads};
+    }
+    /// The input is already dealt; the output is a partial sum on every rank, reduced at once.
+    [[nodiscard]] static constexpr LinearSplit row() { return {Kind::row, 1, 0}; }
+};
+
+/// Writes a block's operations and the values between them, one call per operation, as the formulas read.
+class BodyBuilder {
+public:
+    constexpr explicit BodyBuilder(Value input) : body_(input) {}
+    /// A body that reads the hidden state.
+    constexpr explicit BodyBuilder(std::int64_t hidden_size) : body_(Value{.name = "hidden", .width = hidden_size}) {}
+
+    [[nodiscard]] constexpr ValueId input() const { return 0; }
+    [[nodiscard]] constexpr Value const& at(ValueId id) const { return body_.values()[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] constexpr BlockBody finish() && { return std::move(body_); }
+
+    /// Rows of a table by token id.
+    constexpr ValueId embedding(ValueId ids, std::string_view weight, std::int64_t entries, std::int64_t width) {
+        Operation op{.kind = OpKind::embedding};
+        op.parameters = {weight};
+        op.in_features = entries;
+        op.out_features = width;
+        return append(op, {ids}, Value{.name = "embedding", .rows = at(ids).rows, .width = width});
+    }
+
+    /// A norm over the last axis.
+    constexpr ValueId norm(ValueId in, NormKind kind, std::string_view weight, std::string_view bias = {}) {
+        Operation op{.kind = OpKind::norm};
+        op.parameters = {weight, bias};
+        op.in_features = op.out_features = at(in).width;
+        op.norm = kind;
+        auto out = at(in);
+        out.name = "normed";
+        return append(op, {in}, out);
+    }
+    /// A norm over each head of `head_dim`, in place.
+    constexpr ValueId head_norm(ValueId in, NormKind kind, std::string_view weight, std::int64_t head_dim,
+                                std::string_view bias = {}) {
+        Operation op{.kind = OpKind::norm};
+        op.parameters = {weight, bias};
+        op.in_features = op.out_features = head_dim;
+        op.norm = kind;
+        return append_in_place(op, in);
+    }
+
+    /// in * weight^T + bias.
+    constexpr ValueId linear(ValueId in, std::string_view name, std::string_view weight, std::int64_t out_features,
+                             LinearSplit split = {}, std::string_view bias = {}) {
+        Operation op{.kind = OpKind::linear};
+        op.parameters = {weight, bias};
+        op.in_features = at(in).width;
+        op.out_features = out_features;
+        return append(op, {in}, split_value(name, at(in).rows, out_features, split));
+    }
+
+    /// Rotates queries or keys in place.
+    constexpr ValueId rope(ValueId in, AttentionShape const& shape) {
+        Operation op{.kind = OpKind::rope};
+        op.attention = shape;
+        return append_in_place(op, in);
+    }
+
+    /// softmax(q k^T) v; k and v enter the cache. Fused projections pass one value for all three.
+    constexpr ValueId attention(ValueId q, ValueId k, ValueId v, AttentionShape const& shape) {
+        Operation op{.kind = OpKind::attention};
+        op.attention = shape;
+        return append(op, {q, k, v},
+                      Value{.name = "attention", .rows = at(q).rows, .width = shape.heads * shape.value_dim,
+                            .spread = Spread::sharded, .units = shape.heads});
+    }
+
+    /// act(in).
+    constexpr ValueId activation(ValueId in, ActivationKind kind) {
+        Operation op{.kind = OpKind::activation};
+        op.activation = kind;
+        auto out = at(in);
+        out.name = "activated";
+        return append(op, {in}, out);
+    }
+    /// act(gate) * up; one value with both halves passes as `gate` alone through gated_halves.
+    constexpr ValueId gated(ValueId gate, ValueId up, ActivationKind kind) {
+        Operation op{.kind = OpKind::activation};
+        op.activation = kind;
+        auto out = at(gate);
+        out.name = "activated";
+        return append(op, {gate, up}, out);
+    }
+    /// act(first half) * second half of a packed gate_up value.
+    constexpr ValueId gated_halves(ValueId gate_up, ActivationKind kind) {
+        Operation op{.kind = OpKind::activation};
+        op.activation = kind;
+        auto out = at(gate_up);
+        out.name = "activated";
+        out.width /= 2;
+        return append(op, {gate_up, gate_up}, out);
+    }
+
+    /// a + b.
+    constexpr ValueId add(ValueId a, ValueId b) {
+        auto out = at(a);
+        out.name = "sum";
+        return append(Operation{.kind = OpKind::add}, {a, b}, out);
+    }
+
+    /// The top-k experts and their weights from router scores: [tokens, k] pairs.
+    constexpr ValueId route(ValueId scores, std::int64_t experts, std::int64_t experts_per_token,
+                            std::string_view bias = {}) {
+        Operation op{.kind = OpKind::route};
+        op.parameters = {bias};
+        op.experts = experts;
+        op.experts_per_token = experts_per_token;
+        return append(op, {scores}, Value{.name = "routes", .width = 2 * experts_per_token, .is_fp32 = true});
+    }
+    /// One linear per expert over the rows routed to it; `in` is in token order or already routed.
+    constexpr ValueId experts(ValueId in, ValueId routes, std::string_view name, std::string_view weight,
+                              std::int64_t out_features, std::int64_t experts, std::int64_t experts_per_token,
+                              LinearSplit split, std::string_view bias = {}) {
+        Operation op{.kind = OpKind::experts};
+        op.parameters = {weight, bias};
+        op.in_features = at(in).width;
+        op.out_features = out_features;
+        op.experts = experts;
+        op.experts_per_token = experts_per_token;
+        return append(op, {in, routes}, split_value(name, Rows::routed, out_features, split));
+    }
+    /// The weighted sum of each token's experts.
+    constexpr ValueId combine(ValueId routed, ValueId routes, std::int64_t experts_per_token) {
+        Operation op{.kind = OpKind::combine};
+        op.experts_per_token = experts_per_token;
+        auto out = at(routed);
+        out.name = "combined";
+        out.rows = Rows::tokens;
+        return append(op, {routed, routes}, out);
+    }
+
+    /// The last row of each sequence.
+    constexpr ValueId last_token(ValueId in) {
+        auto out = at(in);
+        out.name = "last";
+        out.rows = Rows::sequences;
+        return append(Operation{.kind = OpKind::last_token}, {in}, out);
+    }
+    /// Scores of every vocabulary entry, fp32, dealt by vocabulary columns.
+    constexpr ValueId logits(ValueId in, std::string_view weight, std::int64_t vocab_size, std::string_view bias = {}) {
+        auto const out = linear(in, "logits", weight, vocab_size, LinearSplit::column(vocab_size), bias);
+        return out;
+    }
+
+private:
+    static constexpr Value split_value(std::string_view name, Rows rows, std::int64_t width, LinearSplit split) {
+        Value out{.name = name, .rows = rows, .width = width};
+        if (split.kind == LinearSplit::Kind::column) {
+            out.spread = Spread::sharded;
+            out.units = split.units;
+            out.serves_heads = split.serves_heads;
+        } else if (split.kind == LinearSplit::Kind::row) {
+            out.spread = Spread::partial;
+        }
+        out.is_fp32 = name == "logits";
+        return out;
+    }
+    constexpr ValueId append(Operation op, std::initializer_list<ValueId> inputs, Value const& out) {
+        std::size_t slot = 0;
+        for (auto const id : inputs) op.inputs[slot++] = id;
+        op.output = body_.value(out);
+        return body_.append(op);
+    }
+    constexpr ValueId append_in_place(Operation op, ValueId in) {
+        op.inputs[0] = in;
+        op.output = in;
+        return body_.append(op);
+    }
+
+    BlockBody body_;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/core/fixed_text.hpp>
+#include <shardwise/model/layer_set.hpp>
+#include <shardwise/op/operation.hpp>
+
+#include <cstdint>
+#include <optional>
+
+namespace shardwise::inline v0 {
+
+/// The scaled-RoPE methods of transformers' `rope_scaling`.
+enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope };
+
+/// How positions are rotated; sizes do not depend on it, the executor does.
+struct RopeParameters {
+    RopeKind kind = RopeKind::standard;
+    double theta = 10000.0;
+    double local_theta = 0.0;  // gemma3: sliding layers
+    double factor = 1.0;
+    double low_frequency_factor = 1.0;
+    double high_frequency_factor = 4.0;
+    double attention_factor = 0.0;
+    double beta_fast = 32.0;
+    double beta_slow = 1.0;
+    double partial_rotary_factor = 1.0;
+    std::int64_t original_max_positions = 0;
+};
+
+/// The hyper-parameters of a model of any family, under the field's standard names: a literal type, filled by presets and by
+/// the readers of config.json and GGUF metadata. A field that a family does not have stays at its zero.
+///
+/// Units  elements, heads, layers or tokens
+struct ModelConfig {
+    /// config.json's `model_type` ("llama"); names the architecture policy.
+    FixedText<32> model_type;
+    /// The class that is counted, `architectures[0]` ("LlamaForCausalLM"); empty: the family's usual one.
+    FixedText<64> model_class;
+    /// What to call the model in reports.
+    FixedText<96> name;
+    std::optional<Dtype> dtype;
+
+    std::int64_t vocab_size = 0;
+    std::int64_t hidden_size = 0;
+    std::int64_t intermediate_size = 0;
+    std::int64_t layers = 0;
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;
+    std::int64_t head_dim = 0;
+    std::int64_t max_positions = 0;
+    std::int64_t type_vocab_size = 0;   // bert: token types
+    std::int64_t embedding_size = 0;    // opt: word_embed_proj_dim
+    std::int64_t decoder_layers = 0;    // t5
+    std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
+
+    std::int64_t experts = 0;
+    std::int64_t experts_per_token = 0;
+    std::int64_t expert_intermediate_size = 0;
+    std::int64_t shared_experts = 0;
+    std::int64_t shared_expert_intermediate_size = 0;
+    std::int64_t first_dense_layers = 0;   // deepseek: first_k_dense_replace
+    std::int64_t decoder_sparse_step = 1;  // qwen moe: every n-th layer has experts
+    LayerSet dense_layers;                 // qwen moe: mlp_only_layers; after `complete`: every layer without experts
+
+    std::int64_t q_lora_rank = 0;
+    std::int64_t kv_lora_rank = 0;
+    std::int64_t qk_nope_head_dim = 0;
+    std::int64_t qk_rope_head_dim = 0;
+    std::int64_t v_head_dim = 0;
+
+    std::int64_t sliding_window = 0;
+    LayerSet sliding_layers;  // layers whose attention sees only the window
+
+    bool tie_word_embeddings = false;
+    bool attention_bias = false;
+    bool attention_out_bias = false;
+    bool mlp_bias = false;
+    bool qk_norm = false;
+    bool parallel_attention = false;   // falcon, gpt_neox: attention and mlp read the same input
+    bool multi_query = false;          // falcon
+    bool new_decoder_layout = false;   // falcon: new_decoder_architecture
+    bool alibi = false;                // bloom, falcon
+    bool norm_before = true;           // opt: do_layer_norm_before
+    bool gated_mlp = false;            // t5: is_gated_act
+    bool use_sliding_window = true;    // qwen2, qwen3
+    std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
+    std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
+
+    ActivationKind activation = ActivationKind::silu;
+    double norm_epsilon = 1e-6;
+    double query_scale = 0.0;          // gemma2: query_pre_attn_scalar
+    double attention_softcap = 0.0;
+    double logit_softcap = 0.0;
+    RopeParameters rope{};
+
+    [[nodiscard]] constexpr Dtype dtype_or(Dtype fallback) const { return dtype.value_or(fallback); }
+};
+
+}  // namespace shardwise::inline v0

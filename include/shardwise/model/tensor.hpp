@@ -1,0 +1,53 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/core/shape.hpp>
+#include <shardwise/model/shard_rule.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// Whether a tensor is trained, and whether checkpoints store it.
+enum class TensorKind : std::uint8_t { parameter, buffer, transient_buffer };
+
+/// What a tensor is for; quantisation schemes choose by it.
+enum class TensorUse : std::uint8_t {
+    linear,     // the weight of a product inside a block
+    embedding,  // a table of token, position or type embeddings
+    head,       // the weight that makes logits
+    router,     // the weight that scores experts
+    norm,       // scale or shift of a norm
+    bias,       // a bias vector
+    other,      // anything else: sinks, relative positions, buffers
+};
+
+/// A parameter or buffer of a module, without its data.
+///
+/// Shapes  as torch stores it: a linear weight is [out, in] (gpt2's Conv1D: [in, out])
+struct Tensor {
+    std::string_view name;
+    Shape shape;
+    Dtype dtype = Dtype::f32;
+    TensorKind kind = TensorKind::parameter;
+    TensorUse use = TensorUse::other;
+    ShardRule shard{};
+    /// Bytes that the file stores for it, scales included; negative: what shape and dtype say.
+    std::int64_t stored_bytes = -1;
+
+    /// True for weights that quantised checkpoints may pack: at least two dimensions.
+    [[nodiscard]] constexpr bool is_matrix() const { return shape.rank() >= 2; }
+    [[nodiscard]] constexpr bool is_parameter() const { return kind == TensorKind::parameter; }
+
+    /// The memory that it takes as stored.
+    [[nodiscard]] constexpr Bytes bytes() const {
+        if (stored_bytes >= 0) return Bytes{stored_bytes};
+        return Bytes{ceil_divide(shape.elements() * bits(dtype), 8)};
+    }
+
+    friend constexpr bool operator==(Tensor const&, Tensor const&) = default;
+};
+
+}  // namespace shardwise::inline v0

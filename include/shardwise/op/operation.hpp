@@ -1,0 +1,63 @@
+#pragma once
+
+#include <shardwise/op/value.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// What an operation computes; op/<kind>.hpp has its shapes, flops, traffic and workspace.
+enum class OpKind : std::uint8_t {
+    embedding,   // rows of a table by id
+    norm,        // layer norm or rms norm over the last axis (or over each head)
+    linear,      // in * weight^T (+ bias)
+    rope,        // rotary position embedding, in place on queries or keys
+    attention,   // softmax(q k^T) v with a key-value cache
+    activation,  // gelu, silu, relu; with two inputs the gated product act(a) * b
+    add,         // element-wise sum (residual, positions)
+    route,       // top-k experts of each token from router scores
+    experts,     // one linear per expert over the rows routed to it
+    combine,     // weighted sum of the experts' rows back into token order
+    last_token,  // the last row of each sequence
+};
+
+enum class NormKind : std::uint8_t { rms, layer, rms_offset };  // rms_offset: weight + 1 (gemma)
+enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped };
+
+/// What an attention needs to know beyond its inputs.
+struct AttentionShape {
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;
+    std::int64_t key_dim = 0;
+    std::int64_t value_dim = 0;
+    /// MLA: elements of the compressed cache per token (latent + rope part); 0 where keys and values are cached.
+    std::int64_t latent = 0;
+    /// Tokens that a query can see; 0 is all of them.
+    std::int64_t window = 0;
+    bool is_causal = true;
+    /// Attends to the encoder's output: its cache is filled once.
+    bool is_cross = false;
+};
+
+/// One step of a block: what it reads, what it makes, and its sizes. Plain data for estimator, cost model and executor.
+struct Operation {
+    OpKind kind = OpKind::add;
+    std::array<ValueId, 4> inputs{no_value, no_value, no_value, no_value};
+    ValueId output = no_value;
+    /// Parameters relative to the block's module ("self_attn.q_proj.weight"); a `*` stands for every expert.
+    std::array<std::string_view, 4> parameters{};
+    /// Of linear, experts, embedding (rows, width) and norm (width, -).
+    std::int64_t in_features = 0;
+    std::int64_t out_features = 0;
+    /// Of route and experts.
+    std::int64_t experts = 0;
+    std::int64_t experts_per_token = 0;
+    /// Of attention and rope.
+    AttentionShape attention{};
+    NormKind norm = NormKind::rms;
+    ActivationKind activation = ActivationKind::silu;
+};
+
+}  // namespace shardwise::inline v0
