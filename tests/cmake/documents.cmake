@@ -1,0 +1,14 @@
+# Examples and documents say what they print; here they are held to it.
+get_property(examples GLOBAL PROPERTY SHARDWISE_EXAMPLES_BUILT)
+foreach(example IN LISTS examples)
+    add_test(NAME example.${example}
+             COMMAND "${CMAKE_COMMAND}" "-DPROGRAM=$<TARGET_FILE:example_${example}>"
+                     "-DEXPECTED=${PROJECT_SOURCE_DIR}/examples/${example}/expected.txt"
+                     "-DPRINTED=${CMAKE_CURRENT_BINARY_DIR}/example_${example}.txt"
+                     -P "${CMAKE_CURRENT_LIST_DIR}/compare_output.cmake")
+endforeach()
+
+shardwise_program(check_docs tests house/check_docs.cpp)
+add_test(NAME documents
+         COMMAND check_docs "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_BINARY_DIR}/documents" "${PROJECT_BINARY_DIR}/bin"
+                 "${CMAKE_CXX_COMPILER}" ${shardwise_strict_flags})

@@ -1,0 +1,90 @@
+# What holds for every header, by both compilers, and for code that must not compile.
+
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.hpp")
+list(SORT headers)
+
+# Each header twice in a translation unit of its own, then all of them in two units (in opposite orders) that are linked.
+set(all_text "")
+set(all_text_reversed "")
+foreach(header IN LISTS headers)
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include" OUTPUT_VARIABLE name)
+    string(APPEND all_text "#include <${name}>\n")
+    string(PREPEND all_text_reversed "#include <${name}>\n")
+endforeach()
+set(header_dir "${CMAKE_CURRENT_BINARY_DIR}/headers")
+file(CONFIGURE OUTPUT "${header_dir}/all.cpp" CONTENT "${all_text}" @ONLY)
+file(CONFIGURE OUTPUT "${header_dir}/all_reversed.cpp" CONTENT "${all_text_reversed}int main() {}\n" @ONLY)
+
+add_custom_target(source_checks)
+foreach(compiler gcc clang)
+    if(NOT shardwise_${compiler})
+        shardwise_skipped_test(headers.${compiler} "${compiler}'s C++ compiler is not installed")
+        shardwise_skipped_test(static.${compiler} "${compiler}'s C++ compiler is not installed")
+        continue()
+    endif()
+    set(objects "")
+    foreach(header IN LISTS headers)
+        cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include" OUTPUT_VARIABLE name)
+        set(object "${header_dir}/${compiler}/${name}.o")
+        shardwise_compile(OUT "${object}" SOURCE "" COMPILER ${compiler} NOTE "${name}, twice"
+                          FLAGS ${shardwise_strict_flags} -include "${header}" -include "${header}")
+        list(APPEND objects "${object}")
+    endforeach()
+    set(linked "")
+    foreach(unit all all_reversed)
+        set(object "${header_dir}/${compiler}/${unit}.o")
+        shardwise_compile(OUT "${object}" SOURCE "${header_dir}/${unit}.cpp" COMPILER ${compiler}
+                          FLAGS ${shardwise_strict_flags})
+        list(APPEND linked "${object}")
+    endforeach()
+    add_custom_command(OUTPUT "${header_dir}/${compiler}/linked"
+                       COMMAND "${shardwise_${compiler}}" ${linked} -o "${header_dir}/${compiler}/linked"
+                       DEPENDS ${linked} COMMENT "${compiler}: all headers, linked" VERBATIM)
+    add_custom_target(headers_${compiler} DEPENDS ${objects} "${header_dir}/${compiler}/linked")
+    add_dependencies(source_checks headers_${compiler})
+    shardwise_built_test(headers.${compiler} headers_${compiler})
+
+    # Constant expressions: tests/static/*.cpp need only compile, at the compilers' default limits.
+    file(GLOB_RECURSE statics CONFIGURE_DEPENDS static/*.cpp)
+    set(objects "")
+    foreach(source IN LISTS statics)
+        cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/static-${compiler}/${name}.o")
+        shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER ${compiler} FLAGS ${shardwise_strict_flags})
+        list(APPEND objects "${object}")
+    endforeach()
+    if(statics)
+        add_custom_target(static_${compiler} DEPENDS ${objects})
+        add_dependencies(source_checks static_${compiler})
+        shardwise_built_test(static.${compiler} static_${compiler})
+    endif()
+endforeach()
+
+# Code that must not compile, and why.
+set(compiler_paths "")
+foreach(compiler IN LISTS shardwise_compilers)
+    list(APPEND compiler_paths "${shardwise_${compiler}}")
+endforeach()
+file(GLOB_RECURSE failing CONFIGURE_DEPENDS compile_fail/*.cpp)
+foreach(source IN LISTS failing)
+    cmake_path(GET source STEM name)
+    add_test(NAME compile_fail.${name}
+             COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${source}" "-DCOMPILERS=${compiler_paths}"
+                     "-DFLAGS=${shardwise_strict_flags}" -P "${CMAKE_CURRENT_LIST_DIR}/compile_fail.cmake")
+endforeach()
+
+# The harness must refuse what is wrong: a file that compiles, one that fails for another reason, one that stays broken.
+file(GLOB planted CONFIGURE_DEPENDS house/planted/*.cpp)
+foreach(source IN LISTS planted)
+    cmake_path(GET source STEM name)
+    add_test(NAME house.compile_fail.${name}
+             COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${source}" "-DCOMPILERS=${compiler_paths}"
+                     "-DFLAGS=${shardwise_strict_flags}" -P "${CMAKE_CURRENT_LIST_DIR}/compile_fail.cmake")
+    file(STRINGS "${source}" refusal REGEX "^// refused: ")
+    string(REPLACE "// refused: " "" refusal "${refusal}")
+    set_tests_properties(house.compile_fail.${name} PROPERTIES PASS_REGULAR_EXPRESSION "${refusal}")
+endforeach()
+
+# Layers and file rules.
+shardwise_program(check_layers tests house/check_layers.cpp)
+add_test(NAME layers COMMAND check_layers "${PROJECT_SOURCE_DIR}")

@@ -1,0 +1,3 @@
+// expect: anything
+// refused: compiles, but must not
+int main() {}

@@ -1,0 +1,3 @@
+// expect: the reason given here
+// refused: fails without the text
+static_assert(sizeof(int) == 1, "another reason");
