@@ -27,6 +27,9 @@ public:
         return operation.output;
     }
 
+    /// The operation appended last, to set what its call had no argument for.
+    constexpr Operation& last() { return operations_.back(); }
+
     [[nodiscard]] constexpr std::vector<Value> const& values() const { return values_; }
     [[nodiscard]] constexpr std::vector<Operation> const& operations() const { return operations_; }
 

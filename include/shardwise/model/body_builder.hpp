@@ -15,13 +15,19 @@ struct LinearSplit {
     std::int64_t units = 1;
     /// Set for key-value projections: the query heads that the units serve.
     std::int64_t serves_heads = 0;
+    /// Set for packed [q, k, v] projections: `units` are the query heads, these the key-value heads.
+    std::int64_t packed_kv_heads = 0;
 
     /// The output is dealt in `units`; no communication.
     [[nodiscard]] static constexpr LinearSplit column(std::int64_t units, std::int64_t serves_heads = 0) {
-        return {Kind::column, units, serves_heads};
+        return {Kind::column, units, serves_heads, 0};
+    }
+    /// A packed [q, k, v] output: query heads are dealt, key-value heads follow them.
+    [[nodiscard]] static constexpr LinearSplit qkv(std::int64_t heads, std::int64_t kv_heads) {
+        return {Kind::column, heads, 0, kv_heads};
     }
     /// The input is already dealt; the output is a partial sum on every rank, reduced at once.
-    [[nodiscard]] static constexpr LinearSplit row() { return {Kind::row, 1, 0}; }
+    [[nodiscard]] static constexpr LinearSplit row() { return {Kind::row, 1, 0, 0}; }
 };
 
 /// Writes a block's operations and the values between them, one call per operation, as the formulas read.
@@ -44,6 +50,19 @@ public:
         return append(op, {ids}, Value{.name = "embedding", .rows = at(ids).rows, .width = width});
     }
 
+    /// Rows of a table of positions or token types; position 0 is row `first_row`.
+    constexpr ValueId table(ValueId ids, TableIndex index, std::string_view weight, std::int64_t entries,
+                            std::int64_t width, std::int64_t first_row = 0) {
+        auto const out = embedding(ids, weight, entries, width);
+        body_.last().index = index;
+        body_.last().first_row = first_row;
+        return out;
+    }
+    /// A value that the block reads beside its input and that something else makes and owns: the encoder's output.
+    constexpr ValueId external(std::string_view name, std::int64_t width) {
+        return body_.value(Value{.name = name, .width = width, .is_external = true});
+    }
+
     /// A norm over the last axis.
     constexpr ValueId norm(ValueId in, NormKind kind, std::string_view weight, std::string_view bias = {}) {
         Operation op{.kind = OpKind::norm};
@@ -64,12 +83,12 @@ public:
         return append_in_place(op, in);
     }
 
-    /// in * weight^T + bias.
+    /// in * weight^T + bias; `in_features` above 0 reads only so many of each row.
     constexpr ValueId linear(ValueId in, std::string_view name, std::string_view weight, std::int64_t out_features,
-                             LinearSplit split = {}, std::string_view bias = {}) {
+                             LinearSplit split = {}, std::string_view bias = {}, std::int64_t in_features = 0) {
         Operation op{.kind = OpKind::linear};
         op.parameters = {weight, bias};
-        op.in_features = at(in).width;
+        op.in_features = in_features > 0 ? in_features : at(in).width;
         op.out_features = out_features;
         return append(op, {in}, split_value(name, at(in).rows, out_features, split));
     }
@@ -81,9 +100,12 @@ public:
         return append_in_place(op, in);
     }
 
-    /// softmax(q k^T) v; k and v enter the cache. Fused projections pass one value for all three.
-    constexpr ValueId attention(ValueId q, ValueId k, ValueId v, AttentionShape const& shape) {
+    /// softmax(q k^T) v; k and v enter the cache. Fused projections pass one value for all three. `scores` is a parameter
+    /// that changes the scores (a table of relative positions, sinks).
+    constexpr ValueId attention(ValueId q, ValueId k, ValueId v, AttentionShape const& shape,
+                                std::string_view scores = {}) {
         Operation op{.kind = OpKind::attention};
+        op.parameters = {scores};
         op.attention = shape;
         return append(op, {q, k, v},
                       Value{.name = "attention", .rows = at(q).rows, .width = shape.heads * shape.value_dim,
@@ -114,6 +136,15 @@ public:
         out.name = "activated";
         out.width /= 2;
         return append(op, {gate_up, gate_up}, out);
+    }
+
+    /// act(gate) * in, where gate has one column for the whole row.
+    constexpr ValueId scaled_rows(ValueId gate, ValueId in, ActivationKind kind) {
+        Operation op{.kind = OpKind::activation};
+        op.activation = kind;
+        auto out = at(in);
+        out.name = "scaled";
+        return append(op, {gate, in}, out);
     }
 
     /// a + b.
@@ -161,6 +192,12 @@ public:
         out.rows = Rows::sequences;
         return append(Operation{.kind = OpKind::last_token}, {in}, out);
     }
+    /// The first row of each sequence.
+    constexpr ValueId first_token(ValueId in) {
+        auto const out = last_token(in);
+        body_.last().takes_first = true;
+        return out;
+    }
     /// Scores of every vocabulary entry, fp32, dealt by vocabulary columns.
     constexpr ValueId logits(ValueId in, std::string_view weight, std::int64_t vocab_size, std::string_view bias = {}) {
         auto const out = linear(in, "logits", weight, vocab_size, LinearSplit::column(vocab_size), bias);
@@ -174,6 +211,7 @@ private:
             out.spread = Spread::sharded;
             out.units = split.units;
             out.serves_heads = split.serves_heads;
+            out.packed_kv_heads = split.packed_kv_heads;
         } else if (split.kind == LinearSplit::Kind::row) {
             out.spread = Spread::partial;
         }

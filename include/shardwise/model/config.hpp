@@ -53,6 +53,7 @@ struct ModelConfig {
     std::int64_t embedding_size = 0;    // opt: word_embed_proj_dim
     std::int64_t decoder_layers = 0;    // t5
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
+    std::int64_t position_kind = 0;     // bert: position_embedding_type; 0 absolute, 1 and 2 with distances as well
 
     std::int64_t experts = 0;
     std::int64_t experts_per_token = 0;
@@ -70,7 +71,8 @@ struct ModelConfig {
     std::int64_t v_head_dim = 0;
 
     std::int64_t sliding_window = 0;
-    LayerSet sliding_layers;  // layers whose attention sees only the window
+    LayerSet sliding_layers;  // layers whose attention sees only the window; after `complete` the truth of every layer
+    std::int64_t layer_types_count = 0;  // entries of layer_types, which filled sliding_layers; 0: absent, families derive it
 
     bool tie_word_embeddings = false;
     bool attention_bias = false;
@@ -84,11 +86,16 @@ struct ModelConfig {
     bool norm_before = true;           // opt: do_layer_norm_before
     bool gated_mlp = false;            // t5: is_gated_act
     bool use_sliding_window = true;    // qwen2, qwen3
+    bool is_bidirectional = false;     // gemma3: use_bidirectional_attention
+    bool norm_expert_weights = true;   // qwen moe: norm_topk_prob
+    bool remove_final_norm = false;    // opt: _remove_final_layer_norm
+    bool norm_affine = true;           // opt: layer_norm_elementwise_affine
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
     std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
 
     ActivationKind activation = ActivationKind::silu;
     double norm_epsilon = 1e-6;
+    double embedding_scale = 1.0;      // gemma: embeddings are multiplied by sqrt(hidden_size)
     double query_scale = 0.0;          // gemma2: query_pre_attn_scalar
     double attention_softcap = 0.0;
     double logit_softcap = 0.0;

@@ -10,13 +10,20 @@
 namespace shardwise::inline v0 {
 
 /// The type that a config.json field has.
-enum class FieldType : std::uint8_t { integer, flag, real, activation };
+enum class FieldType : std::uint8_t {
+    integer,
+    flag,
+    real,
+    activation,
+    choice,  // one of `choices`, stored as its index in the integer member
+};
 
 /// What the reader does with a field: may it be absent, may it be null or zero.
 enum class FieldRule : std::uint8_t {
-    positive,  // at least 1
+    positive,  // at least 1; null is an error
     natural,   // 0 is a value; null reads as 0 ("none")
-    any,       // flags and reals
+    optional,  // at least 1; null reads as 0 ("derive it")
+    any,       // flags and reals; null reads as 0
 };
 
 /// One row of a family's field table: a key of config.json, the member it fills, its default.
@@ -29,6 +36,8 @@ struct Field {
     std::int64_t ModelConfig::*integer = nullptr;
     bool ModelConfig::*flag = nullptr;
     double ModelConfig::*real = nullptr;
+    /// Set instead of `real` where the value belongs to config.rope.
+    double RopeParameters::*rope = nullptr;
     ActivationKind ModelConfig::*activation = nullptr;
     /// The value of an absent field: an integer, 0 or 1 of a flag, or the ActivationKind; reals use `real_default`.
     std::int64_t fallback = 0;
@@ -36,8 +45,25 @@ struct Field {
     bool is_required = false;
     /// Other spellings of the key (transformers' attribute_map; GGUF keys are in `gguf`).
     std::array<std::string_view, 2> aliases{};
+    /// The words of a choice, in the order of their values.
+    std::array<std::string_view, 3> choices{};
     /// GGUF metadata key after "<arch>." ("embedding_length"); empty: GGUF does not store it.
     std::string_view gguf{};
+
+    /// Stores the value of a real field.
+    constexpr void store(ModelConfig& config, double value) const {
+        if (rope != nullptr) config.rope.*rope = value;
+        else config.*real = value;
+    }
+    /// Stores the value of an absent field.
+    constexpr void store_default(ModelConfig& config) const {
+        switch (type) {
+            case FieldType::integer: config.*integer = fallback; break;
+            case FieldType::flag: config.*flag = fallback != 0; break;
+            case FieldType::real: store(config, real_fallback); break;
+            case FieldType::activation: config.*activation = static_cast<ActivationKind>(fallback); break;
+        }
+    }
 
     [[nodiscard]] constexpr Field named(std::string_view alias, std::string_view second = {}) const {
         auto copy = *this;
@@ -72,6 +98,13 @@ struct Field {
     field.rule = FieldRule::natural;
     return field;
 }
+/// An integer of at least 1 that may be null: null reads as 0, and `complete` derives it.
+[[nodiscard]] constexpr Field optional_field(std::string_view key, std::int64_t ModelConfig::*member,
+                                             std::int64_t fallback) {
+    auto field = positive_field(key, member, fallback);
+    field.rule = FieldRule::optional;
+    return field;
+}
 [[nodiscard]] constexpr Field flag_field(std::string_view key, bool ModelConfig::*member, bool fallback) {
     Field field{.key = key, .type = FieldType::flag, .rule = FieldRule::any};
     field.flag = member;
@@ -84,6 +117,21 @@ struct Field {
     field.real_fallback = fallback;
     return field;
 }
+/// One of a few words; the member takes the word's index, an absent field index 0.
+[[nodiscard]] constexpr Field choice_field(std::string_view key, std::int64_t ModelConfig::*member,
+                                           std::array<std::string_view, 3> choices) {
+    Field field{.key = key, .type = FieldType::choice, .rule = FieldRule::any};
+    field.integer = member;
+    field.choices = choices;
+    return field;
+}
+/// A real of config.rope: rope_theta and its like, which one `rope_parameters` may hold too.
+[[nodiscard]] constexpr Field rope_field(std::string_view key, double RopeParameters::*member, double fallback) {
+    Field field{.key = key, .type = FieldType::real, .rule = FieldRule::any};
+    field.rope = member;
+    field.real_fallback = fallback;
+    return field;
+}
 [[nodiscard]] constexpr Field activation_field(std::string_view key, ActivationKind fallback) {
     Field field{.key = key, .type = FieldType::activation, .rule = FieldRule::any};
     field.activation = &ModelConfig::activation;
@@ -92,7 +140,8 @@ struct Field {
 }
 
 /// A name in a checkpoint file and the name(s) in the tree: `{}` stands for one number on both sides, `*` (tree side only)
-/// for every expert: one stacked file tensor covers them all.
+/// for every expert: one stacked file tensor covers them all. Several file names with one tree name are parts of one
+/// parameter (packed blocks and their scales; gate and up of a fused weight): their bytes add up.
 struct NameAlias {
     std::string_view file;
     std::string_view tree;

@@ -24,7 +24,14 @@ enum class OpKind : std::uint8_t {
 };
 
 enum class NormKind : std::uint8_t { rms, layer, rms_offset };  // rms_offset: weight + 1 (gemma)
-enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped };
+/// gelu_new and gelu_fast compute gelu_tanh and differ in their module's class only. swiglu_clamped (gpt_oss) reads gate and
+/// up interleaved: min(gate, 7) * sigmoid(1.702 gate) * (clamp(up, -7, 7) + 1).
+enum class ActivationKind : std::uint8_t {
+    silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped, gelu_new, gelu_fast, sigmoid,
+};
+
+/// What the rows of an embedding's table are numbered by.
+enum class TableIndex : std::uint8_t { token, position, token_type };
 
 /// What an attention needs to know beyond its inputs.
 struct AttentionShape {
@@ -58,6 +65,11 @@ struct Operation {
     AttentionShape attention{};
     NormKind norm = NormKind::rms;
     ActivationKind activation = ActivationKind::silu;
+    /// Of embedding: what numbers the rows, and the row of index 0 (opt's positions begin at row 2).
+    TableIndex index = TableIndex::token;
+    std::int64_t first_row = 0;
+    /// Of last_token: take each sequence's first row instead (bert's pooler).
+    bool takes_first = false;
 };
 
 }  // namespace shardwise::inline v0

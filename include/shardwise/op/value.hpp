@@ -29,8 +29,13 @@ struct Value {
     std::int64_t units = 1;
     /// Query heads that these units serve when they are key-value heads (replicated where ranks exceed them); else 0.
     std::int64_t serves_heads = 0;
+    /// Set for a packed [q, k, v] value: its width holds `units` query heads, then this many key heads and as many value
+    /// heads, all of one size; a rank holds split_units of the first and split_kv_heads of the others. Else 0.
+    std::int64_t packed_kv_heads = 0;
     /// True where engines keep 32 bits whatever the model's dtype: logits, router scores.
     bool is_fp32 = false;
+    /// True for a value that no operation of the block makes and that outlives it: the encoder's output in a decoder.
+    bool is_external = false;
 };
 
 /// The index of a value within its block.
