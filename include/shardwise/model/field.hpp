@@ -58,7 +58,8 @@ struct Field {
     /// Stores the value of an absent field.
     constexpr void store_default(ModelConfig& config) const {
         switch (type) {
-            case FieldType::integer: config.*integer = fallback; break;
+            case FieldType::integer:
+            case FieldType::choice: config.*integer = fallback; break;
             case FieldType::flag: config.*flag = fallback != 0; break;
             case FieldType::real: store(config, real_fallback); break;
             case FieldType::activation: config.*activation = static_cast<ActivationKind>(fallback); break;

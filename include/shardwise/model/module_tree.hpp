@@ -11,8 +11,9 @@
 
 namespace shardwise::inline v0 {
 
-/// What a module is to the model as a whole; custom device maps may name these instead of a prefix.
-enum class ModuleRole : std::uint8_t { none, embedding, layer, norm, head };
+/// What a module is to the model as a whole; custom device maps may name the first four instead of a prefix. `expert` marks
+/// a run of routed experts, whose numbers expert-parallel ranks are dealt.
+enum class ModuleRole : std::uint8_t { none, embedding, layer, norm, head, expert };
 
 /// The index of a module body within its tree.
 using ModuleId = std::uint32_t;
