@@ -25,6 +25,8 @@ struct ShardRule {
     /// Of packed_qkv: the heads come in `count` groups of [heads / count query heads, a key head, a value head] (falcon);
     /// a rank's sizes are the same, the rows are elsewhere.
     bool is_grouped = false;
+    /// Stacked experts: dimension 0 holds so many; 0 elsewhere.
+    std::int64_t experts = 0;
 
     [[nodiscard]] static constexpr ShardRule units(int dim, std::int64_t count) {
         return {ShardKind::units, static_cast<std::uint8_t>(dim), count, 0};
