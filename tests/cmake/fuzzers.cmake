@@ -33,7 +33,7 @@ foreach(source IN LISTS fuzzers)
                             "-I${CMAKE_CURRENT_SOURCE_DIR}/support")
     add_custom_command(OUTPUT "${program}" COMMAND "${shardwise_clang}" ${fuzz_flags} "${object}" -o "${program}"
                        DEPENDS "${object}" COMMENT "clang: fuzz_${name}" VERBATIM)
-    add_custom_target(fuzz_${name} ALL DEPENDS "${program}")
+    add_custom_target(fuzzer_${name} ALL DEPENDS "${program}")
     add_test(NAME fuzz.${name}
              COMMAND "${CMAKE_COMMAND}" "-DPROGRAM=${program}" "-DSEEDS=${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}"
                      "-DDICTIONARY=${CMAKE_CURRENT_SOURCE_DIR}/fuzz/${name}.dict"

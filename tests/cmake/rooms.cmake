@@ -13,8 +13,8 @@ set(unsanitized_rooms house)
 # shardwise_sanitized_room(ROOM SOURCE...): test_<room>_asan from objects by clang++.
 function(shardwise_sanitized_room room)
     set(objects "")
-    set(flags -std=c++20 -O1 -g1 ${shardwise_sanitize_flags} ${shardwise_warnings} -isystem
-              "${shardwise_doctest_include}")
+    set(flags -std=c++20 -O1 -g1 ${shardwise_sanitize_flags} ${shardwise_warnings}
+              -idirafter "${shardwise_doctest_include}")  # after: it may be a default folder, whose place matters
     list(TRANSFORM shardwise_test_includes PREPEND "-I" OUTPUT_VARIABLE includes)
     list(TRANSFORM shardwise_test_definitions PREPEND "-D" OUTPUT_VARIABLE definitions)
     foreach(source IN LISTS ARGN)
@@ -30,7 +30,7 @@ function(shardwise_sanitized_room room)
                        DEPENDS ${objects} doctest_main "$<TARGET_OBJECTS:doctest_main>"
                        COMMENT "clang: test_${room}_asan"
                        COMMAND_EXPAND_LISTS VERBATIM)
-    add_custom_target(test_${room}_asan ALL DEPENDS "${program}")
+    add_custom_target(asan_${room} ALL DEPENDS "${program}")
     shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models)
 endfunction()
 
