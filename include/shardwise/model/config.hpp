@@ -52,6 +52,7 @@ struct ModelConfig {
     std::int64_t type_vocab_size = 0;   // bert: token types
     std::int64_t embedding_size = 0;    // opt: word_embed_proj_dim
     std::int64_t decoder_layers = 0;    // t5
+    std::int64_t rotary_dim = 0;        // GGUF's rope.dimension_count; 0: from partial_rotary_factor
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
     std::int64_t position_kind = 0;     // bert: position_embedding_type; 0 absolute, 1 and 2 with distances as well
 
