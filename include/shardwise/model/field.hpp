@@ -36,8 +36,6 @@ struct Field {
     std::int64_t ModelConfig::*integer = nullptr;
     bool ModelConfig::*flag = nullptr;
     double ModelConfig::*real = nullptr;
-    /// Of a real that belongs to the config's RoPE parameters (then `real` is null).
-    double RopeParameters::*rope = nullptr;
     /// Set instead of `real` where the value belongs to config.rope.
     double RopeParameters::*rope = nullptr;
     ActivationKind ModelConfig::*activation = nullptr;
@@ -120,13 +118,6 @@ struct Field {
     field.real_fallback = fallback;
     return field;
 }
-/// A real among the RoPE parameters.
-[[nodiscard]] constexpr Field rope_field(std::string_view key, double RopeParameters::*member, double fallback) {
-    Field field{.key = key, .type = FieldType::real, .rule = FieldRule::any};
-    field.rope = member;
-    field.real_fallback = fallback;
-    return field;
-}
 /// One of a few words; the member takes the word's index, an absent field index 0.
 [[nodiscard]] constexpr Field choice_field(std::string_view key, std::int64_t ModelConfig::*member,
                                            std::array<std::string_view, 3> choices) {
@@ -147,12 +138,6 @@ struct Field {
     field.activation = &ModelConfig::activation;
     field.fallback = static_cast<std::int64_t>(fallback);
     return field;
-}
-
-/// Stores a real field's value in the member that it fills.
-constexpr void assign_real(ModelConfig& config, Field const& field, double value) {
-    if (field.rope != nullptr) config.rope.*field.rope = value;
-    if (field.real != nullptr) config.*field.real = value;
 }
 
 /// A name in a checkpoint file and the name(s) in the tree: `{}` stands for one number on both sides, `*` (tree side only)
