@@ -3,6 +3,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/shape.hpp>
+#include <shardwise/core/tensor_use.hpp>
 #include <shardwise/model/shard_rule.hpp>
 
 #include <cstdint>
@@ -12,17 +13,6 @@ namespace shardwise::inline v0 {
 
 /// Whether a tensor is trained, and whether checkpoints store it.
 enum class TensorKind : std::uint8_t { parameter, buffer, transient_buffer };
-
-/// What a tensor is for; quantisation schemes choose by it.
-enum class TensorUse : std::uint8_t {
-    linear,     // the weight of a product inside a block
-    embedding,  // a table of token, position or type embeddings
-    head,       // the weight that makes logits
-    router,     // the weight that scores experts
-    norm,       // scale or shift of a norm
-    bias,       // a bias vector
-    other,      // anything else: sinks, relative positions, buffers
-};
 
 /// A parameter or buffer of a module, without its data.
 ///
