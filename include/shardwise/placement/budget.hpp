@@ -1,0 +1,44 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/device_id.hpp>
+#include <shardwise/hardware/device.hpp>
+
+#include <span>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// What one device offers to a placement.
+///
+/// Units  compute in flop/s, bandwidth and link in bytes/s, link_latency in seconds
+struct Budget {
+    DeviceId id{};
+    Bytes capacity{};
+    /// Taken once as soon as the device holds anything: the runtime's own memory.
+    Bytes overhead{};
+    double compute = 0.0;
+    double bandwidth = 0.0;
+    double link_bandwidth = 0.0;
+    double link_latency = 0.0;
+
+    [[nodiscard]] constexpr bool is_accelerator() const { return id.is_accelerator(); }
+};
+
+/// Budgets in the order in which they are filled.
+///
+/// Order  accelerators as given, then cpu, then disk
+using Budgets = std::vector<Budget>;
+
+/// The whole memory of each device as its budget, with `overhead` on the accelerators; rates for products of `dtype`.
+[[nodiscard]] constexpr Budgets budgets_of(std::span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {
+    Budgets budgets;
+    budgets.reserve(devices.size());
+    for (auto const& device : devices) {
+        budgets.push_back({device.id, device.memory, device.id.is_accelerator() ? overhead : Bytes{}, device.peak.of(dtype),
+                           device.bandwidth, device.link.bandwidth, device.link.latency});
+    }
+    return budgets;
+}
+
+}  // namespace shardwise::inline v0

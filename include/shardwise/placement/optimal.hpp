@@ -1,0 +1,85 @@
+#pragma once
+
+#include <shardwise/placement/optimal_bottleneck.hpp>
+#include <shardwise/placement/optimal_latency.hpp>
+#include <shardwise/placement/optimal_load.hpp>
+#include <shardwise/placement/strategy.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// The best contiguous placement on the devices in their order: least bytes on disk, then least on the cpu, then the least
+/// value of the objective over the accelerators. Devices may stay empty. The certificate's bound is the value itself: the
+/// search proves that nothing is below it.
+///
+/// Order   O(units * 60) for load and bottleneck, O(units * devices^2) for latency
+/// Errors  out_of_memory that names the unit for which no device has room
+struct Optimal {
+    std::string_view name = "optimal";
+    Objective objective = Objective::load;
+
+    Result<Placement> operator()(ModuleSequence const& modules, Budgets const& budgets) const {
+        auto const& units = modules.units;
+        auto const count = units.size();
+        // Greedy filling leaves the least for cpu and disk, whatever the accelerators' inner cuts.
+        auto filling = detail::fill_in_order(units, 0, count, budgets, detail::capacities_of(budgets));
+        if (filling.placed < count) return detail::does_not_fit(units, budgets, filling);
+        Budgets accelerators;
+        for (auto const& budget : budgets) {
+            if (budget.is_accelerator()) accelerators.push_back(budget);
+        }
+        auto const end = accelerators.empty() ? 0 : filling.end_of[accelerators.size() - 1];
+        Certificate certificate{objective, 0.0, 0.0};
+        if (objective == Objective::load) {
+            auto best = detail::minimise_load(units, end, accelerators);
+            for (std::size_t i = 0; i < accelerators.size(); ++i) filling.end_of[i] = best->filling.end_of[i];
+        } else {
+            auto best = objective == Objective::bottleneck ? detail::minimise_bottleneck(units, end, accelerators)
+                                                           : detail::minimise_latency(units, end, accelerators);
+            for (std::size_t i = 0; i < accelerators.size(); ++i) filling.end_of[i] = best->filling.end_of[i];
+        }
+        auto placement = detail::to_placement(filling, count);
+        certificate.value = objective_value(objective, modules, budgets, placement);
+        certificate.lower_bound = certificate.value;
+        placement.certificate = certificate;
+        return placement;
+    }
+
+    /// The objective's value of any placement, cpu and disk stages included.
+    ///
+    /// Units  a ratio for load, seconds otherwise
+    [[nodiscard]] static double objective_value(Objective objective, ModuleSequence const& modules, Budgets const& budgets,
+                                                Placement const& placement) {
+        if (objective == Objective::load) {
+            auto const used = used_bytes(modules, budgets, placement);
+            detail::LoadRatio largest{0, 1};
+            for (std::size_t i = 0; i < budgets.size(); ++i) {
+                if (budgets[i].id.kind == DeviceClass::disk || used[i] <= Bytes{}) continue;
+                detail::LoadRatio const load{used[i].count(), budgets[i].capacity.count()};
+                if (largest < load) largest = load;
+            }
+            return largest.value();
+        }
+        std::vector<detail::Picoseconds> stage(budgets.size(), 0);
+        detail::Picoseconds links = 0;
+        for (std::size_t i = 0; i < modules.units.size(); ++i) {
+            auto const device = static_cast<std::size_t>(placement.device_of[i]);
+            stage[device] += detail::time_of(modules.units[i], budgets[device]);
+            if (i == 0 || placement.device_of[i - 1] == placement.device_of[i]) continue;
+            links += detail::link_time(modules.units[i - 1], budgets[static_cast<std::size_t>(placement.device_of[i - 1])],
+                                       budgets[device]);
+        }
+        detail::Picoseconds slowest = 0;
+        detail::Picoseconds sum = links;
+        for (auto const time : stage) {
+            if (time > slowest) slowest = time;
+            sum += time;
+        }
+        return static_cast<double>(objective == Objective::bottleneck ? slowest : sum) * 1e-12;
+    }
+};
+
+static_assert(PlacementStrategy<Optimal>);
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <shardwise/placement/optimal_bottleneck.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace shardwise::inline v0::detail {
+
+/// For each end of a run on one device, the earliest unit at which the run may begin; runs that begin later fit too.
+[[nodiscard]] inline std::vector<std::size_t> earliest_begins(std::vector<PlacementUnit> const& units, std::size_t end,
+                                                              Budget const& budget) {
+    std::vector<std::size_t> earliest(end + 1, 0);
+    // The units of the window in order of falling workspace: the front is the window's largest.
+    std::vector<std::size_t> falling;
+    std::size_t front = 0;
+    std::size_t begin = 0;
+    Bytes resident{};
+    for (std::size_t i = 0; i < end; ++i) {
+        resident += units[i].resident();
+        while (falling.size() > front && units[falling.back()].workspace <= units[i].workspace) falling.pop_back();
+        falling.push_back(i);
+        auto const used = [&] {
+            auto sum = resident;
+            if (front < falling.size()) sum += units[falling[front]].workspace;
+            return resident > Bytes{} ? sum + budget.overhead : sum;
+        };
+        while (begin <= i && used() > budget.capacity) {
+            resident -= units[begin].resident();
+            if (falling[front] == begin) ++front;
+            ++begin;
+        }
+        earliest[i + 1] = begin;
+    }
+    return earliest;
+}
+
+/// The contiguous filling of all units within capacities with the least sum of stage and link times. h(d, j): the least time
+/// of units [0, j) when device d is the last in use; for each (d, p) the best begin i of d's run lies in a sliding window,
+/// kept as a monotone queue.
+///
+/// Order  O(units * devices^2) time, O(units * devices) memory
+[[nodiscard]] inline std::optional<OptimalTime> minimise_latency(std::vector<PlacementUnit> const& units, std::size_t end,
+                                                                 Budgets const& budgets) {
+    constexpr Picoseconds never = INT64_MAX / 4;
+    auto const devices = budgets.size();
+    auto const columns = end + 1;
+    std::vector<Picoseconds> best(devices * columns, never);
+    std::vector<std::uint32_t> from_unit(devices * columns, 0);
+    std::vector<std::int16_t> from_device(devices * columns, -1);
+    std::vector<Picoseconds> before(columns, 0);
+    std::vector<std::size_t> queue;
+    for (std::size_t d = 0; d < devices; ++d) {
+        auto const earliest = earliest_begins(units, end, budgets[d]);
+        for (std::size_t i = 0; i < end; ++i) before[i + 1] = before[i] + time_of(units[i], budgets[d]);
+        auto const offer = [&](std::size_t j, Picoseconds time, std::size_t i, std::int16_t p) {
+            auto const cell = d * columns + j;
+            if (time >= best[cell]) return;
+            best[cell] = time;
+            from_unit[cell] = static_cast<std::uint32_t>(i);
+            from_device[cell] = p;
+        };
+        for (std::size_t j = 1; j <= end && earliest[j] == 0; ++j) offer(j, before[j], 0, -1);
+        for (std::size_t p = 0; p < d; ++p) {
+            queue.clear();
+            std::size_t front = 0;
+            auto const cost = [&](std::size_t i) {
+                return best[p * columns + i] + link_time(units[i - 1], budgets[p], budgets[d]) - before[i];
+            };
+            for (std::size_t j = 2; j <= end; ++j) {
+                auto const entering = j - 1;
+                if (best[p * columns + entering] < never) {
+                    auto const entering_cost = cost(entering);
+                    while (queue.size() > front && cost(queue.back()) > entering_cost) queue.pop_back();
+                    queue.push_back(entering);
+                }
+                while (front < queue.size() && queue[front] < earliest[j]) ++front;
+                if (front < queue.size()) offer(j, cost(queue[front]) + before[j], queue[front], static_cast<std::int16_t>(p));
+            }
+        }
+    }
+    std::size_t last = devices;
+    for (std::size_t d = 0; d < devices; ++d) {
+        auto const time = best[d * columns + end];
+        if (time < never && (last == devices || time < best[last * columns + end])) last = d;
+    }
+    if (end == 0) return OptimalTime{Filling{std::vector<std::size_t>(devices, 0), 0}, 0};
+    if (last == devices) return std::nullopt;
+    OptimalTime result{Filling{std::vector<std::size_t>(devices, end), end}, best[last * columns + end]};
+    auto unit = end;
+    auto device = static_cast<std::int64_t>(last);
+    while (device >= 0) {
+        auto const cell = static_cast<std::size_t>(device) * columns + unit;
+        auto const previous = static_cast<std::int64_t>(from_device[cell]);
+        unit = from_unit[cell];
+        for (auto d = previous < 0 ? 0 : previous; d < device; ++d) result.filling.end_of[static_cast<std::size_t>(d)] = unit;
+        device = previous;
+    }
+    return result;
+}
+
+}  // namespace shardwise::inline v0::detail

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <shardwise/placement/budget.hpp>
+#include <shardwise/placement/unit.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// What `optimal` minimises once as little as possible is on disk and on the cpu.
+enum class Objective : std::uint8_t {
+    load,        // the largest used / capacity
+    bottleneck,  // the slowest stage's seconds
+    latency,     // all stages' and links' seconds
+};
+
+[[nodiscard]] constexpr std::string_view name_of(Objective objective) {
+    switch (objective) {
+        case Objective::load: return "load";
+        case Objective::bottleneck: return "bottleneck";
+        case Objective::latency: return "latency";
+    }
+    return "unknown";
+}
+
+/// What is known of a placement's quality: no placement of the kind searched has a value below the lower bound.
+///
+/// Units  a ratio for load, seconds otherwise
+struct Certificate {
+    Objective objective = Objective::load;
+    double value = 0.0;
+    double lower_bound = 0.0;
+
+    /// How far the value is above the bound, relative to it.
+    [[nodiscard]] constexpr double gap() const { return lower_bound > 0.0 ? value / lower_bound - 1.0 : 0.0; }
+};
+
+/// Which budget holds each unit, by index.
+struct Placement {
+    std::vector<std::int32_t> device_of;
+    std::optional<Certificate> certificate;
+};
+
+/// What a placement takes on each device, by the index of its budget: resident bytes, the largest workspace, the overhead.
+[[nodiscard]] constexpr std::vector<Bytes> used_bytes(ModuleSequence const& modules, Budgets const& budgets,
+                                                      Placement const& placement) {
+    std::vector<Bytes> used(budgets.size());
+    std::vector<Bytes> workspace(budgets.size());
+    std::vector<bool> is_taken(budgets.size(), false);
+    for (std::size_t unit = 0; unit < modules.units.size(); ++unit) {
+        auto const device = static_cast<std::size_t>(placement.device_of[unit]);
+        used[device] += modules.units[unit].resident();
+        if (workspace[device] < modules.units[unit].workspace) workspace[device] = modules.units[unit].workspace;
+        if (modules.units[unit].resident() > Bytes{}) is_taken[device] = true;
+    }
+    for (std::size_t device = 0; device < budgets.size(); ++device) {
+        // What lies on disk is streamed through another device.
+        if (budgets[device].id.kind != DeviceClass::disk) used[device] += workspace[device];
+        if (is_taken[device]) used[device] += budgets[device].overhead;
+    }
+    return used;
+}
+
+}  // namespace shardwise::inline v0

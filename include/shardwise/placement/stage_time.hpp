@@ -1,0 +1,35 @@
+#pragma once
+
+#include <shardwise/placement/placement.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0::detail {
+
+/// Times are whole picoseconds, so that sums and comparisons are exact; 2^63 ps are 106 days.
+using Picoseconds = std::int64_t;
+
+/// Nothing that is planned takes longer than this; it bounds sums far below overflow.
+inline constexpr double longest_picoseconds = 1e15;
+
+[[nodiscard]] constexpr Picoseconds to_picoseconds(double seconds) {
+    auto const picoseconds = seconds * 1e12;
+    return static_cast<Picoseconds>(picoseconds < longest_picoseconds ? picoseconds + 0.5 : longest_picoseconds);
+}
+
+/// The time of a unit on a device: the slower of its arithmetic and its memory traffic (the roofline model).
+[[nodiscard]] constexpr Picoseconds time_of(PlacementUnit const& unit, Budget const& budget) {
+    auto const compute = budget.compute > 0.0 ? unit.flops / budget.compute : 0.0;
+    auto const transfer = budget.bandwidth > 0.0 ? unit.traffic / budget.bandwidth : 0.0;
+    return to_picoseconds(compute > transfer ? compute : transfer);
+}
+
+/// The time to hand a unit's output from one device to another, over the slower of their links.
+[[nodiscard]] constexpr Picoseconds link_time(PlacementUnit const& last, Budget const& from, Budget const& to) {
+    auto const latency = from.link_latency > to.link_latency ? from.link_latency : to.link_latency;
+    auto bandwidth = from.link_bandwidth;
+    if (bandwidth <= 0.0 || (to.link_bandwidth > 0.0 && to.link_bandwidth < bandwidth)) bandwidth = to.link_bandwidth;
+    return to_picoseconds(latency + (bandwidth > 0.0 ? last.output / bandwidth : 0.0));
+}
+
+}  // namespace shardwise::inline v0::detail
