@@ -89,7 +89,8 @@ inline std::string make_program(std::string_view code) {
     if (code.find("int main(") != std::string_view::npos) return std::string{code};
     std::string includes;
     std::string body;
-    for (std::string const& line : split_lines(code)) (trim(line).starts_with("#include") ? includes : body) += line + "\n";
+    for (std::string const& line : split_lines(code))
+        (trim(line).starts_with("#include") ? includes : body) += line + "\n";
     return includes + "int main() {\n" + body + "}\n";
 }
 

@@ -10,7 +10,8 @@ TEST_CASE("snippets: a document without marks has none") {
 
 TEST_CASE("snippets: a marked block comes with the output that follows") {
     house::Snippets const found = house::find_snippets(
-        "# Title\n<!-- test: readme -->\n```cpp\nint main() {}\n```\nIt prints:\n```text\na\n\nb\n```\n```text\nc\n```\n");
+        "# Title\n<!-- test: readme -->\n```cpp\nint main() {}\n```\nIt "
+        "prints:\n```text\na\n\nb\n```\n```text\nc\n```\n");
     REQUIRE(found.list.size() == 1);
     CHECK(found.list[0].name == "readme");
     CHECK(found.list[0].line == 2);

@@ -103,7 +103,9 @@ inline Header scan_header(std::string_view text) {
 }
 
 /// The room of a path relative to include/shardwise: its first folder, or the file itself where it stands in none.
-inline std::string room_of(std::string_view relative) { return std::string{relative.substr(0, relative.find('/'))}; }
+inline std::string room_of(std::string_view relative) {
+    return std::string{relative.substr(0, relative.find('/'))};
+}
 
 /// Reports how a header of `avoiding` reaches each folder that it must avoid.
 inline void check_avoided(std::string const& avoiding, std::set<std::string> const& folders,
@@ -119,16 +121,16 @@ inline void check_avoided(std::string const& avoiding, std::set<std::string> con
             if (!include.target.starts_with("shardwise/")) continue;
             std::string const next = include.target.substr(10);
             if (!came_from.emplace(next, here).second) continue;
-            auto const hit = std::find_if(folders.begin(), folders.end(), [&](std::string const& folder) {
-                return next.starts_with(folder + "/");
-            });
+            auto const hit = std::find_if(folders.begin(), folders.end(),
+                                          [&](std::string const& folder) { return next.starts_with(folder + "/"); });
             if (hit == folders.end()) {
                 queue.push_back(next);
                 continue;
             }
             std::string chain = next;
             for (std::string step = here; !step.empty(); step = came_from.at(step)) chain = step + " -> " + chain;
-            violations.push_back("include/shardwise/" + avoiding + ": must not reach " + *hit + "/, but does: " + chain);
+            violations.push_back("include/shardwise/" + avoiding + ": must not reach " + *hit +
+                                 "/, but does: " + chain);
         }
     }
 }
@@ -153,7 +155,8 @@ inline std::vector<std::string> check_layers(std::filesystem::path const& root) 
         std::string const path = "include/shardwise/" + name;
         std::string const room = room_of(name);
         auto const row = layers.allowed.find(room);
-        if (row == layers.allowed.end()) violations.push_back(path + ": the room " + room + " is not in docs/layers.txt");
+        if (row == layers.allowed.end())
+            violations.push_back(path + ": the room " + room + " is not in docs/layers.txt");
         if (!header.has_pragma_once) violations.push_back(path + ": has no #pragma once");
         if (header.lines > most_lines) {
             violations.push_back(path + ": has " + std::to_string(header.lines) + " lines, more than " +

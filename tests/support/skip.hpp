@@ -11,8 +11,8 @@ void note_skip(std::string_view reason);
 }  // namespace shardwise::testing
 
 /// Leaves the test case because something outside the repository is missing. Only in the suites "models" and "long".
-#define SHARDWISE_SKIP(reason)                    \
-    do {                                          \
-        ::shardwise::testing::note_skip(reason);  \
-        return;                                   \
+#define SHARDWISE_SKIP(reason)                   \
+    do {                                         \
+        ::shardwise::testing::note_skip(reason); \
+        return;                                  \
     } while (false)
