@@ -1,0 +1,116 @@
+#pragma once
+
+#include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/model_class.hpp>
+#include <shardwise/model/arch/detail/parts.hpp>
+
+/// What the transformers before llama share: layer norms with biases, a two-layer MLP, config keys of their own.
+namespace shardwise::inline v0::detail {
+
+/// What a family's config.json calls the sizes that are checked, for errors.
+struct ConfigKeys {
+    std::string_view hidden_size = "hidden_size";
+    std::string_view layers = "num_hidden_layers";
+    std::string_view heads = "num_attention_heads";
+    std::string_view kv_heads = "num_key_value_heads";
+    std::string_view intermediate_size = "intermediate_size";
+};
+
+/// An error where a size is below 1 or beyond what products of sizes can hold.
+///
+/// Errors  invalid_field
+[[nodiscard]] constexpr Result<> check_size(std::string_view key, std::int64_t size, std::int64_t least = 1) {
+    constexpr auto most = std::int64_t{1} << 31U;
+    if (size < least) {
+        return Error{ErrorCode::invalid_field}.at(key).because("is too small").got(size).expected(least);
+    }
+    if (size > most) return Error{ErrorCode::invalid_field}.at(key).because("is too large").got(size).expected(most);
+    return {};
+}
+
+/// The sizes that every family has, kv_heads included: call it when absent values are derived.
+///
+/// Errors  invalid_field, capacity_exceeded
+[[nodiscard]] constexpr Result<> check_sizes(ModelConfig const& config, ConfigKeys const& keys, bool is_head_dim_given = false) {
+    if (auto const ok = check_size("vocab_size", config.vocab_size); !ok) return ok;
+    if (auto const ok = check_size(keys.hidden_size, config.hidden_size); !ok) return ok;
+    if (auto const ok = check_size(keys.intermediate_size, config.intermediate_size); !ok) return ok;
+    if (auto const ok = check_size(keys.layers, config.layers); !ok) return ok;
+    if (auto const ok = check_size(keys.heads, config.heads); !ok) return ok;
+    if (auto const ok = check_size(keys.kv_heads, config.kv_heads); !ok) return ok;
+    if (config.layers > LayerSet::capacity) {
+        return Error{ErrorCode::capacity_exceeded}.at(keys.layers).because("is more than this library plans for")
+            .got(config.layers).expected(LayerSet::capacity);
+    }
+    if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
+        return Error{ErrorCode::invalid_field}.at(keys.hidden_size).because("is not a multiple of the number of heads")
+            .got(config.hidden_size).expected(config.heads);
+    }
+    if (config.heads % config.kv_heads != 0) {
+        return Error{ErrorCode::invalid_field}.at(keys.kv_heads).because("does not divide the number of heads")
+            .got(config.kv_heads).expected(config.heads);
+    }
+    return {};
+}
+
+/// nn.LayerNorm with weight and bias.
+[[nodiscard]] constexpr ModuleId add_layer_norm(PartMaker& part, std::int64_t size) {
+    return part.norm("LayerNorm", size, true);
+}
+
+/// Attention with as many key-value heads as configured, the model's head size, and causal unless said otherwise.
+[[nodiscard]] constexpr AttentionShape plain_attention(ModelConfig const& config, bool is_causal = true) {
+    return {.heads = config.heads, .kv_heads = config.kv_heads, .key_dim = config.head_dim, .value_dim = config.head_dim,
+            .is_causal = is_causal};
+}
+
+/// The names of the two linear layers of an MLP.
+struct MlpNames {
+    std::string_view up;
+    std::string_view up_bias;
+    std::string_view down;
+    std::string_view down_bias;
+};
+
+/// up -> act -> down; biases where the names are not empty.
+[[nodiscard]] constexpr ValueId append_mlp(BodyBuilder& body, ModelConfig const& config, ValueId in, MlpNames const& names) {
+    auto const up = body.linear(in, "up", names.up, config.intermediate_size, LinearSplit::column(config.intermediate_size),
+                                names.up_bias);
+    auto const activated = body.activation(up, config.activation);
+    return body.linear(activated, "mlp_out", names.down, config.hidden_size, LinearSplit::row(), names.down_bias);
+}
+
+/// A block that is one layer norm with bias.
+constexpr void append_norm_block(BlockProgram& program, ModelConfig const& config, ModuleRole role, std::string_view module) {
+    BodyBuilder body(config.hidden_size);
+    (void)body.norm(body.input(), NormKind::layer, "weight", "bias");
+    program.append(role, module, program.add(std::move(body).finish()));
+}
+
+/// The block that turns token ids into hidden states.
+constexpr void append_token_block(BlockProgram& program, ModelConfig const& config, std::string_view module,
+                                  std::int64_t width) {
+    BodyBuilder body(Value{.name = "ids", .width = 1});
+    (void)body.embedding(body.input(), "weight", config.vocab_size, width);
+    program.append(ModuleRole::embedding, module, program.add(std::move(body).finish()));
+}
+
+/// The block that adds learned positions to the hidden states; position 0 is row `first_row` of `entries`.
+constexpr void append_position_block(BlockProgram& program, ModelConfig const& config, std::string_view module,
+                                     std::int64_t entries, std::int64_t first_row = 0) {
+    BodyBuilder body(config.hidden_size);
+    auto const ids = body.external("ids", 1);
+    auto const positions = body.table(ids, TableIndex::position, "weight", entries, config.hidden_size, first_row);
+    (void)body.add(body.input(), positions);
+    program.append(ModuleRole::embedding, module, program.add(std::move(body).finish()));
+}
+
+/// The block that scores the vocabulary from each sequence's last token.
+constexpr void append_head_block(BlockProgram& program, ModelConfig const& config, std::string_view module,
+                                 std::int64_t width, std::string_view bias = {}) {
+    BodyBuilder body(width);
+    (void)body.logits(body.last_token(body.input()), "weight", config.vocab_size, bias);
+    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
+}
+
+}  // namespace shardwise::inline v0::detail
