@@ -1,0 +1,108 @@
+#pragma once
+
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/model/config.hpp>
+
+#include <cstdint>
+#include <optional>
+
+namespace shardwise::inline v0 {
+
+/// What the cache of a sliding-window layer holds: the window, or the whole context (engines without a rolling cache).
+enum class WindowPolicy : std::uint8_t { window, full };
+/// What the cache of multi-head latent attention holds: the latent, or the keys and values made from it.
+enum class MlaPolicy : std::uint8_t { compressed, full };
+
+enum class OptimizerKind : std::uint8_t { adam, sgd, adam8bit };
+/// What of a training run lives in host memory.
+enum class Offload : std::uint8_t { none, optimizer, all };
+/// Which activations the backward pass computes again instead of keeping them.
+enum class Recompute : std::uint8_t { none, selective, full };
+/// Whose accounting an estimate follows: our own, or one that users know, reproduced to the byte.
+enum class MemoryConvention : std::uint8_t { shardwise, deepspeed, megatron, zero };
+
+/// How a training run keeps its state.
+struct TrainingPlan {
+    OptimizerKind optimizer = OptimizerKind::adam;
+    /// The stage of ZeRO: 1 deals optimizer states to the data-parallel ranks, 2 gradients too, 3 parameters too.
+    std::int32_t zero = 0;
+    Offload offload = Offload::none;
+    Recompute recompute = Recompute::none;
+    MemoryConvention convention = MemoryConvention::shardwise;
+};
+
+/// The degrees of parallelism; their product is the number of ranks.
+struct Parallelism {
+    std::int64_t tp = 1;
+    std::int64_t pp = 1;
+    std::int64_t ep = 1;
+    std::int64_t dp = 1;
+    bool sequence_parallel = false;
+
+    [[nodiscard]] constexpr std::int64_t ranks() const { return tp * pp * ep * dp; }
+};
+
+/// The place of one rank in each of the parallel groups.
+struct RankPlace {
+    std::int64_t tp = 0;
+    std::int64_t pp = 0;
+    std::int64_t ep = 0;
+    std::int64_t dp = 0;
+
+    friend constexpr bool operator==(RankPlace const&, RankPlace const&) = default;
+};
+
+/// What is to be run: everything an estimate depends on besides the model.
+struct EstimateRequest {
+    /// Recasts floating tensors; nothing: as the model stores them.
+    std::optional<Dtype> dtype;
+    std::optional<Dtype> kv_dtype;
+    /// Sequences of one data-parallel replica.
+    std::int64_t batch = 1;
+    /// Tokens of each sequence; 0: the model's maximum, at most 4096.
+    std::int64_t context = 0;
+    WindowPolicy window = WindowPolicy::window;
+    MlaPolicy mla = MlaPolicy::compressed;
+    Parallelism parallel{};
+    std::optional<TrainingPlan> training;
+};
+
+/// The context that absent --context means, at most.
+inline constexpr std::int64_t default_context = 4096;
+
+/// The tokens of each sequence: the request's, else the model's maximum but no more than 4096.
+[[nodiscard]] constexpr std::int64_t context_of(EstimateRequest const& request, ModelConfig const& config) {
+    if (request.context > 0) return request.context;
+    return config.max_positions > 0 && config.max_positions < default_context ? config.max_positions : default_context;
+}
+
+/// True where the request packs weights, so that their width says nothing about activations.
+[[nodiscard]] constexpr bool is_quantised(EstimateRequest const& request) {
+    return request.dtype && !traits(*request.dtype).is_floating;
+}
+
+namespace detail {
+
+/// `dtype` where products run in it directly, else 16 bits.
+[[nodiscard]] constexpr Dtype compute_dtype(Dtype dtype) {
+    return traits(dtype).is_floating && bits(dtype) >= 16 && bits(dtype) <= 64 ? dtype : Dtype::bf16;
+}
+
+}  // namespace detail
+
+/// The element type of activations: the request's where products run in it directly, else the config's, 16 bits for
+/// quantised models.
+[[nodiscard]] constexpr Dtype activation_dtype_of(EstimateRequest const& request, ModelConfig const& config) {
+    auto const own = config.dtype_or(Dtype::f32);
+    if (is_quantised(request)) return bits(own) == 16 ? detail::compute_dtype(own) : Dtype::bf16;
+    return detail::compute_dtype(request.dtype.value_or(own));
+}
+
+/// The element type of the key-value cache: --kv-dtype, else --dtype, else the config's, 16 bits for quantised models.
+[[nodiscard]] constexpr Dtype kv_dtype_of(EstimateRequest const& request, ModelConfig const& config) {
+    if (request.kv_dtype) return *request.kv_dtype;
+    if (request.dtype && !is_quantised(request)) return *request.dtype;
+    return activation_dtype_of(request, config);
+}
+
+}  // namespace shardwise::inline v0
