@@ -1,0 +1,62 @@
+#pragma once
+
+#include <shardwise/model/files/regular_file.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include <sys/mman.h>
+
+namespace shardwise::inline v0 {
+
+/// A part of a regular file as memory, read-only; pages come in when they are touched and the system may take them back, so a
+/// large header costs no memory of the process's own.
+///
+/// A file that somebody cuts while it is mapped ends the process (SIGBUS), as for every mapped reader of model files.
+class MappedFile {
+public:
+    MappedFile(MappedFile&& other) noexcept
+        : base_(std::exchange(other.base_, nullptr)), mapped_(std::exchange(other.mapped_, 0)), text_(other.text_) {}
+    MappedFile& operator=(MappedFile&& other) noexcept {
+        std::swap(base_, other.base_);
+        std::swap(mapped_, other.mapped_);
+        std::swap(text_, other.text_);
+        return *this;
+    }
+    MappedFile(MappedFile const&) = delete;
+    MappedFile& operator=(MappedFile const&) = delete;
+    ~MappedFile() {
+        if (base_ != nullptr) ::munmap(base_, mapped_);
+    }
+
+    /// Maps `count` bytes at `offset`, cut to what the file has.
+    ///
+    /// Errors  file_unreadable
+    [[nodiscard]] static Result<MappedFile> map(RegularFile const& file, std::uint64_t offset, std::uint64_t count) {
+        MappedFile out;
+        if (offset >= file.size() || count == 0) return out;
+        if (count > file.size() - offset) count = file.size() - offset;
+        auto const page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+        auto const start = offset / page * page;
+        auto const length = static_cast<std::size_t>(count + (offset - start));
+        void* const base = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(start));
+        if (base == MAP_FAILED) return RegularFile::unreadable(file.path(), errno);
+        out.base_ = base;
+        out.mapped_ = length;
+        out.text_ = {static_cast<char const*>(base) + (offset - start), static_cast<std::size_t>(count)};
+        return out;
+    }
+
+    [[nodiscard]] std::string_view text() const { return text_; }
+
+private:
+    MappedFile() = default;
+
+    void* base_ = nullptr;
+    std::size_t mapped_ = 0;
+    std::string_view text_;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace shardwise::inline v0 {
+
+/// A regular file that is open for reading. FIFOs, devices, sockets and folders are refused without blocking on them.
+class RegularFile {
+public:
+    RegularFile(RegularFile&& other) noexcept
+        : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+    RegularFile& operator=(RegularFile&& other) noexcept {
+        std::swap(path_, other.path_);
+        std::swap(descriptor_, other.descriptor_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    RegularFile(RegularFile const&) = delete;
+    RegularFile& operator=(RegularFile const&) = delete;
+    ~RegularFile() {
+        if (descriptor_ >= 0) ::close(descriptor_);
+    }
+
+    /// Errors  file_not_found, file_unreadable
+    [[nodiscard]] static Result<RegularFile> open(std::string path);
+
+    [[nodiscard]] std::string const& path() const { return path_; }
+    [[nodiscard]] int descriptor() const { return descriptor_; }
+    /// The size when it was opened.
+    ///
+    /// Units  bytes
+    [[nodiscard]] std::uint64_t size() const { return size_; }
+
+    /// Reads up to `count` bytes at `offset`; fewer only where the file ends. Safe while others cut the file.
+    ///
+    /// Errors  file_unreadable
+    [[nodiscard]] Result<std::size_t> read(std::uint64_t offset, char* out, std::size_t count) const {
+        std::size_t done = 0;
+        while (done < count) {
+            auto const got = ::pread(descriptor_, out + done, count - done, static_cast<off_t>(offset + done));
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) return unreadable(path_, errno);
+            if (got == 0) break;
+            done += static_cast<std::size_t>(got);
+        }
+        return done;
+    }
+
+    /// The error for a system call on `path` that failed.
+    [[nodiscard]] static Error unreadable(std::string_view path, int code) {
+        bool const is_absent = code == ENOENT || code == ENOTDIR;
+        Error error{is_absent ? ErrorCode::file_not_found : ErrorCode::file_unreadable};
+        error.in(path);
+        switch (code) {
+            case ENOENT:
+            case ENOTDIR: error.because("does not exist"); break;
+            case EACCES:
+            case EPERM: error.because("may not be read").fix("check its permissions"); break;
+            case ELOOP: error.because("is a link that leads nowhere"); break;
+            case ENAMETOOLONG: error.because("is too long a path"); break;
+            default: error.because("cannot be read (errno " + std::to_string(code) + ")"); break;
+        }
+        return error;
+    }
+
+private:
+    RegularFile(std::string path, int descriptor, std::uint64_t size)
+        : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+
+    /// Success where the mode is a regular file's.
+    static Result<> check_mode(std::string_view path, mode_t mode) {
+        if (S_ISREG(mode)) return {};
+        Error error{ErrorCode::file_unreadable};
+        error.in(path);
+        if (S_ISDIR(mode)) return error.because("is a folder, not a file");
+        if (S_ISFIFO(mode)) return error.because("is a pipe, not a file");
+        if (S_ISCHR(mode) || S_ISBLK(mode)) return error.because("is a device, not a file");
+        if (S_ISSOCK(mode)) return error.because("is a socket, not a file");
+        return error.because("is not a regular file");
+    }
+
+    std::string path_;
+    int descriptor_ = -1;
+    std::uint64_t size_ = 0;
+};
+
+inline Result<RegularFile> RegularFile::open(std::string path) {
+    if (path.find('\0') != std::string::npos) return unreadable(path, ENOENT);
+    // Looking before opening keeps devices that act on open untouched; looking again keeps swapped files out.
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) return unreadable(path, errno);
+    if (auto const checked = check_mode(path, status.st_mode); !checked) return checked.error();
+    int const descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (descriptor < 0) return unreadable(path, errno);
+    RegularFile file(std::move(path), descriptor, 0);
+    if (::fstat(descriptor, &status) != 0) return unreadable(file.path(), errno);
+    if (auto const checked = check_mode(file.path(), status.st_mode); !checked) return checked.error();
+    file.size_ = static_cast<std::uint64_t>(status.st_size);
+    return file;
+}
+
+}  // namespace shardwise::inline v0
