@@ -1,0 +1,67 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/shape.hpp>
+#include <shardwise/model/files/tensor_names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// The longest header that safetensors allows.
+///
+/// Units  bytes
+/// Source  safetensors 0.6 `tensor.rs`, MAX_HEADER_SIZE
+inline constexpr std::uint64_t max_safetensors_header = 100'000'000;
+
+/// A tensor as a safetensors file lists it.
+struct SafetensorsTensor {
+    std::string_view name;
+    Dtype dtype = Dtype::f32;
+    Shape shape;
+    Bytes bytes;
+    std::int64_t offset = 0;  // from the start of the data
+};
+
+/// The tensors of a safetensors file, without their data. Tensors of one dtype and shape share a description, so that a
+/// hundred thousand of them take a few megabytes.
+///
+/// Order  as their data lie in the file
+class SafetensorsHeader {
+public:
+    [[nodiscard]] std::size_t size() const { return entries_.size(); }
+    [[nodiscard]] SafetensorsTensor operator[](std::size_t i) const {
+        auto const& entry = entries_[i];
+        auto const& kind = kinds_[entry.kind];
+        return {names_[entry.name], kind.dtype, kind.shape, kind.bytes, entry.offset};
+    }
+    [[nodiscard]] TensorNames const& names() const { return names_; }
+    /// The bytes of all tensors.
+    [[nodiscard]] Bytes data_size() const { return data_size_; }
+
+private:
+    friend class SafetensorsReader;
+
+    struct Kind {
+        Dtype dtype;
+        Shape shape;
+        Bytes bytes;
+    };
+    struct Entry {
+        std::uint32_t name;
+        std::uint32_t kind;
+        std::int64_t offset;
+    };
+
+    TensorNames names_;
+    std::vector<Kind> kinds_;
+    std::vector<Entry> entries_;
+    Bytes data_size_;
+};
+
+}  // namespace shardwise::inline v0
