@@ -34,7 +34,7 @@ foreach(compiler gcc clang)
     foreach(unit all all_reversed)
         set(object "${header_dir}/${compiler}/${unit}.o")
         shardwise_compile(OUT "${object}" SOURCE "${header_dir}/${unit}.cpp" COMPILER ${compiler}
-                          FLAGS ${shardwise_strict_flags})
+                          FLAGS ${shardwise_strict_flags} AFTER ${objects})
         list(APPEND linked "${object}")
     endforeach()
     add_custom_command(OUTPUT "${header_dir}/${compiler}/linked"

@@ -20,9 +20,10 @@ endforeach()
 set(shardwise_strict_flags -std=c++20 ${shardwise_warnings} -Werror "-I${PROJECT_SOURCE_DIR}/include")
 set(shardwise_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 
-# shardwise_compile(OUT FILE SOURCE FILE COMPILER gcc|clang FLAGS ...): an object, remade when a header changes.
+# shardwise_compile(OUT FILE SOURCE FILE COMPILER gcc|clang FLAGS ... [AFTER FILE...]): an object, remade when a header
+# changes, and not tried before the files of AFTER are made.
 function(shardwise_compile)
-    cmake_parse_arguments(arg "" "OUT;SOURCE;COMPILER;NOTE" "FLAGS" ${ARGN})
+    cmake_parse_arguments(arg "" "OUT;SOURCE;COMPILER;NOTE" "FLAGS;AFTER" ${ARGN})
     if(NOT arg_NOTE)
         cmake_path(RELATIVE_PATH arg_SOURCE BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE arg_NOTE)
     endif()
@@ -37,7 +38,7 @@ function(shardwise_compile)
         OUTPUT "${arg_OUT}"
         COMMAND "${shardwise_${arg_COMPILER}}" ${arg_FLAGS} -MMD -MF "${arg_OUT}.d" -MT "${arg_OUT}"
                 -x c++ -c "${source}" -o "${arg_OUT}"
-        DEPENDS ${arg_SOURCE}
+        DEPENDS ${arg_SOURCE} ${arg_AFTER}
         DEPFILE "${arg_OUT}.d"
         COMMENT "${arg_COMPILER}: ${arg_NOTE}"
         VERBATIM)

@@ -58,8 +58,10 @@ int main(int argc, char** argv) {
 
     std::vector<fs::path> documents;
     if (fs::exists(root / "README.md")) documents.push_back(root / "README.md");
-    for (auto const& entry : fs::recursive_directory_iterator(root / "docs")) {
-        if (entry.path().extension() == ".md") documents.push_back(entry.path());
+    if (fs::exists(root / "docs")) {
+        for (auto const& entry : fs::recursive_directory_iterator(root / "docs")) {
+            if (entry.path().extension() == ".md") documents.push_back(entry.path());
+        }
     }
     std::sort(documents.begin(), documents.end());
 
