@@ -91,6 +91,7 @@ struct ModelConfig {
     bool norm_expert_weights = true;   // qwen moe: norm_topk_prob
     bool remove_final_norm = false;    // opt: _remove_final_layer_norm
     bool norm_affine = true;           // opt: layer_norm_elementwise_affine
+    bool residual_from_norm = false;   // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
     std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
 
