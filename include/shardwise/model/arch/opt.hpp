@@ -1,0 +1,174 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// OPT, with its projected variant (350m: word_embed_proj_dim, norms after the blocks) and Galactica's without biases.
+///
+/// Source  transformers 4.57 models/opt/modeling_opt.py
+struct Opt {
+    static constexpr std::string_view name = "opt";
+    /// llama.cpp has no OPT.
+    static constexpr std::string_view gguf_name = "";
+    static constexpr std::string_view base_prefix = "model";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 50272),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 768),
+        positive_field("ffn_dim", &ModelConfig::intermediate_size, 3072),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 12),
+        positive_field("num_attention_heads", &ModelConfig::heads, 12),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048),
+        optional_field("word_embed_proj_dim", &ModelConfig::embedding_size, 0),
+        flag_field("do_layer_norm_before", &ModelConfig::norm_before, true),
+        flag_field("_remove_final_layer_norm", &ModelConfig::remove_final_norm, false),
+        flag_field("enable_bias", &ModelConfig::attention_bias, true),
+        flag_field("layer_norm_elementwise_affine", &ModelConfig::norm_affine, true),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        activation_field("activation_function", ActivationKind::relu),
+    };
+
+    static constexpr std::array<NameAlias, 0> aliases{};
+
+    /// Learned positions begin at row 2 of their table.
+    static constexpr std::int64_t position_offset = 2;
+
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"OPTForCausalLM", "OPTModel"}); !known) return known;
+        config.kv_heads = config.heads;
+        if (auto const ok = detail::check_sizes(config, {.intermediate_size = "ffn_dim"}); !ok) return ok;
+        if (auto const ok = detail::check_size("max_position_embeddings", config.max_positions); !ok) return ok;
+        if (config.embedding_size == 0) config.embedding_size = config.hidden_size;
+        if (auto const ok = detail::check_size("word_embed_proj_dim", config.embedding_size); !ok) return ok;
+        config.head_dim = config.hidden_size / config.heads;
+        config.attention_out_bias = config.attention_bias;
+        config.mlp_bias = config.attention_bias;
+        config.norm_epsilon = 1e-5;
+        return {};
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const hidden = config.hidden_size;
+        auto const width = config.intermediate_size;
+        bool const bias = config.attention_bias;
+        auto const norm = config.norm_affine ? detail::add_layer_norm(part, hidden) : part.plain("LayerNorm");
+        auto const in = part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads));
+        auto const attention = tree.add("OPTAttention", {},
+                                        {{"k_proj", in},
+                                         {"v_proj", in},
+                                         {"q_proj", in},
+                                         {"out_proj", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
+        auto const layer = tree.add("OPTDecoderLayer", {},
+                                    {{"self_attn", attention},
+                                     {"activation_fn", part.plain(activation_class(config.activation))},
+                                     {"self_attn_layer_norm", norm},
+                                     {"fc1", part.linear(width, hidden, bias, ShardRule::units(0, width))},
+                                     {"fc2", part.linear(hidden, width, bias, ShardRule::units(1, width))},
+                                     {"final_layer_norm", norm}});
+        tree.keep_whole("OPTDecoderLayer");
+        std::vector<Child> children{
+            {"embed_tokens", part.vocabulary(config.vocab_size, config.embedding_size), ModuleRole::embedding},
+            {"embed_positions", part.table(config.max_positions + position_offset, hidden, "OPTLearnedPositionalEmbedding"),
+             ModuleRole::embedding}};
+        if (is_projected(config)) {
+            children.push_back({"project_out", part.linear(config.embedding_size, hidden, false), ModuleRole::norm});
+            children.push_back({"project_in", part.linear(hidden, config.embedding_size, false), ModuleRole::embedding});
+        }
+        if (has_final_norm(config)) children.push_back({"final_layer_norm", norm, ModuleRole::norm});
+        children.push_back({"layers", tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)})});
+        auto const model = tree.add("OPTModel", {}, {{"decoder", tree.add("OPTDecoder", children)}});
+        tree.set_root(model);
+        if (!has_head(config)) return tree;
+        auto const head = part.linear(config.vocab_size, config.embedding_size, false,
+                                      ShardRule::units(0, config.vocab_size), TensorUse::head);
+        tree.set_root(tree.add("OPTForCausalLM", {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
+        if (config.tie_word_embeddings) tree.tie("model.decoder.embed_tokens.weight", "lm_head.weight");
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        BlockProgram program;
+        bool const head = has_head(config);
+        detail::append_token_block(program, config, head ? "model.decoder.embed_tokens" : "decoder.embed_tokens",
+                                   config.embedding_size);
+        if (is_projected(config)) {
+            append_projection(program, ModuleRole::embedding, head ? "model.decoder.project_in" : "decoder.project_in",
+                              config.embedding_size, config.hidden_size);
+        }
+        detail::append_position_block(program, config, head ? "model.decoder.embed_positions" : "decoder.embed_positions",
+                                      config.max_positions + position_offset, position_offset);
+        program.append_layers(head ? "model.decoder.layers" : "decoder.layers", 0, config.layers,
+                              program.add(layer_body(config)));
+        if (has_final_norm(config)) {
+            BodyBuilder body(config.hidden_size);
+            (void)append_norm(body, config, body.input(), "weight", "bias");
+            program.append(ModuleRole::norm, head ? "model.decoder.final_layer_norm" : "decoder.final_layer_norm",
+                           program.add(std::move(body).finish()));
+        }
+        if (is_projected(config)) {
+            append_projection(program, ModuleRole::norm, head ? "model.decoder.project_out" : "decoder.project_out",
+                              config.hidden_size, config.embedding_size);
+        }
+        if (head) detail::append_head_block(program, config, "lm_head", config.embedding_size);
+        return program;
+    }
+
+private:
+    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "OPTForCausalLM"; }
+    static constexpr bool is_projected(ModelConfig const& config) { return config.embedding_size != config.hidden_size; }
+    static constexpr bool has_final_norm(ModelConfig const& config) {
+        return config.norm_before && !config.remove_final_norm;
+    }
+
+    /// A layer norm, with parameters where the config's norms have them.
+    static constexpr ValueId append_norm(BodyBuilder& body, ModelConfig const& config, ValueId in, std::string_view weight,
+                                         std::string_view bias) {
+        if (!config.norm_affine) weight = bias = {};
+        return body.norm(in, NormKind::layer, weight, bias);
+    }
+
+    static constexpr void append_projection(BlockProgram& program, ModuleRole role, std::string_view module, std::int64_t in,
+                                            std::int64_t out) {
+        BodyBuilder body(in);
+        (void)body.linear(body.input(), "projected", "weight", out);
+        program.append(role, module, program.add(std::move(body).finish()));
+    }
+
+    static constexpr BlockBody layer_body(ModelConfig const& config) {
+        BodyBuilder body(config.hidden_size);
+        auto const hidden = config.hidden_size;
+        auto const bias = [&](std::string_view bias_name) { return config.attention_bias ? bias_name : std::string_view{}; };
+        auto const attention_norm = [&](ValueId in) {
+            return append_norm(body, config, in, "self_attn_layer_norm.weight", "self_attn_layer_norm.bias");
+        };
+        auto const mlp_norm = [&](ValueId in) {
+            return append_norm(body, config, in, "final_layer_norm.weight", "final_layer_norm.bias");
+        };
+        auto const split = LinearSplit::column(config.heads);
+        auto const normed = config.norm_before ? attention_norm(body.input()) : body.input();
+        auto const q = body.linear(normed, "q", "self_attn.q_proj.weight", hidden, split, bias("self_attn.q_proj.bias"));
+        auto const k = body.linear(normed, "k", "self_attn.k_proj.weight", hidden, split, bias("self_attn.k_proj.bias"));
+        auto const v = body.linear(normed, "v", "self_attn.v_proj.weight", hidden, split, bias("self_attn.v_proj.bias"));
+        auto const context = body.attention(q, k, v, detail::plain_attention(config));
+        auto const attended = body.linear(context, "attention_out", "self_attn.out_proj.weight", hidden, LinearSplit::row(),
+                                          bias("self_attn.out_proj.bias"));
+        auto middle = body.add(body.input(), attended);
+        if (!config.norm_before) middle = attention_norm(middle);
+        auto const normed_again = config.norm_before ? mlp_norm(middle) : middle;
+        auto const mlp = detail::append_mlp(body, config, normed_again,
+                                            {"fc1.weight", bias("fc1.bias"), "fc2.weight", bias("fc2.bias")});
+        auto const out = body.add(middle, mlp);
+        if (!config.norm_before) (void)mlp_norm(out);
+        return std::move(body).finish();
+    }
+};
+
+static_assert(ModelArchitecture<Opt>);
+
+}  // namespace shardwise::inline v0
