@@ -1,0 +1,184 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// Falcon in its three layouts: multi-query with one norm (7b), grouped heads with two norms (40b; 11b with one), and
+/// ALiBi with attention and MLP in sequence (rw).
+///
+/// Source  transformers 4.57 models/falcon/modeling_falcon.py
+struct Falcon {
+    static constexpr std::string_view name = "falcon";
+    static constexpr std::string_view gguf_name = "falcon";
+    static constexpr std::string_view base_prefix = "transformer";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 65024).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 4544).named("n_embed").in_gguf("embedding_length"),
+        optional_field("ffn_hidden_size", &ModelConfig::intermediate_size, 0).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 71).in_gguf("attention.head_count"),
+        optional_field("num_kv_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
+        natural_field("num_ln_in_parallel_attn", &ModelConfig::ln_in_parallel_attention, 0),
+        flag_field("new_decoder_architecture", &ModelConfig::new_decoder_layout, false),
+        flag_field("multi_query", &ModelConfig::multi_query, true),
+        flag_field("parallel_attn", &ModelConfig::parallel_attention, true),
+        flag_field("alibi", &ModelConfig::alibi, false),
+        flag_field("bias", &ModelConfig::attention_bias, false),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
+        real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
+        activation_field("activation", ActivationKind::gelu),
+    };
+
+    /// GGUF names the norm of the only or the MLP's input attn_norm, and that of attention's input attn_norm_2.
+    static constexpr std::array aliases{
+        NameAlias{"token_embd.weight", "transformer.word_embeddings.weight"},
+        NameAlias{"blk.{}.attn_norm.weight", "transformer.h.{}.input_layernorm.weight"},
+        NameAlias{"blk.{}.attn_norm.bias", "transformer.h.{}.input_layernorm.bias"},
+        NameAlias{"blk.{}.attn_norm.weight", "transformer.h.{}.ln_mlp.weight"},
+        NameAlias{"blk.{}.attn_norm.bias", "transformer.h.{}.ln_mlp.bias"},
+        NameAlias{"blk.{}.attn_norm_2.weight", "transformer.h.{}.ln_attn.weight"},
+        NameAlias{"blk.{}.attn_norm_2.bias", "transformer.h.{}.ln_attn.bias"},
+        NameAlias{"blk.{}.attn_qkv.weight", "transformer.h.{}.self_attention.query_key_value.weight"},
+        NameAlias{"blk.{}.attn_qkv.bias", "transformer.h.{}.self_attention.query_key_value.bias"},
+        NameAlias{"blk.{}.attn_output.weight", "transformer.h.{}.self_attention.dense.weight"},
+        NameAlias{"blk.{}.attn_output.bias", "transformer.h.{}.self_attention.dense.bias"},
+        NameAlias{"blk.{}.ffn_up.weight", "transformer.h.{}.mlp.dense_h_to_4h.weight"},
+        NameAlias{"blk.{}.ffn_up.bias", "transformer.h.{}.mlp.dense_h_to_4h.bias"},
+        NameAlias{"blk.{}.ffn_down.weight", "transformer.h.{}.mlp.dense_4h_to_h.weight"},
+        NameAlias{"blk.{}.ffn_down.bias", "transformer.h.{}.mlp.dense_4h_to_h.bias"},
+        NameAlias{"output_norm.weight", "transformer.ln_f.weight"},
+        NameAlias{"output_norm.bias", "transformer.ln_f.bias"},
+        NameAlias{"output.weight", "lm_head.weight"},
+    };
+
+    /// Key-value heads: num_kv_heads in the new layout (absent: all heads), one with multi_query, else all heads. The new
+    /// layout has two norms in parallel unless told otherwise.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"FalconForCausalLM", "FalconModel"}); !known) return known;
+        if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
+        if (config.intermediate_size == 0) config.intermediate_size = 4 * config.hidden_size;
+        if (!config.new_decoder_layout) config.kv_heads = config.multi_query ? 1 : config.heads;
+        if (config.kv_heads == 0) config.kv_heads = config.heads;
+        detail::ConfigKeys const keys{.kv_heads = "num_kv_heads", .intermediate_size = "ffn_hidden_size"};
+        if (auto const ok = detail::check_sizes(config, keys); !ok) return ok;
+        config.head_dim = config.hidden_size / config.heads;
+        if (config.new_decoder_layout && config.ln_in_parallel_attention == 0) config.ln_in_parallel_attention = 2;
+        config.attention_out_bias = config.attention_bias;
+        config.mlp_bias = config.attention_bias;
+        return {};
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const hidden = config.hidden_size;
+        auto const width = config.intermediate_size;
+        bool const bias = config.attention_bias;
+        auto const norm = detail::add_layer_norm(part, hidden);
+        auto const linear = [&](std::int64_t out, std::int64_t in, ShardRule rule) {
+            auto const weight = part.tensors().weight(out, in, rule);
+            if (!bias) return tree.add("FalconLinear", {weight});
+            return tree.add("FalconLinear", {weight, part.tensors().bias(out, rule.dim == 0 ? rule : ShardRule{})});
+        };
+        auto const attention = tree.add("FalconAttention", {},
+                                        {{"query_key_value", linear(qkv_width(config), hidden, qkv_rule(config))},
+                                         {"dense", linear(hidden, hidden, ShardRule::units(1, config.heads))},
+                                         {"attention_dropout", part.plain("Dropout")}});
+        auto const mlp = tree.add("FalconMLP", {},
+                                  {{"dense_h_to_4h", linear(width, hidden, ShardRule::units(0, width))},
+                                   {"act", part.plain(activation_class(config.activation))},
+                                   {"dense_4h_to_h", linear(hidden, width, ShardRule::units(1, width))}});
+        std::vector<Child> children{{"self_attention", attention}, {"mlp", mlp}};
+        if (has_two_norms(config)) {
+            children.push_back({"ln_attn", norm});
+            children.push_back({"ln_mlp", norm});
+        } else {
+            if (!config.parallel_attention) children.push_back({"post_attention_layernorm", norm});
+            children.push_back({"input_layernorm", norm});
+        }
+        auto const layer = tree.add("FalconDecoderLayer", children);
+        tree.keep_whole("FalconDecoderLayer");
+        auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
+        auto const rotary = part.rotary("FalconRotaryEmbedding", round_up(config.head_dim, 2));
+        auto const model = tree.add("FalconModel", {},
+                                    {{"word_embeddings", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                                     {"h", list},
+                                     {"ln_f", norm, ModuleRole::norm},
+                                     {"rotary_emb", rotary}});
+        tree.set_root(model);
+        if (!has_head(config)) return tree;
+        auto const head = part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size),
+                                      TensorUse::head);
+        tree.set_root(tree.add("FalconForCausalLM", {}, {{"transformer", model}, {"lm_head", head, ModuleRole::head}}));
+        if (config.tie_word_embeddings) tree.tie("transformer.word_embeddings.weight", "lm_head.weight");
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        BlockProgram program;
+        bool const head = has_head(config);
+        detail::append_token_block(program, config, head ? "transformer.word_embeddings" : "word_embeddings",
+                                   config.hidden_size);
+        program.append_layers(head ? "transformer.h" : "h", 0, config.layers, program.add(layer_body(config)));
+        detail::append_norm_block(program, config, ModuleRole::norm, head ? "transformer.ln_f" : "ln_f");
+        if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size);
+        return program;
+    }
+
+private:
+    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "FalconForCausalLM"; }
+    static constexpr bool has_two_norms(ModelConfig const& config) {
+        return config.parallel_attention && config.ln_in_parallel_attention == 2;
+    }
+    /// True where q, k and v lie side by side for every head.
+    static constexpr bool is_interleaved(ModelConfig const& config) {
+        return !config.new_decoder_layout && !config.multi_query;
+    }
+    static constexpr std::int64_t qkv_width(ModelConfig const& config) {
+        return (config.heads + 2 * config.kv_heads) * config.head_dim;
+    }
+    static constexpr ShardRule qkv_rule(ModelConfig const& config) {
+        if (is_interleaved(config)) return ShardRule::units(0, config.heads);
+        return config.new_decoder_layout ? ShardRule::grouped_qkv(0, config.heads, config.kv_heads)
+                                         : ShardRule::qkv(0, config.heads, config.kv_heads);
+    }
+
+    static constexpr BlockBody layer_body(ModelConfig const& config) {
+        BodyBuilder body(config.hidden_size);
+        auto const shape = detail::plain_attention(config);
+        auto const bias = [&](std::string_view bias_name) { return config.attention_bias ? bias_name : std::string_view{}; };
+        bool const two = has_two_norms(config);
+        auto const normed = body.norm(body.input(), NormKind::layer, two ? "ln_attn.weight" : "input_layernorm.weight",
+                                      two ? "ln_attn.bias" : "input_layernorm.bias");
+        auto const mlp_input = two ? body.norm(body.input(), NormKind::layer, "ln_mlp.weight", "ln_mlp.bias") : normed;
+        auto const split = is_interleaved(config) ? LinearSplit::column(config.heads)
+                                                  : LinearSplit::qkv(config.heads, config.kv_heads);
+        auto qkv = body.linear(normed, "qkv", "self_attention.query_key_value.weight", qkv_width(config), split,
+                               bias("self_attention.query_key_value.bias"));
+        if (!config.alibi) qkv = body.rope(qkv, shape);
+        auto const context = body.attention(qkv, qkv, qkv, shape);
+        auto const attended = body.linear(context, "attention_out", "self_attention.dense.weight", config.hidden_size,
+                                          LinearSplit::row(), bias("self_attention.dense.bias"));
+        auto const middle = body.add(body.input(), attended);
+        auto const mlp_normed = config.parallel_attention
+                                    ? mlp_input
+                                    : body.norm(middle, NormKind::layer, "post_attention_layernorm.weight",
+                                                "post_attention_layernorm.bias");
+        auto const mlp = detail::append_mlp(body, config, mlp_normed,
+                                            {"mlp.dense_h_to_4h.weight", bias("mlp.dense_h_to_4h.bias"),
+                                             "mlp.dense_4h_to_h.weight", bias("mlp.dense_4h_to_h.bias")});
+        (void)body.add(middle, mlp);
+        return std::move(body).finish();
+    }
+};
+
+static_assert(ModelArchitecture<Falcon>);
+
+}  // namespace shardwise::inline v0
