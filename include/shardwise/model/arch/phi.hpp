@@ -1,0 +1,152 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// Phi-1, 1.5 and 2: attention and MLP read one norm in parallel, heads are rotated in part, every linear layer has a bias.
+///
+/// Source  transformers 4.57 models/phi/modeling_phi.py
+struct Phi {
+    static constexpr std::string_view name = "phi";
+    static constexpr std::string_view gguf_name = "phi2";
+    static constexpr std::string_view base_prefix = "model";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 51200).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 2048).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 8192).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 24).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
+        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
+        flag_field("qk_layernorm", &ModelConfig::qk_norm, false),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
+        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.5),
+        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
+        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
+        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
+        activation_field("hidden_act", ActivationKind::gelu_new),
+    };
+
+    static constexpr std::array aliases{
+        NameAlias{"token_embd.weight", "model.embed_tokens.weight"},
+        NameAlias{"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"},
+        NameAlias{"blk.{}.attn_norm.bias", "model.layers.{}.input_layernorm.bias"},
+        NameAlias{"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight"},
+        NameAlias{"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias"},
+        NameAlias{"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight"},
+        NameAlias{"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias"},
+        NameAlias{"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight"},
+        NameAlias{"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias"},
+        NameAlias{"blk.{}.attn_output.weight", "model.layers.{}.self_attn.dense.weight"},
+        NameAlias{"blk.{}.attn_output.bias", "model.layers.{}.self_attn.dense.bias"},
+        NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.fc1.weight"},
+        NameAlias{"blk.{}.ffn_up.bias", "model.layers.{}.mlp.fc1.bias"},
+        NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.fc2.weight"},
+        NameAlias{"blk.{}.ffn_down.bias", "model.layers.{}.mlp.fc2.bias"},
+        NameAlias{"output_norm.weight", "model.final_layernorm.weight"},
+        NameAlias{"output_norm.bias", "model.final_layernorm.bias"},
+        NameAlias{"output.weight", "lm_head.weight"},
+        NameAlias{"output.bias", "lm_head.bias"},
+    };
+
+    /// Absent key-value heads are the query heads.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"PhiForCausalLM", "PhiModel"}); !known) return known;
+        if (config.kv_heads == 0) config.kv_heads = config.heads;
+        if (auto const ok = detail::check_sizes(config, {}); !ok) return ok;
+        config.head_dim = config.hidden_size / config.heads;
+        config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
+        config.parallel_attention = true;
+        return detail::derive_rotary_dim(config, "partial_rotary_factor");
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const hidden = config.hidden_size;
+        auto const width = config.intermediate_size;
+        auto const q_width = config.heads * config.head_dim;
+        auto const norm = detail::add_layer_norm(part, hidden);
+        auto const dropout = part.plain("Dropout");
+        auto const kv = part.linear(config.kv_heads * config.head_dim, hidden, true,
+                                    ShardRule::kv(0, config.kv_heads, config.heads));
+        std::vector<Child> children{{"q_proj", part.linear(q_width, hidden, true, ShardRule::units(0, config.heads))},
+                                    {"k_proj", kv},
+                                    {"v_proj", kv},
+                                    {"dense", part.linear(hidden, q_width, true, ShardRule::units(1, config.heads))}};
+        if (config.qk_norm) {
+            auto const head_norm = detail::add_layer_norm(part, config.head_dim);
+            children.push_back({"q_layernorm", head_norm});
+            children.push_back({"k_layernorm", head_norm});
+        }
+        auto const attention = tree.add("PhiAttention", children);
+        auto const mlp = tree.add("PhiMLP", {},
+                                  {{"activation_fn", part.plain(activation_class(config.activation))},
+                                   {"fc1", part.linear(width, hidden, true, ShardRule::units(0, width))},
+                                   {"fc2", part.linear(hidden, width, true, ShardRule::units(1, width))}});
+        auto const layer = tree.add("PhiDecoderLayer", {},
+                                    {{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"resid_dropout", dropout}});
+        tree.keep_whole("PhiDecoderLayer");
+        auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
+        auto const rotary = part.rotary("PhiRotaryEmbedding", round_up(config.rotary_dim, 2));
+        auto const model = tree.add("PhiModel", {},
+                                    {{"embed_tokens", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                                     {"layers", list},
+                                     {"rotary_emb", rotary},
+                                     {"embed_dropout", dropout},
+                                     {"final_layernorm", norm, ModuleRole::norm}});
+        tree.set_root(model);
+        if (!has_head(config)) return tree;
+        auto const head = part.linear(config.vocab_size, hidden, true, ShardRule::units(0, config.vocab_size),
+                                      TensorUse::head);
+        tree.set_root(tree.add("PhiForCausalLM", {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
+        if (config.tie_word_embeddings) tree.tie("model.embed_tokens.weight", "lm_head.weight");
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        BlockProgram program;
+        bool const head = has_head(config);
+        detail::append_token_block(program, config, head ? "model.embed_tokens" : "embed_tokens", config.hidden_size);
+        BodyBuilder body(config.hidden_size);
+        auto const shape = detail::plain_attention(config);
+        auto const kv_width = config.kv_heads * config.head_dim;
+        auto const kv_split = LinearSplit::column(config.kv_heads, config.heads);
+        auto const normed = body.norm(body.input(), NormKind::layer, "input_layernorm.weight", "input_layernorm.bias");
+        auto q = body.linear(normed, "q", "self_attn.q_proj.weight", config.heads * config.head_dim,
+                             LinearSplit::column(config.heads), "self_attn.q_proj.bias");
+        auto k = body.linear(normed, "k", "self_attn.k_proj.weight", kv_width, kv_split, "self_attn.k_proj.bias");
+        auto const v = body.linear(normed, "v", "self_attn.v_proj.weight", kv_width, kv_split, "self_attn.v_proj.bias");
+        if (config.qk_norm) {
+            q = body.head_norm(q, NormKind::layer, "self_attn.q_layernorm.weight", config.head_dim,
+                               "self_attn.q_layernorm.bias");
+            k = body.head_norm(k, NormKind::layer, "self_attn.k_layernorm.weight", config.head_dim,
+                               "self_attn.k_layernorm.bias");
+        }
+        q = body.rope(q, shape);
+        k = body.rope(k, shape);
+        auto const context = body.attention(q, k, v, shape);
+        auto const attended = body.linear(context, "attention_out", "self_attn.dense.weight", config.hidden_size,
+                                          LinearSplit::row(), "self_attn.dense.bias");
+        auto const middle = body.add(body.input(), attended);
+        auto const mlp = detail::append_mlp(body, config, normed,
+                                            {"mlp.fc1.weight", "mlp.fc1.bias", "mlp.fc2.weight", "mlp.fc2.bias"});
+        (void)body.add(middle, mlp);
+        program.append_layers(head ? "model.layers" : "layers", 0, config.layers, program.add(std::move(body).finish()));
+        detail::append_norm_block(program, config, ModuleRole::norm, head ? "model.final_layernorm" : "final_layernorm");
+        if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size, "bias");
+        return program;
+    }
+
+private:
+    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "PhiForCausalLM"; }
+};
+
+static_assert(ModelArchitecture<Phi>);
+
+}  // namespace shardwise::inline v0
