@@ -1,27 +1,15 @@
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
-#include <shardwise/core/split.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/op/attention.hpp>
 
 #include <cstdint>
 
 namespace shardwise::inline v0 {
 
 namespace detail {
-
-/// Elements that the cache of one attention holds for one token on the largest tensor-parallel rank, or on `rank`.
-[[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, EstimateRequest const& request,
-                                                     std::int64_t tp_rank) {
-    if (!shape.is_causal && !shape.is_cross) return 0;
-    // The latent serves every head, so that each rank needs all of it.
-    if (shape.latent > 0 && request.mla == MlaPolicy::compressed) return shape.latent;
-    auto const heads = request.parallel.tp == 1
-                           ? shape.kv_heads
-                           : split_kv_heads(shape.heads, shape.kv_heads, request.parallel.tp, tp_rank).size();
-    return heads * (shape.key_dim + shape.value_dim);
-}
 
 [[nodiscard]] constexpr std::int64_t cached_tokens(AttentionShape const& shape, EstimateRequest const& request,
                                                    std::int64_t context) {
@@ -37,10 +25,11 @@ namespace detail {
                                              std::int64_t tp_rank = 0) {
     auto const context = context_of(request, config);
     auto const width = bits(kv_dtype_of(request, config));
+    bool const is_latent = request.mla == MlaPolicy::compressed;
     Bytes total{0};
     for (auto const& op : body.operations()) {
         if (op.kind != OpKind::attention) continue;
-        auto const elements = detail::cached_elements(op.attention, request, tp_rank);
+        auto const elements = cached_elements(op.attention, is_latent, request.parallel.tp, tp_rank);
         total += Bytes{ceil_divide(request.batch * detail::cached_tokens(op.attention, request, context) * elements * width, 8)};
     }
     return total;
@@ -48,14 +37,15 @@ namespace detail {
 
 /// What one more token of one sequence adds to the whole cache where no window limits it, over all layers of one replica
 /// without tensor parallelism.
-[[nodiscard]] constexpr Bytes kv_bytes_per_token(BlockProgram const& program, EstimateRequest request, ModelConfig const& config) {
-    request.parallel = {};
+[[nodiscard]] constexpr Bytes kv_bytes_per_token(BlockProgram const& program, EstimateRequest const& request,
+                                                 ModelConfig const& config) {
     auto const width = bits(kv_dtype_of(request, config));
+    bool const is_latent = request.mla == MlaPolicy::compressed;
     std::int64_t total_bits = 0;
     for (auto const& block : program.blocks()) {
         for (auto const& op : program.body(block).operations()) {
             if (op.kind != OpKind::attention) continue;
-            total_bits += block.count * detail::cached_elements(op.attention, request, 0) * width;
+            total_bits += block.count * cached_elements(op.attention, is_latent, 1, 0) * width;
         }
     }
     return Bytes{ceil_divide(total_bits, 8)};

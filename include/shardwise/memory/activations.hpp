@@ -1,0 +1,136 @@
+#pragma once
+
+#include <shardwise/memory/arena.hpp>
+#include <shardwise/memory/request.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/op/work.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+enum class Phase : std::uint8_t { prefill, decode };
+
+/// The pass of one phase: prefill computes the whole context at once, decode one token of each sequence at its end.
+[[nodiscard]] constexpr Step step_of(Phase phase, EstimateRequest const& request, ModelConfig const& config) {
+    auto const context = context_of(request, config);
+    return {.batch = request.batch,
+            .new_tokens = phase == Phase::prefill ? context : 1,
+            .context = context,
+            .dtype = activation_dtype_of(request, config),
+            .kv_dtype = kv_dtype_of(request, config),
+            .is_latent_cached = request.mla == MlaPolicy::compressed};
+}
+
+/// The place of a rank as operations see it.
+[[nodiscard]] constexpr OpRank op_rank(Parallelism const& parallel, RankPlace const& place) {
+    return {.tp = parallel.tp, .tp_rank = place.tp, .ep = parallel.ep, .ep_rank = place.ep,
+            .is_sequence_parallel = parallel.sequence_parallel && parallel.tp > 1};
+}
+
+/// What the sizes of a block's operations depend on.
+[[nodiscard]] constexpr OpContext op_context(BlockBody const& body, Step const& step, OpRank const& rank = {}) {
+    OpContext context{.values = body.values(), .step = step, .rank = rank};
+    for (auto const& op : body.operations()) {
+        if (op.kind == OpKind::experts || op.kind == OpKind::combine) {
+            context.experts_per_token = op.experts_per_token;
+            if (op.experts > 0) context.experts = op.experts;
+        }
+    }
+    return context;
+}
+
+/// Where each value of a block lies while the block runs.
+struct ActivationPlan {
+    /// One item per memory: values, then workspaces. Steps are operations from 1; the input is born at 0.
+    std::vector<ArenaItem> items;
+    /// The item of each value; values that one operation turns into another in place share an item.
+    std::vector<std::int32_t> item_of;
+    ArenaLayout layout;
+};
+
+/// Lays out a block's values and its operations' workspaces. The input lives to its last use, the last output to the end,
+/// external values throughout; an element-wise operation writes over an input that nothing reads later.
+[[nodiscard]] constexpr ActivationPlan plan_activations(BlockBody const& body, OpContext const& context) {
+    auto const& values = body.values();
+    auto const& operations = body.operations();
+    auto const end = static_cast<std::int32_t>(operations.size()) + 1;
+    std::vector<std::int32_t> last_use(values.size(), 0);
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+        for (auto const id : operations[i].inputs) {
+            if (id != no_value) last_use[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(i) + 1;
+        }
+    }
+    if (!operations.empty()) last_use[static_cast<std::size_t>(operations.back().output)] = end;
+
+    ActivationPlan plan;
+    plan.item_of.assign(values.size(), -1);
+    plan.items.reserve(values.size() + operations.size());
+    auto const add = [&plan](std::int32_t birth, std::int32_t death, Bytes size) {
+        plan.items.push_back({birth, death, size});
+        return static_cast<std::int32_t>(plan.items.size()) - 1;
+    };
+    for (std::size_t id = 0; id < values.size(); ++id) {
+        if (id == 0) {
+            // Token ids are 32-bit whatever the activations are.
+            bool const is_ids = !operations.empty() && operations[0].kind == OpKind::embedding && values[0].width == 1;
+            plan.item_of[0] = add(0, last_use[0], is_ids ? Bytes{4 * context.rows(values[0])} : context.bytes(values[0]));
+        } else if (values[id].is_external) {
+            plan.item_of[id] = add(0, end, context.bytes(values[id]));
+        }
+    }
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+        auto const& op = operations[i];
+        auto const now = static_cast<std::int32_t>(i) + 1;
+        auto const out = static_cast<std::size_t>(op.output);
+        if (plan.item_of[out] < 0) {
+            auto const size = context.bytes(values[out]);
+            for (std::size_t slot = 0; slot < 2 && is_element_wise(op.kind) && plan.item_of[out] < 0; ++slot) {
+                auto const in = op.inputs[slot];
+                if (in == no_value || values[static_cast<std::size_t>(in)].is_external) continue;
+                auto& item = plan.items[static_cast<std::size_t>(plan.item_of[static_cast<std::size_t>(in)])];
+                if (item.death != now || !(item.size == size)) continue;
+                item.death = last_use[out];
+                plan.item_of[out] = plan.item_of[static_cast<std::size_t>(in)];
+            }
+            if (plan.item_of[out] < 0) plan.item_of[out] = add(now, last_use[out] < now ? now : last_use[out], size);
+        }
+        auto const workspace = op_work(op, context).workspace;
+        if (workspace.count() > 0) (void)add(now, now, workspace);
+    }
+    plan.layout = plan_arena(plan.items);
+    return plan;
+}
+
+/// The activations of one block in both phases.
+struct ActivationPeaks {
+    Bytes prefill{};
+    Bytes decode{};
+
+    [[nodiscard]] constexpr Bytes peak() const { return prefill < decode ? decode : prefill; }
+    /// The phase that needs more.
+    [[nodiscard]] constexpr Phase larger() const { return prefill < decode ? Phase::decode : Phase::prefill; }
+};
+
+[[nodiscard]] constexpr Bytes activation_peak_of(Phase phase, BlockBody const& body, EstimateRequest const& request,
+                                                 ModelConfig const& config, RankPlace const& place = {}) {
+    auto const context = op_context(body, step_of(phase, request, config), op_rank(request.parallel, place));
+    return plan_activations(body, context).layout.peak;
+}
+
+[[nodiscard]] constexpr ActivationPeaks activation_peaks(BlockBody const& body, EstimateRequest const& request,
+                                                         ModelConfig const& config, RankPlace const& place = {}) {
+    return {activation_peak_of(Phase::prefill, body, request, config, place),
+            activation_peak_of(Phase::decode, body, request, config, place)};
+}
+
+/// The most memory that a block's activations take: the peak of the arena laid out from its values, the larger of prefill
+/// (batch * context tokens) and decode (batch tokens).
+[[nodiscard]] constexpr Bytes activation_peak(BlockBody const& body, EstimateRequest const& request,
+                                              ModelConfig const& config, RankPlace const& place = {}) {
+    return activation_peaks(body, request, config, place).peak();
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <shardwise/op/step.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// Operations that one activation takes: an exponential, a division and a hyperbolic tangent count as one each.
+[[nodiscard]] constexpr double activation_cost(ActivationKind kind) {
+    switch (kind) {
+        case ActivationKind::relu:
+        case ActivationKind::tanh: return 1.0;
+        case ActivationKind::sigmoid: return 4.0;       // 1 / (1 + exp(-x))
+        case ActivationKind::silu: return 4.0;          // x / (1 + exp(-x))
+        case ActivationKind::quick_gelu: return 5.0;    // x * sigmoid(1.702 x)
+        case ActivationKind::gelu: return 5.0;          // 0.5 x (1 + erf(x / sqrt 2))
+        case ActivationKind::gelu_tanh:
+        case ActivationKind::gelu_new:
+        case ActivationKind::gelu_fast: return 8.0;     // 0.5 x (1 + tanh(c (x + 0.044715 x^3)))
+        case ActivationKind::swiglu_clamped: return 9.0;
+    }
+    return 4.0;
+}
+
+/// act(in), or act(gate) * up.
+///
+/// Shapes  inputs and out [rows, width]; one packed input has both halves, a gate may have one column
+[[nodiscard]] constexpr OpWork activation_work(Operation const& op, OpContext const& context) {
+    bool const is_gated = op.inputs[1] != no_value;
+    auto const elements = static_cast<double>(context.elements(context.value(op.output)));
+    Bytes moved = context.bytes(op.inputs[0]) + context.bytes(op.output);
+    if (is_gated && op.inputs[1] != op.inputs[0]) moved += context.bytes(op.inputs[1]);
+    return {.flops = elements * (activation_cost(op.activation) + (is_gated ? 1.0 : 0.0)),
+            .traffic = static_cast<double>(moved.count())};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <shardwise/op/step.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// Pairs of a query and a key that it sees, for one sequence: query i of n sees the context up to itself, or the window's part.
+[[nodiscard]] constexpr double visible_pairs(AttentionShape const& shape, Step const& step) {
+    auto const n = step.new_tokens;
+    auto const total = static_cast<double>(n) * static_cast<double>(step.context);
+    if (!shape.is_causal || shape.is_cross) return total;
+    auto const past = step.context - n;
+    auto const triangle = [](std::int64_t count, std::int64_t first) {
+        // first + (first + 1) + ... over `count` terms
+        return static_cast<double>(count) * (static_cast<double>(first) + static_cast<double>(count - 1) / 2.0);
+    };
+    if (shape.window <= 0 || !step.is_windowed || step.context <= shape.window) return triangle(n, past + 1);
+    auto const growing = past >= shape.window ? 0 : shape.window - past;
+    return triangle(growing, past + 1) + static_cast<double>(n - growing) * static_cast<double>(shape.window);
+}
+
+/// Elements that one token takes in the cache on this rank: keys and values of its heads, or the latent, which every rank
+/// needs whole. An attention without a cache (bert) takes none.
+[[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, bool is_latent_cached, std::int64_t tp,
+                                                     std::int64_t tp_rank) {
+    if (!shape.is_causal && !shape.is_cross) return 0;
+    if (shape.latent > 0 && is_latent_cached) return shape.latent;
+    auto const heads = tp == 1 ? shape.kv_heads : split_kv_heads(shape.heads, shape.kv_heads, tp, tp_rank).size();
+    return heads * (shape.key_dim + shape.value_dim);
+}
+
+/// softmax(q k^T) v over the cache, block by block, so that the scores are never held whole.
+///
+/// Per pair and head: 2 * key_dim for the score, 5 for the softmax (scale, maximum, difference, exponential, sum),
+/// 2 * value_dim for the values. Decoding over a cached latent works in the latent: 2 * latent twice.
+///
+/// Shapes  q [tokens, heads * key_dim], k and v [tokens, kv_heads * dim], out [tokens, heads * value_dim]
+/// Memory  fp32 running maximum and sum of each query and head
+/// Source  FlashAttention-2 (arXiv 2307.08691), section 3.1; absorbed MLA: DeepSeek-V2 (arXiv 2405.04434), section 2.1.2
+[[nodiscard]] constexpr OpWork attention_work(Operation const& op, OpContext const& context) {
+    auto const& shape = op.attention;
+    auto const& step = context.step;
+    auto const heads = static_cast<double>(context.share(shape.heads));
+    bool const is_absorbed = shape.latent > 0 && step.is_latent_cached && step.new_tokens < step.context;
+    auto const per_pair = is_absorbed ? 4.0 * static_cast<double>(shape.latent)
+                                      : 2.0 * static_cast<double>(shape.key_dim + shape.value_dim);
+    auto const pairs = static_cast<double>(step.batch) * visible_pairs(shape, step);
+    auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank);
+    bool const is_limited = shape.window > 0 && step.is_windowed && shape.window < step.context;
+    auto const seen = is_limited ? shape.window : step.context;
+    auto const past = is_limited && shape.window < step.context - step.new_tokens ? shape.window : step.context - step.new_tokens;
+    auto const token_bytes = static_cast<double>(step.batch) * static_cast<double>(cached) *
+                             static_cast<double>(bits(step.kv_dtype)) / 8.0;
+    Bytes inputs = context.bytes(op.inputs[0]);
+    if (op.inputs[1] != op.inputs[0]) inputs += context.bytes(op.inputs[1]);
+    if (op.inputs[2] != op.inputs[1]) inputs += context.bytes(op.inputs[2]);
+    return {.flops = pairs * heads * (per_pair + 5.0),
+            .traffic = static_cast<double>((inputs + context.bytes(op.output)).count()) +
+                       token_bytes * static_cast<double>(shape.is_cross ? 0 : step.new_tokens),
+            .kv_read = token_bytes * static_cast<double>(shape.is_cross ? seen : past),
+            .workspace = Bytes{step.tokens() * context.share(shape.heads) * 2 * 4}};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <shardwise/op/route.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// The weighted sum of each token's experts: a product and a sum per routed element.
+///
+/// Shapes  in [routed, width], out [tokens, width]
+/// Memory  the routing table
+[[nodiscard]] constexpr OpWork combine_work(Operation const& op, OpContext const& context) {
+    return {.flops = 2.0 * static_cast<double>(context.elements(context.value(op.inputs[0]))),
+            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
+            .workspace = routing_table_bytes(context)};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <shardwise/op/step.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// Rows of a table by id: no arithmetic; each row is read once and written once.
+///
+/// Shapes  in [rows, 1] ids, table [entries, width], out [rows, width]
+[[nodiscard]] constexpr OpWork embedding_work(Operation const& op, OpContext const& context) {
+    return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
+}
+
+}  // namespace shardwise::inline v0

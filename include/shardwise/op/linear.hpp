@@ -1,0 +1,30 @@
+#pragma once
+
+#include <shardwise/op/step.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// Columns of the input that a rank multiplies: its share where the input is dealt, else all that the operation reads.
+[[nodiscard]] constexpr std::int64_t local_in_features(Operation const& op, OpContext const& context) {
+    auto const& in = context.value(op.inputs[0]);
+    auto const columns = context.columns(in);
+    return columns < op.in_features ? columns : op.in_features;
+}
+
+/// in * weight^T + bias: two operations per row, input column and output column.
+///
+/// Shapes  in [m, k], weight [n, k], out [m, n]; a rank has n's share (column split) or k's (row split)
+[[nodiscard]] constexpr OpWork linear_work(Operation const& op, OpContext const& context) {
+    auto const& out = context.value(op.output);
+    // Sequence parallelism gathers the rows before a product and scatters them after it.
+    auto const rows = out.rows == Rows::tokens ? context.step.tokens() : context.rows(out);
+    auto const m = static_cast<double>(rows);
+    auto const n = static_cast<double>(context.columns(out));
+    auto const k = static_cast<double>(local_in_features(op, context));
+    return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
+            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <shardwise/op/step.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// Memory of the order in which experts read rows: a 32-bit row number for each routed row, and each expert's first.
+[[nodiscard]] constexpr Bytes routing_table_bytes(OpContext const& context) {
+    return Bytes{4 * (context.routed_rows() + context.local_experts() + 1)};
+}
+
+/// The top-k experts of each token and their weights: a softmax over the experts (5 operations each) and k passes for the
+/// largest.
+///
+/// Shapes  scores [tokens, experts], out [tokens, 2k]: numbers and weights
+[[nodiscard]] constexpr OpWork route_work(Operation const& op, OpContext const& context) {
+    auto const scores = static_cast<double>(context.step.tokens()) * static_cast<double>(op.experts);
+    return {.flops = scores * (5.0 + static_cast<double>(op.experts_per_token)),
+            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/op/operation.hpp>
+#include <shardwise/op/value.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace shardwise::inline v0 {
+
+/// One pass through the model: how many tokens it computes and how many they can see.
+struct Step {
+    std::int64_t batch = 1;
+    /// Tokens that the pass computes for each sequence: the prompt in prefill, 1 in decode.
+    std::int64_t new_tokens = 1;
+    /// Tokens of each sequence once the pass is done, the new ones included.
+    std::int64_t context = 1;
+    /// The element type of activations.
+    Dtype dtype = Dtype::bf16;
+    /// The element type of the key-value cache.
+    Dtype kv_dtype = Dtype::bf16;
+    /// True where multi-head latent attention caches the latent.
+    bool is_latent_cached = true;
+    /// True where layers with a window attend to the window only; their cache may still hold more.
+    bool is_windowed = true;
+
+    [[nodiscard]] constexpr std::int64_t tokens() const { return batch * new_tokens; }
+};
+
+/// Which rank of which groups computes an operation.
+struct OpRank {
+    std::int64_t tp = 1;
+    std::int64_t tp_rank = 0;
+    std::int64_t ep = 1;
+    std::int64_t ep_rank = 0;
+    /// Rows of replicated values are dealt to the tensor-parallel ranks.
+    bool is_sequence_parallel = false;
+};
+
+/// What the sizes of an operation depend on: its block's values, the step, the rank.
+struct OpContext {
+    std::span<Value const> values;
+    Step step{};
+    OpRank rank{};
+    /// Experts of each token in this block, and all of them; 0 where the block has none.
+    std::int64_t experts_per_token = 0;
+    std::int64_t experts = 0;
+
+    [[nodiscard]] constexpr Value const& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+
+    /// The experts whose weights this rank holds.
+    [[nodiscard]] constexpr std::int64_t local_experts() const {
+        return rank.ep == 1 ? experts : split_units(experts, rank.ep, rank.ep_rank).size();
+    }
+    /// Rows that experts of this rank compute at most: each token brings one row per chosen expert.
+    [[nodiscard]] constexpr std::int64_t routed_rows() const {
+        auto const local = local_experts();
+        return step.tokens() * (experts_per_token < local || experts == 0 ? experts_per_token : local);
+    }
+    [[nodiscard]] constexpr std::int64_t rows(Value const& value) const {
+        switch (value.rows) {
+            case Rows::tokens: {
+                auto const tokens = step.tokens();
+                bool const is_dealt = rank.is_sequence_parallel && value.spread == Spread::replicated;
+                return is_dealt ? split_units(tokens, rank.tp, rank.tp_rank).size() : tokens;
+            }
+            case Rows::sequences: return step.batch;
+            case Rows::routed: return routed_rows();
+        }
+        return 0;
+    }
+    /// Columns of a value on this rank.
+    [[nodiscard]] constexpr std::int64_t columns(Value const& value) const {
+        if (value.spread != Spread::sharded || rank.tp == 1 || value.units < 1) return value.width;
+        if (value.packed_kv_heads > 0) {
+            auto const head = value.width / (value.units + 2 * value.packed_kv_heads);
+            return head * (split_units(value.units, rank.tp, rank.tp_rank).size() +
+                           2 * split_kv_heads(value.units, value.packed_kv_heads, rank.tp, rank.tp_rank).size());
+        }
+        auto const unit = value.width / value.units;
+        if (value.serves_heads > 0) {
+            return unit * split_kv_heads(value.serves_heads, value.units, rank.tp, rank.tp_rank).size();
+        }
+        return unit * split_units(value.units, rank.tp, rank.tp_rank).size();
+    }
+    [[nodiscard]] constexpr std::int64_t elements(Value const& value) const { return rows(value) * columns(value); }
+    /// The memory of a value on this rank.
+    [[nodiscard]] constexpr Bytes bytes(Value const& value) const {
+        return Bytes{ceil_divide(elements(value) * (value.is_fp32 ? 32 : bits(step.dtype)), 8)};
+    }
+    [[nodiscard]] constexpr Bytes bytes(ValueId id) const { return id == no_value ? Bytes{0} : bytes(value(id)); }
+    /// The share of `units` that this rank holds.
+    [[nodiscard]] constexpr std::int64_t share(std::int64_t units) const {
+        return rank.tp == 1 ? units : split_units(units, rank.tp, rank.tp_rank).size();
+    }
+    [[nodiscard]] constexpr std::int64_t kv_share(std::int64_t heads, std::int64_t kv_heads) const {
+        return rank.tp == 1 ? kv_heads : split_kv_heads(heads, kv_heads, rank.tp, rank.tp_rank).size();
+    }
+};
+
+/// What an operation costs on one rank.
+///
+/// Units  bytes are activations read and written; parameters and the cache are counted apart
+struct OpWork {
+    double flops = 0.0;
+    double traffic = 0.0;
+    double kv_read = 0.0;
+    /// Memory that it needs beside its inputs and its output.
+    Bytes workspace{};
+};
+
+}  // namespace shardwise::inline v0
