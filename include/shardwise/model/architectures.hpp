@@ -1,7 +1,13 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/model/arch/bloom.hpp>
+#include <shardwise/model/arch/falcon.hpp>
+#include <shardwise/model/arch/gpt2.hpp>
+#include <shardwise/model/arch/gpt_neox.hpp>
 #include <shardwise/model/arch/llama.hpp>
+#include <shardwise/model/arch/opt.hpp>
+#include <shardwise/model/arch/phi.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <string_view>
@@ -26,7 +32,7 @@ struct ArchitectureList {
 };
 
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
-using Architectures = ArchitectureList<Llama>;
+using Architectures = ArchitectureList<Llama, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon>;
 
 /// The model that a config describes, by its model_type.
 ///
