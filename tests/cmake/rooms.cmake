@@ -2,7 +2,7 @@
 #
 # ctest entries of a room:
 #   <room>         all cases outside the suites "long" and "models"
-#   asan.<room>    the same, sanitized
+#   asan.<room>    the same, sanitized, without the suite "timing", whose limits are for plain code
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
@@ -11,6 +11,12 @@ set(rooms house core quant json op hardware model model_files memory cost placem
 set(unsanitized_rooms house)
 # Sanitized code compiles two to three times as fast at -O0; these rooms compute long enough to be worth -O1.
 set(optimized_rooms placement cost)
+
+set(plain_excludes long models)
+if(shardwise_sanitized)
+    list(APPEND plain_excludes timing)
+endif()
+list(JOIN plain_excludes "," plain_excludes)
 
 # shardwise_sanitized_room(ROOM SOURCE...): test_<room>_asan from objects by clang++.
 function(shardwise_sanitized_room room)
@@ -37,7 +43,7 @@ function(shardwise_sanitized_room room)
                        COMMENT "clang: test_${room}_asan"
                        COMMAND_EXPAND_LISTS VERBATIM)
     add_custom_target(asan_${room} ALL DEPENDS "${program}")
-    shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models)
+    shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models,timing)
 endfunction()
 
 # shardwise_room_test(NAME PROGRAM ARGUMENT...)
@@ -61,7 +67,7 @@ foreach(room IN LISTS rooms)
     target_include_directories(test_${room} PRIVATE ${shardwise_test_includes})
     target_include_directories(test_${room} SYSTEM PRIVATE "${shardwise_doctest_include}")
     target_compile_definitions(test_${room} PRIVATE ${shardwise_test_definitions})
-    shardwise_room_test(${room} test_${room} --test-suite-exclude=long,models)
+    shardwise_room_test(${room} test_${room} --test-suite-exclude=${plain_excludes})
 
     set(text "")
     foreach(source IN LISTS sources)
