@@ -1,0 +1,108 @@
+#pragma once
+
+#include <shardwise/quant/ggml_type.hpp>
+#include <shardwise/quant/weight.hpp>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// What llama.cpp's quantiser can make of a whole model, under the number of `general.file_type`: most of them choose
+/// the type of each tensor by its role and layer.
+///
+/// Source  llama.h (enum llama_ftype)
+enum class GgmlFileType : std::uint8_t {
+    all_f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q8_0 = 7, q5_0 = 8, q5_1 = 9, q2_k = 10,
+    q3_k_s = 11, q3_k_m = 12, q3_k_l = 13, q4_k_s = 14, q4_k_m = 15, q5_k_s = 16, q5_k_m = 17, q6_k = 18,
+    iq2_xxs = 19, iq2_xs = 20, q2_k_s = 21, iq3_xs = 22, iq3_xxs = 23, iq1_s = 24, iq4_nl = 25, iq3_s = 26,
+    iq3_m = 27, iq2_s = 28, iq2_m = 29, iq4_xs = 30, iq1_m = 31, bf16 = 32,
+    tq1_0 = 36, tq2_0 = 37, mxfp4_moe = 38, nvfp4 = 39, q1_0 = 40, q2_0 = 41,
+};
+
+struct GgmlFileTypeTraits {
+    GgmlFileType file_type;
+    /// As llama-quantize takes it and published files carry it: "Q4_K_M".
+    std::string_view name;
+    /// The type of tensors for which the mixture has no other.
+    GgmlType usual;
+};
+
+/// Every file type by number.
+///
+/// Source  llama-quant.cpp (llama_ftype_get_default_type), tools/quantize/quantize.cpp (names)
+inline constexpr std::array<GgmlFileTypeTraits, 36> ggml_file_type_table{{
+    {GgmlFileType::all_f32, "F32", GgmlType::f32},
+    {GgmlFileType::f16, "F16", GgmlType::f16},
+    {GgmlFileType::q4_0, "Q4_0", GgmlType::q4_0},
+    {GgmlFileType::q4_1, "Q4_1", GgmlType::q4_1},
+    {GgmlFileType::q8_0, "Q8_0", GgmlType::q8_0},
+    {GgmlFileType::q5_0, "Q5_0", GgmlType::q5_0},
+    {GgmlFileType::q5_1, "Q5_1", GgmlType::q5_1},
+    {GgmlFileType::q2_k, "Q2_K", GgmlType::q2_k},
+    {GgmlFileType::q3_k_s, "Q3_K_S", GgmlType::q3_k},
+    {GgmlFileType::q3_k_m, "Q3_K_M", GgmlType::q3_k},
+    {GgmlFileType::q3_k_l, "Q3_K_L", GgmlType::q3_k},
+    {GgmlFileType::q4_k_s, "Q4_K_S", GgmlType::q4_k},
+    {GgmlFileType::q4_k_m, "Q4_K_M", GgmlType::q4_k},
+    {GgmlFileType::q5_k_s, "Q5_K_S", GgmlType::q5_k},
+    {GgmlFileType::q5_k_m, "Q5_K_M", GgmlType::q5_k},
+    {GgmlFileType::q6_k, "Q6_K", GgmlType::q6_k},
+    {GgmlFileType::iq2_xxs, "IQ2_XXS", GgmlType::iq2_xxs},
+    {GgmlFileType::iq2_xs, "IQ2_XS", GgmlType::iq2_xs},
+    {GgmlFileType::q2_k_s, "Q2_K_S", GgmlType::q2_k},
+    {GgmlFileType::iq3_xs, "IQ3_XS", GgmlType::iq3_s},
+    {GgmlFileType::iq3_xxs, "IQ3_XXS", GgmlType::iq3_xxs},
+    {GgmlFileType::iq1_s, "IQ1_S", GgmlType::iq1_s},
+    {GgmlFileType::iq4_nl, "IQ4_NL", GgmlType::iq4_nl},
+    {GgmlFileType::iq3_s, "IQ3_S", GgmlType::iq3_s},
+    {GgmlFileType::iq3_m, "IQ3_M", GgmlType::iq3_s},
+    {GgmlFileType::iq2_s, "IQ2_S", GgmlType::iq2_xs},
+    {GgmlFileType::iq2_m, "IQ2_M", GgmlType::iq2_s},
+    {GgmlFileType::iq4_xs, "IQ4_XS", GgmlType::iq4_xs},
+    {GgmlFileType::iq1_m, "IQ1_M", GgmlType::iq1_m},
+    {GgmlFileType::bf16, "BF16", GgmlType::bf16},
+    {GgmlFileType::tq1_0, "TQ1_0", GgmlType::tq1_0},
+    {GgmlFileType::tq2_0, "TQ2_0", GgmlType::tq2_0},
+    {GgmlFileType::mxfp4_moe, "MXFP4_MOE", GgmlType::mxfp4},
+    {GgmlFileType::nvfp4, "NVFP4", GgmlType::nvfp4},
+    {GgmlFileType::q1_0, "Q1_0", GgmlType::q1_0},
+    {GgmlFileType::q2_0, "Q2_0", GgmlType::q2_0},
+}};
+
+[[nodiscard]] constexpr GgmlFileTypeTraits const& traits(GgmlFileType file_type) {
+    for (auto const& row : ggml_file_type_table) {
+        if (row.file_type == file_type) return row;
+    }
+    return ggml_file_type_table[0];
+}
+
+/// The name that belongs to a file type: "Q4_K_M".
+[[nodiscard]] constexpr std::string_view name_of(GgmlFileType file_type) { return traits(file_type).name; }
+
+/// Finds a file type by its name in any case.
+[[nodiscard]] constexpr std::optional<GgmlFileType> parse_ggml_file_type(std::string_view text) {
+    for (auto const& row : ggml_file_type_table) {
+        if (detail::is_same_name(text, row.name)) return row.file_type;
+    }
+    return std::nullopt;
+}
+
+/// What mixtures ask of the whole model.
+struct MixtureModel {
+    /// Repeated blocks.
+    std::int64_t layers = 1;
+    /// Query heads that share one key-value head.
+    std::int64_t heads_per_kv_head = 1;
+    /// Routed experts in a layer, 0 where it has none.
+    std::int64_t experts = 0;
+    /// False where the token embeddings make the logits: they are then stored as the output would be.
+    bool has_output_weight = true;
+    bool is_falcon = false;
+    /// True where an importance matrix guided the quantiser; the types that need one are made with it in any case.
+    bool has_importance = false;
+};
+
+}  // namespace shardwise::inline v0
