@@ -55,8 +55,8 @@ struct RankPlace {
 /// What is to be run: everything an estimate depends on besides the model.
 struct EstimateRequest {
     /// Recasts floating tensors; nothing: as the model stores them.
-    std::optional<Dtype> dtype;
-    std::optional<Dtype> kv_dtype;
+    std::optional<Dtype> dtype{};
+    std::optional<Dtype> kv_dtype{};
     /// Sequences of one data-parallel replica.
     std::int64_t batch = 1;
     /// Tokens of each sequence; 0: the model's maximum, at most 4096.
@@ -64,7 +64,7 @@ struct EstimateRequest {
     WindowPolicy window = WindowPolicy::window;
     MlaPolicy mla = MlaPolicy::compressed;
     Parallelism parallel{};
-    std::optional<TrainingPlan> training;
+    std::optional<TrainingPlan> training{};
 };
 
 /// The context that absent --context means, at most.

@@ -24,8 +24,7 @@ namespace detail {
 [[nodiscard]] constexpr Result<Placement> place_under_limits(ModuleSequence const& modules, Budgets const& budgets,
                                                              std::vector<Bytes> const& limits) {
     auto const count = modules.units.size();
-    std::size_t accelerators = 0;
-    for (auto const& budget : budgets) accelerators += budget.is_accelerator() ? 1 : 0;
+    auto const accelerators = count_accelerators(budgets);
     auto const filling = fill_in_order(modules.units, 0, count, budgets, limits);
     auto const on_accelerators = accelerators == 0 ? 0 : filling.end_of[accelerators - 1];
     if (on_accelerators < count) return Sequential{}(modules, budgets);
@@ -56,8 +55,7 @@ struct Balanced {
             return capped;
         };
         auto const count = modules.units.size();
-        std::size_t accelerators = 0;
-        for (auto const& budget : budgets) accelerators += budget.is_accelerator() ? 1 : 0;
+        auto const accelerators = count_accelerators(budgets);
         for (int step = 0; step < 12 && high - low > Bytes{1 << 20}; ++step) {
             auto const middle = Bytes{low.count() + (high - low).count() / 2};
             auto const filling = detail::fill_in_order(modules.units, 0, count, budgets, at(middle));

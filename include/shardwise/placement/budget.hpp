@@ -4,6 +4,7 @@
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/hardware/device.hpp>
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,13 @@ struct Budget {
 ///
 /// Order  accelerators as given, then cpu, then disk
 using Budgets = std::vector<Budget>;
+
+/// How many of the budgets are accelerators; they come first.
+[[nodiscard]] constexpr std::size_t count_accelerators(Budgets const& budgets) {
+    std::size_t count = 0;
+    while (count < budgets.size() && budgets[count].is_accelerator()) ++count;
+    return count;
+}
 
 /// The whole memory of each device as its budget, with `overhead` on the accelerators; rates for products of `dtype`.
 [[nodiscard]] constexpr Budgets budgets_of(std::span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {

@@ -5,6 +5,7 @@
 #include <shardwise/placement/optimal_load.hpp>
 #include <shardwise/placement/strategy.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0 {
@@ -25,18 +26,16 @@ struct Optimal {
         // Greedy filling leaves the least for cpu and disk, whatever the accelerators' inner cuts.
         auto filling = detail::fill_in_order(units, 0, count, budgets, detail::capacities_of(budgets));
         if (filling.placed < count) return detail::does_not_fit(units, budgets, filling);
-        Budgets accelerators;
-        for (auto const& budget : budgets) {
-            if (budget.is_accelerator()) accelerators.push_back(budget);
-        }
+        Budgets const accelerators(budgets.begin(), budgets.begin() + static_cast<std::ptrdiff_t>(count_accelerators(budgets)));
         auto const end = accelerators.empty() ? 0 : filling.end_of[accelerators.size() - 1];
         Certificate certificate{objective, 0.0, 0.0};
         if (objective == Objective::load) {
             auto best = detail::minimise_load(units, end, accelerators);
             for (std::size_t i = 0; i < accelerators.size(); ++i) filling.end_of[i] = best->filling.end_of[i];
         } else {
+            auto const* after = end < count ? &budgets[first_beyond(filling, accelerators.size(), end)] : nullptr;
             auto best = objective == Objective::bottleneck ? detail::minimise_bottleneck(units, end, accelerators)
-                                                           : detail::minimise_latency(units, end, accelerators);
+                                                           : detail::minimise_latency(units, end, accelerators, after);
             for (std::size_t i = 0; i < accelerators.size(); ++i) filling.end_of[i] = best->filling.end_of[i];
         }
         auto placement = detail::to_placement(filling, count);
@@ -77,6 +76,14 @@ struct Optimal {
             sum += time;
         }
         return static_cast<double>(objective == Objective::bottleneck ? slowest : sum) * 1e-12;
+    }
+
+private:
+    /// The budget behind the accelerators that takes the unit at `end`.
+    static std::size_t first_beyond(detail::Filling const& filling, std::size_t accelerators, std::size_t end) {
+        auto device = accelerators;
+        while (filling.end_of[device] <= end) ++device;
+        return device;
     }
 };
 

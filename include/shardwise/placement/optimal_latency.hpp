@@ -39,11 +39,11 @@ namespace shardwise::inline v0::detail {
 
 /// The contiguous filling of all units within capacities with the least sum of stage and link times. h(d, j): the least time
 /// of units [0, j) when device d is the last in use; for each (d, p) the best begin i of d's run lies in a sliding window,
-/// kept as a monotone queue.
+/// kept as a monotone queue. `after`, where given, is the device that takes the units from `end` on: the hop to it counts.
 ///
 /// Order  O(units * devices^2) time, O(units * devices) memory
 [[nodiscard]] inline std::optional<OptimalTime> minimise_latency(std::vector<PlacementUnit> const& units, std::size_t end,
-                                                                 Budgets const& budgets) {
+                                                                 Budgets const& budgets, Budget const* after) {
     constexpr Picoseconds never = INT64_MAX / 4;
     auto const devices = budgets.size();
     auto const columns = end + 1;
@@ -82,13 +82,15 @@ namespace shardwise::inline v0::detail {
         }
     }
     std::size_t last = devices;
-    for (std::size_t d = 0; d < devices; ++d) {
-        auto const time = best[d * columns + end];
-        if (time < never && (last == devices || time < best[last * columns + end])) last = d;
+    auto shortest = never;
+    for (std::size_t d = 0; d < devices && end > 0; ++d) {
+        auto time = best[d * columns + end];
+        if (time < never && after != nullptr) time += link_time(units[end - 1], budgets[d], *after);
+        if (time < shortest) shortest = time, last = d;
     }
     if (end == 0) return OptimalTime{Filling{std::vector<std::size_t>(devices, 0), 0}, 0};
     if (last == devices) return std::nullopt;
-    OptimalTime result{Filling{std::vector<std::size_t>(devices, end), end}, best[last * columns + end]};
+    OptimalTime result{Filling{std::vector<std::size_t>(devices, end), end}, shortest};
     auto unit = end;
     auto device = static_cast<std::int64_t>(last);
     while (device >= 0) {

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/device_id.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// How a dialect makes budgets from limits before it fills them; accelerate's "auto" is its "balanced".
+enum class DialectStrategy : std::uint8_t { sequential, balanced, balanced_low_0 };
+
+/// The strategy that a flag names.
+[[nodiscard]] constexpr std::optional<DialectStrategy> parse_dialect_strategy(std::string_view name) {
+    if (name == "sequential") return DialectStrategy::sequential;
+    if (name == "balanced" || name == "auto") return DialectStrategy::balanced;
+    if (name == "balanced_low_0") return DialectStrategy::balanced_low_0;
+    return std::nullopt;
+}
+
+/// One line of a device map: everything under this prefix lives on this device; "" is the whole model.
+struct MapEntry {
+    std::string prefix;
+    DeviceId device{};
+
+    friend bool operator==(MapEntry const&, MapEntry const&) = default;
+};
+
+/// What a device was given.
+struct DialectDevice {
+    DeviceId device{};
+    /// What the greedy map was allowed to put there; nothing for disk, which has no limit.
+    std::optional<Bytes> budget;
+    /// What it put there, in the dialect's own sizes, rounded up.
+    Bytes used{};
+};
+
+/// A device map as a Python library makes it.
+struct DialectMap {
+    /// Order  as placed; a merged prefix stands where its first part was placed
+    std::vector<MapEntry> entries;
+    /// Order  as filled; disk is always the last
+    std::vector<DialectDevice> devices;
+    /// What the library would say, and what it should.
+    std::vector<std::string> warnings;
+    /// True where the library itself raises an exception on this input; the map is valid all the same.
+    bool is_repaired = false;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <shardwise/placement/placement.hpp>
+#include <shardwise/placement/sequence_builder.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// One entry of a device map as Hugging Face writes it: everything under `prefix` is on `device`.
+struct MapEntry {
+    std::string prefix;
+    DeviceId device{};
+};
+
+namespace detail {
+
+/// Joins entries whose whole parent is on one device, from the outermost prefix inwards.
+///
+/// Order  entries of one module follow one another, as in registration order
+inline void merge_entries(std::vector<MapEntry> const& entries, std::size_t begin, std::size_t end, std::size_t depth,
+                          std::vector<MapEntry>& merged) {
+    bool is_one_device = true;
+    for (auto i = begin + 1; i < end; ++i) is_one_device = is_one_device && entries[i].device == entries[begin].device;
+    auto const& first = entries[begin].prefix;
+    if (is_one_device) {
+        bool const is_whole = end - begin == 1 && depth > 0;
+        merged.push_back({is_whole ? first : first.substr(0, depth == 0 ? 0 : depth - 1), entries[begin].device});
+        return;
+    }
+    for (auto i = begin; i < end;) {
+        auto const dot = entries[i].prefix.find('.', depth);
+        if (dot == std::string::npos) {
+            merged.push_back(entries[i++]);
+            continue;
+        }
+        auto const component = entries[i].prefix.substr(0, dot + 1);
+        auto last = i;
+        while (last < end && entries[last].prefix.compare(0, component.size(), component) == 0) ++last;
+        merge_entries(entries, i, last, component.size(), merged);
+        i = last;
+    }
+}
+
+}  // namespace detail
+
+/// The device map of a placement: tied names beside the units, prefixes joined where a whole module is on one device.
+///
+/// Order  registration order, tied names last within their module
+[[nodiscard]] inline std::vector<MapEntry> map_entries(ModuleSequence const& modules, Budgets const& budgets,
+                                                       Placement const& placement) {
+    auto const device_of = [&](std::size_t unit) { return budgets[static_cast<std::size_t>(placement.device_of[unit])].id; };
+    std::vector<MapEntry> entries;
+    for (std::size_t i = 0; i < modules.units.size(); ++i) {
+        entries.push_back({std::string(modules.units[i].path), device_of(i)});
+    }
+    for (auto const& tied : modules.tied) {
+        // After the last entry that shares the longest run of components, so that modules stay together.
+        std::size_t place = entries.size();
+        for (auto parent = tied.path; !parent.empty() && place == entries.size();) {
+            auto const dot = parent.rfind('.');
+            parent = dot == std::string_view::npos ? std::string_view{} : parent.substr(0, dot);
+            if (parent.empty()) break;
+            for (std::size_t i = entries.size(); i-- > 0;) {
+                if (!detail::is_prefix(parent, entries[i].prefix)) continue;
+                place = i + 1;
+                break;
+            }
+        }
+        auto const device = device_of(static_cast<std::size_t>(tied.unit));
+        // A unit that keeps its own tensors is named whole; its tied tensor needs an entry only on another device.
+        bool is_named = false;
+        for (auto const& entry : entries) is_named = is_named || (detail::is_prefix(entry.prefix, tied.path) && entry.device == device);
+        if (!is_named) {
+            entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(place), {std::string(tied.path), device});
+        }
+    }
+    std::vector<MapEntry> merged;
+    if (!entries.empty()) detail::merge_entries(entries, 0, entries.size(), 0, merged);
+    return merged;
+}
+
+}  // namespace shardwise::inline v0

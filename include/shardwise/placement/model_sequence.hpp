@@ -1,0 +1,84 @@
+#pragma once
+
+#include <shardwise/cost/block_work.hpp>
+#include <shardwise/memory/activations.hpp>
+#include <shardwise/memory/kv_cache.hpp>
+#include <shardwise/memory/weights.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/placement/block_costs.hpp>
+
+#include <span>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+namespace detail {
+
+/// The share of a block's weights that one step reads: all of the dense ones, the chosen experts', a table's rows.
+[[nodiscard]] constexpr double weights_read(BlockBody const& body, BlockWork const& work) {
+    double read = 0.0;
+    double held = 0.0;
+    for (auto const& op : body.operations()) {
+        auto const elements = static_cast<double>(op.in_features) * static_cast<double>(op.out_features);
+        switch (op.kind) {
+            case OpKind::linear: read += elements, held += elements; break;
+            case OpKind::embedding: read += elements * work.table_share, held += elements; break;
+            case OpKind::experts:
+                held += elements * static_cast<double>(op.experts);
+                read += elements * static_cast<double>(op.experts) * work.expert_share;
+                break;
+            default: break;
+        }
+    }
+    return held > 0.0 ? read / held : 1.0;
+}
+
+}  // namespace detail
+
+/// The units of a model as it runs: weights in the request's type, the cache of its context, each block's activations, and
+/// the work of one decoding step.
+[[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& request,
+                                                      std::span<std::string_view const> no_split,
+                                                      Granularity granularity = Granularity::modules) {
+    bool is_head_tied = false;
+    for (auto const& tie : model.tree.ties()) {
+        auto const* tensor = find_tensor(model.tree, tie.other);
+        is_head_tied = is_head_tied || (tensor != nullptr && tensor->use == TensorUse::head);
+    }
+    auto const weigh = [&](Tensor const& tensor, LayerId layer) {
+        return weight_bytes(tensor, LayerPosition{layer.value(), model.config.layers, is_head_tied}, request);
+    };
+    auto sequence = build_sequence(model.tree, no_split, weigh, granularity, depends_on_layer(request));
+    auto const step = step_of(Phase::decode, request, model.config);
+    attach_blocks(sequence, model.program, [&](Block const& block) {
+        auto const& body = model.program.body(block);
+        auto const work = block_work(body, step);
+        BlockCost cost;
+        cost.state = kv_cache_bytes(body, request, model.config);
+        cost.workspace = activation_peak(body, request, model.config);
+        cost.flops = work.flops;
+        cost.weights_read = detail::weights_read(body, work);
+        cost.traffic = work.traffic + work.kv_read;
+        cost.output = static_cast<double>(work.output.count());
+        return cost;
+    });
+    return sequence;
+}
+
+/// The same with the architecture's own no-split classes: a decoder layer is a unit.
+[[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& request) {
+    return build_sequence(model, request, model.tree.no_split_classes());
+}
+
+/// The units of a bare tree: every tensor in `dtype` where that is given and the tensor is floating, no cache, no activations.
+[[nodiscard]] constexpr ModuleSequence build_tree_sequence(ModuleTree const& tree, std::optional<Dtype> dtype,
+                                                           std::span<std::string_view const> no_split,
+                                                           Granularity granularity = Granularity::modules) {
+    auto const weigh = [dtype](Tensor const& tensor, LayerId) {
+        if (!dtype || !traits(tensor.dtype).is_floating) return tensor.bytes();
+        return Bytes{ceil_divide(tensor.shape.elements() * bits(*dtype), 8)};
+    };
+    return build_sequence(tree, no_split, weigh, granularity);
+}
+
+}  // namespace shardwise::inline v0

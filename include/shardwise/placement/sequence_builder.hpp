@@ -1,0 +1,175 @@
+#pragma once
+
+#include <shardwise/model/tree_totals.hpp>
+#include <shardwise/placement/unit.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// How finely a tree is cut into units.
+enum class Granularity : std::uint8_t {
+    modules,  // leaf modules and instances of no-split classes
+    tensors,  // every tensor by itself: what a custom map may name
+};
+
+namespace detail {
+
+/// True where `path` names a module at or above `name`.
+[[nodiscard]] constexpr bool is_prefix(std::string_view path, std::string_view name) {
+    if (path.empty()) return true;
+    if (name.size() < path.size() || name.substr(0, path.size()) != path) return false;
+    return name.size() == path.size() || name[path.size()] == '.';
+}
+
+/// Cuts a module tree into placement units. `weigh(tensor, layer)` prices one tensor; where it does not depend on the layer,
+/// equal bodies are priced once.
+template <class Weigh>
+class SequenceBuilder {
+public:
+    constexpr SequenceBuilder(ModuleTree const& tree, std::span<std::string_view const> no_split, Granularity granularity,
+                              Weigh weigh, bool is_priced_per_layer)
+        : tree_(tree), no_split_(no_split), granularity_(granularity), weigh_(weigh),
+          is_priced_per_layer_(is_priced_per_layer), prices_(tree.modules().size(), Bytes{-1}) {}
+
+    constexpr ModuleSequence build() && {
+        if (!tree_.modules().empty()) visit(tree_.root(), {}, ModuleRole::none, LayerId{});
+        for (auto const& tie : tree_.ties()) resolve(tie);
+        return std::move(sequence_);
+    }
+
+private:
+    constexpr bool is_whole(Module const& module) const {
+        if (granularity_ == Granularity::tensors) return false;
+        if (module.child_count == 0) return true;
+        for (auto const& name : no_split_) {
+            if (module.class_name == name) return true;
+        }
+        return false;
+    }
+
+    constexpr Bytes price(ModuleId id, LayerId layer) {
+        if (!is_priced_per_layer_ && prices_[id] >= Bytes{}) return prices_[id];
+        auto const& module = tree_.module(id);
+        Bytes sum{};
+        for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += weigh_(tree_.tensor(module, i), layer);
+        for (std::uint32_t i = 0; i < module.child_count; ++i) {
+            auto const& child = tree_.child(module, i);
+            sum += price(child.module, layer) * child.count;
+        }
+        prices_[id] = sum;
+        return sum;
+    }
+
+    /// True where a map must cover the module: it has a parameter or a buffer that checkpoints store.
+    constexpr bool is_stored(ModuleId id) const {
+        auto const& module = tree_.module(id);
+        for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
+            if (tree_.tensor(module, i).kind != TensorKind::transient_buffer) return true;
+        }
+        for (std::uint32_t i = 0; i < module.child_count; ++i) {
+            auto const& child = tree_.child(module, i);
+            if (child.count > 0 && is_stored(child.module)) return true;
+        }
+        return false;
+    }
+
+    constexpr void append(std::string_view path, ModuleRole role, LayerId layer, Bytes weights) {
+        PlacementUnit unit;
+        unit.path = path;
+        unit.role = role;
+        unit.layer = layer;
+        unit.weights = weights;
+        sequence_.units.push_back(unit);
+    }
+
+    constexpr void visit(ModuleId id, std::string_view path, ModuleRole role, LayerId layer) {
+        auto const& module = tree_.module(id);
+        if (is_whole(module)) {
+            auto const weights = price(id, layer);
+            if (weights > Bytes{} || is_stored(id)) append(path, role, layer, weights);
+            return;
+        }
+        auto const own = [&](bool is_buffer) {
+            for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
+                auto const& tensor = tree_.tensor(module, i);
+                if (tensor.is_parameter() == is_buffer) continue;
+                auto const weights = weigh_(tensor, layer);
+                if (weights == Bytes{} && tensor.kind == TensorKind::transient_buffer) continue;
+                append(joined(path, tensor.name), role, layer, weights);
+            }
+        };
+        own(false);
+        for (std::uint32_t i = 0; i < module.child_count; ++i) {
+            auto const& child = tree_.child(module, i);
+            auto const child_role = child.role == ModuleRole::none || child.role == ModuleRole::expert ? role : child.role;
+            for (std::int32_t k = 0; k < child.count; ++k) {
+                auto const name = child.name.empty() ? sequence_.names.number(static_cast<std::size_t>(child.first + k))
+                                                     : child.name;
+                auto const child_layer = child.role == ModuleRole::layer ? LayerId{next_layer_++} : layer;
+                visit(child.module, joined(path, name), child_role, child_layer);
+            }
+        }
+        own(true);
+    }
+
+    constexpr std::string_view joined(std::string_view path, std::string_view name) {
+        if (path.empty()) return name;
+        return sequence_.names.join(path, ".", name);
+    }
+
+    constexpr std::size_t unit_of(std::string_view name) const {
+        for (std::size_t i = 0; i < sequence_.units.size(); ++i) {
+            if (is_prefix(sequence_.units[i].path, name)) return i;
+        }
+        return sequence_.units.size();
+    }
+
+    /// The tied name costs nothing; its unit goes where the first name is when nothing else is in it.
+    constexpr void resolve(Tie const& tie) {
+        auto const other = unit_of(tie.other);
+        auto const* tensor = find_tensor(tree_, tie.other);
+        if (other == sequence_.units.size() || tensor == nullptr) return;
+        auto& unit = sequence_.units[other];
+        unit.weights -= weigh_(*tensor, unit.layer);
+        auto const first = unit_of(tie.first);
+        if (first == other || first == sequence_.units.size()) return;
+        if (unit.weights > Bytes{}) {
+            sequence_.tied.push_back({sequence_.names.join(tie.other), static_cast<std::int32_t>(first)});
+            return;
+        }
+        sequence_.tied.push_back({unit.path, static_cast<std::int32_t>(first)});
+        sequence_.units.erase(sequence_.units.begin() + static_cast<std::ptrdiff_t>(other));
+        for (auto& tied : sequence_.tied) {
+            if (tied.unit > static_cast<std::int32_t>(other)) --tied.unit;
+        }
+    }
+
+    ModuleTree const& tree_;
+    std::span<std::string_view const> no_split_;
+    Granularity granularity_;
+    Weigh weigh_;
+    bool is_priced_per_layer_;
+    std::vector<Bytes> prices_;
+    ModuleSequence sequence_;
+    std::int32_t next_layer_ = 0;
+};
+
+}  // namespace detail
+
+/// The units of a model in registration order, with their weights; modules without anything to place are left out.
+///
+/// Order  parameters of a split module, then its children, then its buffers: the order in which accelerate queues them
+template <class Weigh>
+[[nodiscard]] constexpr ModuleSequence build_sequence(ModuleTree const& tree, std::span<std::string_view const> no_split,
+                                                      Weigh weigh, Granularity granularity = Granularity::modules,
+                                                      bool is_priced_per_layer = false) {
+    return detail::SequenceBuilder<Weigh>(tree, no_split, granularity, weigh, is_priced_per_layer).build();
+}
+
+}  // namespace shardwise::inline v0
