@@ -1,0 +1,255 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
+#include <shardwise/json/value.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/config.hpp>
+#include <shardwise/model/files/config_fields.hpp>
+#include <shardwise/model/files/config_rope.hpp>
+#include <shardwise/model/files/text_file.hpp>
+#include <shardwise/model/files/tree_limits.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// What a config.json says.
+struct ConfigFile {
+    /// With transformers' defaults for absent fields; not yet completed (describe does that).
+    ModelConfig config;
+    /// What the user should know of, one sentence each.
+    std::vector<std::string> warnings;
+};
+
+/// The largest config.json that is read; published ones take a few KiB.
+///
+/// Units  bytes
+inline constexpr std::size_t max_config_file = std::size_t{4} << 20U;
+
+namespace detail {
+
+/// Which object of a configuration describes the model, and under which model_type.
+struct ConfigPart {
+    JsonValue object;
+    std::string_view model_type;
+    bool is_text_config;
+};
+
+[[nodiscard]] inline Error unknown_model_type(std::string_view file, std::string_view model_type) {
+    std::string known;
+    ClosestName closest(model_type.substr(0, 64));
+    Architectures::for_each([&]<class Arch>(Arch) {
+        known += (known.empty() ? "" : ", ") + std::string(Arch::name);
+        closest.offer(Arch::name);
+    });
+    auto reason = "\"" + std::string(model_type) + "\" is not a known architecture";
+    if (!closest.best().empty()) reason += "; did you mean " + std::string(closest.best()) + "?";
+    return Error{ErrorCode::unknown_name}.in(file).at("model_type").because(reason).fix("known: " + known);
+}
+
+[[nodiscard]] inline bool is_known_type(std::string_view model_type) {
+    return Architectures::with(model_type, [](auto) {});
+}
+
+/// Finds the part that describes the language model: the whole, or `text_config` of a model of several kinds of input.
+[[nodiscard]] inline Result<ConfigPart> find_part(ConfigObject const& whole) {
+    std::string_view whole_type;
+    auto const type = whole.find_set("model_type");
+    if (type) {
+        auto const name = whole.string("model_type", *type);
+        if (!name) return name.error();
+        whole_type = *name;
+    }
+    auto const text = whole.find_set("text_config");
+    if (!text || (type && is_known_type(whole_type))) {
+        if (!type) return whole.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
+        if (!is_known_type(whole_type)) return unknown_model_type(whole.file(), whole_type);
+        return ConfigPart{whole.value(), whole_type, false};
+    }
+    if (!text->is_object()) return whole.wrong_type("text_config", *text, "an object");
+    ConfigObject const part(*text, whole.file(), "text_config.");
+    if (auto const inner = part.find_set("model_type")) {
+        auto const name = part.string("model_type", *inner);
+        if (!name) return name.error();
+        if (!is_known_type(*name)) return unknown_model_type(whole.file(), *name);
+        return ConfigPart{*text, *name, true};
+    }
+    // gemma3's text part may leave its own type out.
+    std::string_view named;
+    Architectures::for_each([&]<class Arch>(Arch) {
+        if (std::string_view{Arch::name} == std::string(whole_type) + "_text") named = Arch::name;
+    });
+    if (named.empty()) return part.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
+    return ConfigPart{*text, named, true};
+}
+
+/// The counted class: the first of `architectures`; empty where there is none.
+[[nodiscard]] inline Result<std::string_view> read_class(ConfigObject const& object) {
+    auto const found = object.find_set("architectures");
+    if (!found) return std::string_view{};
+    if (!found->is_array()) return object.wrong_type("architectures", *found, "a list");
+    if (found->empty()) return std::string_view{};
+    auto const name = object.string("architectures", *found->begin());
+    if (name && name->size() > 64) return object.error(ErrorCode::invalid_field, "architectures", "has too long a class name");
+    return name;
+}
+
+/// `dtype`, else the older `torch_dtype`; nothing where neither is set.
+[[nodiscard]] inline Result<std::optional<Dtype>> read_dtype(ConfigObject const& object) {
+    for (std::string_view const key : {"dtype", "torch_dtype"}) {
+        auto const found = object.find_set(key);
+        if (!found) continue;
+        auto const name = object.string(key, *found);
+        if (!name) return name.error();
+        if (*name == "auto") return std::optional<Dtype>{};
+        auto const dtype = parse_dtype(*name);
+        if (!dtype) return object.error(ErrorCode::invalid_field, key, "\"" + std::string(*name) + "\" is not a known dtype");
+        if (!traits(*dtype).is_floating || bits(*dtype) < 8 || bits(*dtype) > 64) {
+            return object.error(ErrorCode::invalid_field, key, "\"" + std::string(*name) + "\" cannot hold parameters")
+                .fix("use float32, float16 or bfloat16");
+        }
+        return std::optional<Dtype>{*dtype};
+    }
+    return std::optional<Dtype>{};
+}
+
+/// Fields that are lists over layers.
+[[nodiscard]] inline Result<> read_layer_lists(ConfigObject const& object, ModelConfig& config) {
+    if (auto const types = object.find_set("layer_types")) {
+        if (!types->is_array()) return object.wrong_type("layer_types", *types, "a list");
+        std::int64_t layer = 0;
+        for (auto const entry : *types) {
+            auto const word = object.string("layer_types", entry);
+            if (!word) return word.error();
+            if (*word != "full_attention" && *word != "sliding_attention") {
+                return object.error(ErrorCode::unsupported, "layer_types", "\"" + std::string(*word) + "\" is not a known kind of layer")
+                    .fix("known: full_attention, sliding_attention");
+            }
+            if (layer >= LayerSet::capacity) break;
+            if (*word == "sliding_attention") config.sliding_layers.insert(layer);
+            ++layer;
+        }
+        config.layer_types_count = static_cast<std::int64_t>(types->size());
+    }
+    if (auto const dense = object.find_set("mlp_only_layers")) {
+        if (!dense->is_array()) return object.wrong_type("mlp_only_layers", *dense, "a list");
+        for (auto const entry : *dense) {
+            auto const layer = object.integer("mlp_only_layers", entry, 0);
+            if (!layer) return layer.error();
+            if (*layer < LayerSet::capacity) config.dense_layers.insert(*layer);
+        }
+    }
+    return {};
+}
+
+/// Layers are limited before any family loops over them.
+[[nodiscard]] inline Result<> check_layers(ConfigObject const& object, ModelConfig const& config) {
+    auto const layers = config.layers > config.decoder_layers ? config.layers : config.decoder_layers;
+    if (layers <= LayerSet::capacity) return {};
+    return object.error(ErrorCode::capacity_exceeded, "num_hidden_layers", "is more than this library plans for")
+        .got(layers).expected(LayerSet::capacity);
+}
+
+/// Asks the family whether the values go together and whether the model they describe has a size.
+template <ModelArchitecture Arch>
+[[nodiscard]] Result<> check_config(ModelConfig const& config, std::string_view file) {
+    auto const model = describe<Arch>(config);
+    if (!model) {
+        auto error = model.error();
+        if (error.subject().empty()) error.in(file);
+        return error;
+    }
+    auto limits = check_tree_limits(model->tree);
+    if (limits) return {};
+    auto error = limits.error();
+    return error.in(file);
+}
+
+template <ModelArchitecture Arch>
+[[nodiscard]] Result<ConfigFile> read_family(ConfigObject const& whole, ConfigPart const& part) {
+    ConfigFile out;
+    ConfigObject const object(part.object, whole.file(), part.is_text_config ? "text_config." : "");
+    out.config.model_type = Arch::name;
+    for (auto const& field : Arch::fields) {
+        if (auto const read = object.read(field, out.config); !read) return read.error();
+    }
+    if (auto const checked = check_layers(object, out.config); !checked) return checked.error();
+    if (auto const read = read_layer_lists(object, out.config); !read) return read.error();
+    if (auto const read = read_rope_fields(object, out.config.rope, out.warnings); !read) return read.error();
+
+    auto dtype = read_dtype(object);
+    if (dtype && !*dtype && part.is_text_config) dtype = read_dtype(whole);
+    if (!dtype) return dtype.error();
+    out.config.dtype = *dtype;
+
+    auto name = read_class(object);
+    bool const is_whole_class = name && name->empty() && part.is_text_config;
+    if (is_whole_class) name = read_class(whole);
+    if (!name) return name.error();
+    out.config.model_class = *name;
+    if (part.is_text_config) {
+        auto const tied = whole.find_set("tie_word_embeddings");
+        if (tied && !object.find_set("tie_word_embeddings")) {
+            auto const flag = whole.flag("tie_word_embeddings", *tied);
+            if (!flag) return flag.error();
+            out.config.tie_word_embeddings = *flag;
+        }
+        out.warnings.push_back(escaped(whole.file()) + ": only the text model (text_config) is counted");
+    }
+    if (whole.find_set("auto_map")) {
+        out.warnings.push_back(escaped(whole.file()) + ": auto_map names code of the repository; it is never executed");
+    }
+    auto checked = check_config<Arch>(out.config, whole.file());
+    if (!checked && checked.error().code() == ErrorCode::unsupported && is_whole_class) {
+        // The class wraps the text model with other inputs; the text model is counted as its own usual class.
+        out.config.model_class = {};
+        checked = check_config<Arch>(out.config, whole.file());
+    }
+    if (!checked) return checked.error();
+    return out;
+}
+
+}  // namespace detail
+
+/// Reads the text of a config.json into the configuration of its family, fields that are absent with transformers 4.57's defaults.
+///
+/// Both dialects: `torch_dtype` or `dtype`; `rope_theta` with `rope_scaling`, or `rope_parameters`. Nothing that the file
+/// names is executed. `file` stands in errors and warnings.
+///
+/// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
+///         size_overflow, capacity_exceeded, unsupported, which name the field
+[[nodiscard]] inline Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
+    auto const document = parse_json(text);
+    if (!document) {
+        auto error = document.error();
+        return error.in(file);
+    }
+    if (!document->root().is_object()) {
+        return Error{ErrorCode::malformed_file}.in(file).because("a configuration is a JSON object");
+    }
+    detail::ConfigObject const whole(document->root(), file, "");
+    auto const part = detail::find_part(whole);
+    if (!part) return part.error();
+    Result<ConfigFile> result{detail::unknown_model_type(file, part->model_type)};
+    Architectures::with(part->model_type,
+                        [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
+    return result;
+}
+
+/// Reads a config.json.
+///
+/// Errors  as read_config; file_not_found, file_unreadable
+[[nodiscard]] inline Result<ConfigFile> read_config_file(std::string path) {
+    auto const text = read_text_file(path, max_config_file);
+    if (!text) return text.error();
+    return read_config(*text, path);
+}
+
+}  // namespace shardwise::inline v0
