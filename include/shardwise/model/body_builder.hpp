@@ -71,6 +71,7 @@ public:
         op.norm = kind;
         auto out = at(in);
         out.name = "normed";
+        if (out.spread == Spread::partial) out.spread = Spread::replicated;
         return append(op, {in}, out);
     }
     /// A norm over each head of `head_dim`, in place.

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/model_class.hpp>
 #include <shardwise/model/arch/detail/parts.hpp>
+
+#include <array>
+#include <vector>
 
 /// The pre-norm decoder layer with separate q, k, v and a gated MLP that llama made common: tree and program in one place.
 namespace shardwise::inline v0::detail {
@@ -9,17 +14,23 @@ namespace shardwise::inline v0::detail {
 struct LlamaLayout {
     /// The prefix of class names: "Llama", "Qwen2".
     std::string_view prefix;
-    /// The suffix of the norm's class: "RMSNorm".
+    /// The suffixes of the classes of norms, attention and of the model without a head.
     std::string_view norm_suffix = "RMSNorm";
-    /// The class of the MLP's activation module.
-    std::string_view activation_class = "SiLUActivation";
+    std::string_view attention_suffix = "Attention";
+    std::string_view model_suffix = "Model";
     NormKind norm = NormKind::rms;
+    /// Norms after attention and MLP too (gemma2, gemma3).
+    bool has_post_norms = false;
+    /// Each layer has a rotary embedding of its own (qwen2_moe).
+    bool has_layer_rotary = false;
+    /// The module of a layer that follows attention.
+    std::string_view mlp = "mlp";
 };
 
 /// Attention's geometry for one layer; window 0 sees everything.
 [[nodiscard]] constexpr AttentionShape attention_shape(ModelConfig const& config, std::int64_t window = 0) {
     return {.heads = config.heads, .kv_heads = config.kv_heads, .key_dim = config.head_dim, .value_dim = config.head_dim,
-            .window = window};
+            .window = window, .is_causal = !config.is_bidirectional};
 }
 
 /// self_attn: q, k, v and o projections, biases as configured; per-head norms where qk_norm is set.
@@ -37,7 +48,10 @@ struct LlamaLayout {
         children.push_back({"q_norm", norm});
         children.push_back({"k_norm", norm});
     }
-    return tree.add(part.name(layout.prefix, "Attention"), children);
+    if (layout.has_layer_rotary) {
+        children.push_back({"rotary_emb", part.rotary(part.name(layout.prefix, "RotaryEmbedding"), config.head_dim)});
+    }
+    return tree.add(part.name(layout.prefix, layout.attention_suffix), children);
 }
 
 /// mlp: gate, up and down projections of `width`, and the activation.
@@ -47,36 +61,48 @@ struct LlamaLayout {
     auto const in = part.linear(width, config.hidden_size, config.mlp_bias, ShardRule::units(0, width));
     auto const out = part.linear(config.hidden_size, width, config.mlp_bias, ShardRule::units(1, width));
     return tree.add(part.name(layout.prefix, class_suffix), {},
-                    {{"gate_proj", in}, {"up_proj", in}, {"down_proj", out}, {"act_fn", part.plain(layout.activation_class)}});
+                    {{"gate_proj", in},
+                     {"up_proj", in},
+                     {"down_proj", out},
+                     {"act_fn", part.plain(activation_class(config.activation))}});
 }
 
-/// The decoder layer: attention, `mlp`, and the two norms before them.
+/// The decoder layer: attention, `mlp`, and the norms around them.
 [[nodiscard]] constexpr ModuleId add_decoder_layer(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
                                                    ModuleId attention, ModuleId mlp) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
-    return tree.add(part.name(layout.prefix, "DecoderLayer"), {},
-                    {{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}});
+    std::vector<Child> children{
+        {"self_attn", attention}, {layout.mlp, mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}};
+    if (layout.has_post_norms) {
+        children.push_back({"pre_feedforward_layernorm", norm});
+        children.push_back({"post_feedforward_layernorm", norm});
+    }
+    return tree.add(part.name(layout.prefix, "DecoderLayer"), children);
 }
 
-/// embed_tokens, layers, norm, rotary_emb, and over them the causal head, tied where configured. `layers` lists the runs of
-/// decoder layers; the class name ends in "Model" for the model without a head.
+/// What the model without a head consists of, in order of registration.
+struct DecoderParts {
+    ModuleId embedding = 0;
+    /// The runs of decoder layers.
+    std::vector<Child> layers{};
+    /// What follows the final norm.
+    std::vector<Child> rest{};
+};
+
+/// embed_tokens, layers, norm, `rest`, and over them the causal head, tied where configured. The class name ends in "Model"
+/// for the model without a head.
 constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
-                              std::vector<Child> const& layers, std::int64_t rotary_dim) {
+                              DecoderParts const& parts) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
-    auto const decoder_layer = part.name(layout.prefix, "DecoderLayer");
-    tree.keep_whole(decoder_layer);
-    auto const embedding = part.vocabulary(config.vocab_size, config.hidden_size);
-    auto const list = tree.add("ModuleList", layers);
+    tree.keep_whole(part.name(layout.prefix, "DecoderLayer"));
+    auto const list = tree.add("ModuleList", parts.layers);
     auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
-    auto const rotary = part.rotary(part.name(layout.prefix, "RotaryEmbedding"), rotary_dim);
-    bool const has_head = !is_base_class(config);
-    auto const model = tree.add(part.name(layout.prefix, "Model"), {},
-                                {{"embed_tokens", embedding, ModuleRole::embedding},
-                                 {"layers", list},
-                                 {"norm", norm, ModuleRole::norm},
-                                 {"rotary_emb", rotary}});
-    if (!has_head) return tree.set_root(model);
+    std::vector<Child> children{
+        {"embed_tokens", parts.embedding, ModuleRole::embedding}, {"layers", list}, {"norm", norm, ModuleRole::norm}};
+    for (auto const& child : parts.rest) children.push_back(child);
+    auto const model = tree.add(part.name(layout.prefix, layout.model_suffix), children);
+    if (is_base_class(config)) return tree.set_root(model);
     auto const head = part.linear(config.vocab_size, config.hidden_size, false, ShardRule::units(0, config.vocab_size),
                                   TensorUse::head);
     tree.set_root(tree.add(part.name(layout.prefix, "ForCausalLM"), {},
@@ -84,65 +110,23 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     if (config.tie_word_embeddings) tree.tie("model.embed_tokens.weight", "lm_head.weight");
 }
 
-/// normed -> q, k, v -> rope -> attention -> o, added to the residual.
-[[nodiscard]] constexpr ValueId append_attention(BodyBuilder& body, ModelConfig const& config, LlamaLayout const& layout,
-                                                 ValueId normed, std::int64_t window) {
-    auto const shape = attention_shape(config, window);
-    auto const bias = [&](std::string_view name) { return config.attention_bias ? name : std::string_view{}; };
-    auto const q_split = LinearSplit::column(config.heads);
-    auto const kv_split = LinearSplit::column(config.kv_heads, config.heads);
-    auto q = body.linear(normed, "q", "self_attn.q_proj.weight", config.heads * config.head_dim, q_split,
-                         bias("self_attn.q_proj.bias"));
-    auto k = body.linear(normed, "k", "self_attn.k_proj.weight", config.kv_heads * config.head_dim, kv_split,
-                         bias("self_attn.k_proj.bias"));
-    auto const v = body.linear(normed, "v", "self_attn.v_proj.weight", config.kv_heads * config.head_dim, kv_split,
-                               bias("self_attn.v_proj.bias"));
-    if (config.qk_norm) {
-        q = body.head_norm(q, layout.norm, "self_attn.q_norm.weight", config.head_dim);
-        k = body.head_norm(k, layout.norm, "self_attn.k_norm.weight", config.head_dim);
-    }
-    q = body.rope(q, shape);
-    k = body.rope(k, shape);
-    auto const context = body.attention(q, k, v, shape);
-    return body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size, LinearSplit::row(),
-                       config.attention_out_bias ? "self_attn.o_proj.bias" : std::string_view{});
+/// The same with the usual embedding, and one rotary embedding of `rotary_dim` for all layers.
+constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
+                              std::vector<Child> const& layers, std::int64_t rotary_dim) {
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const embedding = part.vocabulary(config.vocab_size, config.hidden_size);
+    auto const rotary = part.rotary(part.name(layout.prefix, "RotaryEmbedding"), rotary_dim);
+    finish_decoder(tree, config, layout, DecoderParts{embedding, layers, {{"rotary_emb", rotary}}});
 }
 
-/// gate, up -> act(gate) * up -> down, with `width` columns.
-[[nodiscard]] constexpr ValueId append_gated_mlp(BodyBuilder& body, ModelConfig const& config, ValueId normed,
-                                                 std::int64_t width) {
-    auto const bias = [&](std::string_view name) { return config.mlp_bias ? name : std::string_view{}; };
-    auto const split = LinearSplit::column(width);
-    auto const gate = body.linear(normed, "gate", "mlp.gate_proj.weight", width, split, bias("mlp.gate_proj.bias"));
-    auto const up = body.linear(normed, "up", "mlp.up_proj.weight", width, split, bias("mlp.up_proj.bias"));
-    auto const activated = body.gated(gate, up, config.activation);
-    return body.linear(activated, "mlp_out", "mlp.down_proj.weight", config.hidden_size, LinearSplit::row(),
-                       bias("mlp.down_proj.bias"));
-}
-
-/// The path of a module of the base model: with the causal head over it, "model." comes first.
-[[nodiscard]] constexpr std::string_view base_path(ModelConfig const& config, std::string_view with_head,
-                                                   std::string_view without_head) {
-    return is_base_class(config) ? without_head : with_head;
-}
-
-/// The embedding block before the layers of a program of llama's layout.
-constexpr void begin_program(BlockProgram& program, ModelConfig const& config) {
-    BodyBuilder embed(Value{.name = "ids", .width = 1});
-    (void)embed.embedding(embed.input(), "weight", config.vocab_size, config.hidden_size);
-    program.append(ModuleRole::embedding, base_path(config, "model.embed_tokens", "embed_tokens"),
-                   program.add(std::move(embed).finish()));
-}
-
-/// The final norm and the head after the layers of a program of llama's layout.
-constexpr void finish_program(BlockProgram& program, ModelConfig const& config, NormKind norm) {
-    BodyBuilder last(config.hidden_size);
-    (void)last.norm(last.input(), norm, "weight");
-    program.append(ModuleRole::norm, base_path(config, "model.norm", "norm"), program.add(std::move(last).finish()));
-    if (is_base_class(config)) return;
-    BodyBuilder head(config.hidden_size);
-    (void)head.logits(head.last_token(head.input()), "weight", config.vocab_size);
-    program.append(ModuleRole::head, "lm_head", program.add(std::move(head).finish()));
+/// The tree of a family whose layers are all of llama's kind.
+[[nodiscard]] constexpr ModuleTree dense_decoder_tree(ModelConfig const& config, LlamaLayout const& layout) {
+    ModuleTree tree;
+    auto const attention = add_attention(tree, config, layout);
+    auto const mlp = add_gated_mlp(tree, config, layout, config.intermediate_size);
+    auto const layer = add_decoder_layer(tree, config, layout, attention, mlp);
+    finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, config.head_dim);
+    return tree;
 }
 
 }  // namespace shardwise::inline v0::detail

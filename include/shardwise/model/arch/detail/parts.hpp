@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/model/arch/detail/config_checks.hpp>
 #include <shardwise/model/body_builder.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/module_tree.hpp>
@@ -8,29 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
-/// The pieces that most families share: linear layers, norms, embeddings, and the checks of common fields.
+/// The pieces that most families share: linear layers, norms, embeddings.
 namespace shardwise::inline v0::detail {
-
-/// Config keys and rules that every decoder shares are checked here: positive sizes, divisible heads, bounded layers.
-[[nodiscard]] constexpr Result<> check_heads(ModelConfig const& config, bool is_head_dim_given) {
-    if (config.heads < 1) return Error{ErrorCode::invalid_field}.at("num_attention_heads").because("must be at least 1").got(config.heads);
-    if (config.kv_heads < 1) return Error{ErrorCode::invalid_field}.at("num_key_value_heads").because("must be at least 1").got(config.kv_heads);
-    if (config.layers < 1) return Error{ErrorCode::invalid_field}.at("num_hidden_layers").because("must be at least 1").got(config.layers);
-    if (config.layers > LayerSet::capacity) {
-        return Error{ErrorCode::capacity_exceeded}.at("num_hidden_layers").because("is more than this library plans for")
-            .got(config.layers).expected(LayerSet::capacity);
-    }
-    if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
-        return Error{ErrorCode::invalid_field}.at("hidden_size")
-            .because("is not a multiple of num_attention_heads, and head_dim is not given").got(config.hidden_size)
-            .expected(config.heads);
-    }
-    if (config.heads % config.kv_heads != 0) {
-        return Error{ErrorCode::invalid_field}.at("num_key_value_heads").because("does not divide num_attention_heads")
-            .got(config.kv_heads).expected(config.heads);
-    }
-    return {};
-}
 
 /// True where the counted class is the bare model without a head ("LlamaModel", "BertModel").
 [[nodiscard]] constexpr bool is_base_class(ModelConfig const& config) {
@@ -93,7 +73,7 @@ public:
     constexpr ModuleId plain(std::string_view class_name) { return tree_.add(class_name, {}, {}); }
     /// A rotary embedding with its fp32 inverse frequencies, which checkpoints do not store.
     constexpr ModuleId rotary(std::string_view class_name, std::int64_t rotary_dim) {
-        return tree_.add(class_name, {Tensor{.name = "inv_freq", .shape = {rotary_dim / 2}, .dtype = Dtype::f32,
+        return tree_.add(class_name, {Tensor{.name = "inv_freq", .shape = {(rotary_dim + 1) / 2}, .dtype = Dtype::f32,
                                              .kind = TensorKind::transient_buffer}});
     }
     /// A class name made of the family's prefix and a common suffix ("Llama" + "Attention").
