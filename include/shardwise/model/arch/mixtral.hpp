@@ -1,0 +1,100 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/gguf_names.hpp>
+#include <shardwise/model/arch/detail/sparse_mlp.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// Mixtral 8x7B and 8x22B: every layer has experts. GGUF files call it llama and give it an expert_count.
+///
+/// Source  transformers 4.57 models/mixtral/modeling_mixtral.py
+struct Mixtral {
+    static constexpr std::string_view name = "mixtral";
+    static constexpr std::string_view gguf_name = "llama";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 14336).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
+        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
+        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
+        positive_field("num_local_experts", &ModelConfig::experts, 8).in_gguf("expert_count"),
+        positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 2).in_gguf("expert_used_count"),
+        natural_field("sliding_window", &ModelConfig::sliding_window, 0).in_gguf("attention.sliding_window"),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
+        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
+        rope_field("rope_theta", &RopeParameters::theta, 1000000.0).in_gguf("rope.freq_base"),
+        activation_field("hidden_act", ActivationKind::silu),
+    };
+
+    static constexpr auto aliases = detail::join_aliases(
+        detail::gguf_frame, detail::gguf_qkv, detail::gguf_second_norm,
+        std::array{
+            NameAlias{"blk.{}.ffn_gate_inp.weight", "model.layers.{}.block_sparse_moe.gate.weight"},
+            NameAlias{"blk.{}.ffn_gate_exps.weight", "model.layers.{}.block_sparse_moe.experts.*.w1.weight"},
+            NameAlias{"blk.{}.ffn_down_exps.weight", "model.layers.{}.block_sparse_moe.experts.*.w2.weight"},
+            NameAlias{"blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.experts.*.w3.weight"},
+            NameAlias{"blk.{}.ffn_gate.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w1.weight"},
+            NameAlias{"blk.{}.ffn_down.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w2.weight"},
+            NameAlias{"blk.{}.ffn_up.{}.weight", "model.layers.{}.block_sparse_moe.experts.{}.w3.weight"},
+        });
+
+    static constexpr detail::LlamaLayout layout{.prefix = "Mixtral", .mlp = "block_sparse_moe"};
+
+    /// No projection has a bias; intermediate_size is an expert's; a window is for all layers. layer_types is not read.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const checked = detail::check_class(config, {"MixtralForCausalLM", "MixtralModel"}); !checked) return checked;
+        config.expert_intermediate_size = config.intermediate_size;
+        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = detail::check_experts(config); !checked) return checked;
+        config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
+        config.dense_layers = {};
+        config.layer_types_count = 0;
+        return detail::complete_windows(config, [](std::int64_t) { return true; });
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const width = config.expert_intermediate_size;
+        auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
+        auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+        auto const expert = tree.add("MixtralBlockSparseTop2MLP", {},
+                                     {{"w1", in},
+                                      {"w2", out},
+                                      {"w3", in},
+                                      {"act_fn", part.plain(activation_class(config.activation))}});
+        auto const moe = tree.add("MixtralSparseMoeBlock", {},
+                                  {{"gate", detail::add_router(tree, config)},
+                                   {"experts", detail::add_expert_list(tree, config, expert)}});
+        auto const attention = detail::add_attention(tree, config, layout);
+        auto const layer = detail::add_decoder_layer(tree, config, layout, attention, moe);
+        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, config.head_dim);
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        constexpr detail::SparseMlpNames names{.router = "block_sparse_moe.gate.weight",
+                                               .experts = {"block_sparse_moe.experts.*.w1.weight",
+                                                           "block_sparse_moe.experts.*.w3.weight",
+                                                           "block_sparse_moe.experts.*.w2.weight"}};
+        return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
+            return detail::decoder_body(
+                config, layout,
+                [&](BodyBuilder& body, ValueId in) {
+                    return detail::append_attention(body, config, layout, in, kind.window);
+                },
+                [&](BodyBuilder& body, ValueId in) { return detail::append_experts(body, config, in, names); });
+        });
+    }
+};
+
+static_assert(ModelArchitecture<Mixtral>);
+
+}  // namespace shardwise::inline v0
