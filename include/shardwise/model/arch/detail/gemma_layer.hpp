@@ -1,0 +1,26 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/decoder_program.hpp>
+
+/// What the three gemma families share: norms that add one to their weight, embeddings scaled by sqrt(hidden_size).
+namespace shardwise::inline v0::detail {
+
+/// sqrt(hidden_size), by which gemma multiplies embeddings; works in constant expressions.
+[[nodiscard]] constexpr double square_root(std::int64_t value) {
+    auto const target = static_cast<double>(value);
+    double root = target > 1.0 ? target : 1.0;
+    // Newton's iteration falls monotonically from above until it no longer changes.
+    for (auto next = (root + target / root) / 2.0; next < root; next = (root + target / root) / 2.0) root = next;
+    return root;
+}
+
+/// What every gemma completes: attention_bias covers all four projections, the MLP has none, embeddings are scaled.
+[[nodiscard]] constexpr Result<> complete_gemma(ModelConfig& config) {
+    if (auto const checked = complete_heads(config); !checked) return checked;
+    config.attention_out_bias = config.attention_bias;
+    config.mlp_bias = false;
+    config.embedding_scale = square_root(config.hidden_size);
+    return {};
+}
+
+}  // namespace shardwise::inline v0::detail

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/gemma_layer.hpp>
+#include <shardwise/model/arch/detail/gguf_names.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// Gemma 3, the text part: norms of query and key heads, five sliding layers to each full one with a rope of their own.
+///
+/// Source  transformers 4.57 models/gemma3/modeling_gemma3.py
+struct Gemma3Text {
+    static constexpr std::string_view name = "gemma3_text";
+    static constexpr std::string_view gguf_name = "gemma3";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 262208).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 2304).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 9216).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 26).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 8).in_gguf("attention.head_count"),
+        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 4).in_gguf("attention.head_count_kv"),
+        positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
+        natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
+        positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 6).named("_sliding_window_pattern"),
+        flag_field("use_bidirectional_attention", &ModelConfig::is_bidirectional, false),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
+        rope_field("rope_theta", &RopeParameters::theta, 1000000.0).in_gguf("rope.freq_base"),
+        rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0),
+        real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),
+        real_field("attn_logit_softcapping", &ModelConfig::attention_softcap, 0.0).in_gguf("attn_logit_softcapping"),
+        real_field("final_logit_softcapping", &ModelConfig::logit_softcap, 0.0).in_gguf("final_logit_softcapping"),
+        activation_field("hidden_activation", ActivationKind::gelu_tanh),
+    };
+
+    static constexpr auto aliases = detail::join_aliases(
+        detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_four_norms, detail::gguf_gated_mlp);
+
+    static constexpr detail::LlamaLayout layout{
+        .prefix = "Gemma3", .model_suffix = "TextModel", .norm = NormKind::rms_offset, .has_post_norms = true};
+
+    /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide. The model with images counts as
+    /// its text part.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (config.model_class.view() == "Gemma3ForConditionalGeneration") config.model_class = "Gemma3ForCausalLM";
+        if (auto const checked = detail::check_class(config, {"Gemma3ForCausalLM", "Gemma3TextModel"}); !checked) return checked;
+        if (auto const checked = detail::complete_gemma(config); !checked) return checked;
+        config.qk_norm = true;
+        if (config.sliding_pattern < 1) config.sliding_pattern = 6;
+        return detail::complete_windows(config,
+                                        [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; });
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        auto const dtype = config.dtype_or(Dtype::f32);
+        detail::PartMaker part(tree, dtype);
+        auto const attention = detail::add_attention(tree, config, layout);
+        auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
+        auto const layer = detail::add_decoder_layer(tree, config, layout, attention, mlp);
+        auto const table = part.tensors().table(config.vocab_size, config.hidden_size, ShardRule::units(0, config.vocab_size));
+        Tensor const scale{.name = "embed_scale", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer};
+        auto const embedding = tree.add("Gemma3TextScaledWordEmbedding", {table, scale});
+        auto const rotary = part.rotary("Gemma3RotaryEmbedding", config.head_dim);
+        detail::finish_decoder(tree, config, layout,
+                               detail::DecoderParts{embedding,
+                                                    {numbered(0, config.layers, layer, ModuleRole::layer)},
+                                                    {{"rotary_emb", rotary}, {"rotary_emb_local", rotary}}});
+        // The classes of the vision part that transformers' Gemma3 models name, which the text part does not contain.
+        for (auto const* const unused : {"SiglipEncoderLayer", "SiglipMultiheadAttentionPoolingHead", "SiglipVisionEmbeddings"}) {
+            tree.keep_whole(unused);
+        }
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        if (!config.is_bidirectional) return detail::dense_decoder_program(config, layout);
+        // transformers halves the window, whose bounds then exclude the far end, where tokens see both sides.
+        auto both_sides = config;
+        if (config.sliding_window > 0) both_sides.sliding_window = config.sliding_window / 2 + 1;
+        return detail::dense_decoder_program(both_sides, layout);
+    }
+};
+
+static_assert(ModelArchitecture<Gemma3Text>);
+
+}  // namespace shardwise::inline v0
