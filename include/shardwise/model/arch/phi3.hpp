@@ -1,0 +1,115 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/decoder_program.hpp>
+#include <shardwise/model/arch/detail/gguf_names.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// Phi-3, Phi-3.5 and Phi-4: one projection for q, k and v, one for gate and up.
+///
+/// Source  transformers 4.57 models/phi3/modeling_phi3.py
+struct Phi3 {
+    static constexpr std::string_view name = "phi3";
+    static constexpr std::string_view gguf_name = "phi3";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 32064).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 3072).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 8192).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
+        optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
+        optional_field("head_dim", &ModelConfig::head_dim, 0),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 4096).in_gguf("context_length"),
+        natural_field("sliding_window", &ModelConfig::sliding_window, 0).in_gguf("attention.sliding_window"),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
+        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
+        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
+        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 1.0),
+        activation_field("hidden_act", ActivationKind::silu),
+    };
+
+    static constexpr auto aliases = detail::join_aliases(
+        detail::gguf_frame, detail::gguf_second_norm,
+        std::array{
+            NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight"},
+            NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight"},
+            NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"},
+        });
+
+    static constexpr detail::LlamaLayout layout{.prefix = "Phi3"};
+
+    /// No projection has a bias; a window is for all layers; the rotated part of a head lies within it.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const checked = detail::check_class(config, {"Phi3ForCausalLM", "Phi3Model"}); !checked) return checked;
+        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        auto const part = config.rope.partial_rotary_factor;
+        if (!(part > 0.0 && part <= 1.0)) {
+            return Error{ErrorCode::invalid_field}.at("partial_rotary_factor").because("must be above 0 and at most 1");
+        }
+        config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
+        config.layer_types_count = 0;
+        return detail::complete_windows(config, [](std::int64_t) { return true; });
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const q_width = config.heads * config.head_dim;
+        auto const width = config.intermediate_size;
+        auto const o = part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads));
+        auto const qkv = part.linear(q_width + 2 * config.kv_heads * config.head_dim, config.hidden_size, false,
+                                     ShardRule::qkv(0, config.heads, config.kv_heads));
+        auto const attention = tree.add("Phi3Attention", {}, {{"o_proj", o}, {"qkv_proj", qkv}});
+        auto const gate_up = part.linear(2 * width, config.hidden_size, false, ShardRule::packed(0, 2, width));
+        auto const down = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+        auto const mlp = tree.add("Phi3MLP", {},
+                                  {{"gate_up_proj", gate_up},
+                                   {"down_proj", down},
+                                   {"activation_fn", part.plain(activation_class(config.activation))}});
+        auto const norm = part.norm("Phi3RMSNorm", config.hidden_size);
+        auto const dropout = part.plain("Dropout");
+        auto const layer = tree.add("Phi3DecoderLayer", {},
+                                    {{"self_attn", attention},
+                                     {"mlp", mlp},
+                                     {"input_layernorm", norm},
+                                     {"post_attention_layernorm", norm},
+                                     {"resid_attn_dropout", dropout},
+                                     {"resid_mlp_dropout", dropout}});
+        auto const rotary_dim =
+            static_cast<std::int64_t>(static_cast<double>(config.head_dim) * config.rope.partial_rotary_factor);
+        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, rotary_dim);
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
+            return detail::decoder_body(
+                config, layout,
+                [&](BodyBuilder& body, ValueId in) {
+                    auto const shape = detail::attention_shape(config, kind.window);
+                    auto qkv = body.linear(in, "qkv", "self_attn.qkv_proj.weight",
+                                           (config.heads + 2 * config.kv_heads) * config.head_dim,
+                                           LinearSplit::qkv(config.heads, config.kv_heads));
+                    qkv = body.rope(qkv, shape);
+                    auto const context = body.attention(qkv, qkv, qkv, shape);
+                    return body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size,
+                                       LinearSplit::row());
+                },
+                [&](BodyBuilder& body, ValueId in) {
+                    auto const width = config.intermediate_size;
+                    auto const gate_up = body.linear(in, "gate_up", "mlp.gate_up_proj.weight", 2 * width,
+                                                     LinearSplit::column(width));
+                    auto const activated = body.gated_halves(gate_up, config.activation);
+                    return body.linear(activated, "mlp_out", "mlp.down_proj.weight", config.hidden_size, LinearSplit::row());
+                });
+        });
+    }
+};
+
+static_assert(ModelArchitecture<Phi3>);
+
+}  // namespace shardwise::inline v0
