@@ -3,11 +3,22 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/arch/bloom.hpp>
 #include <shardwise/model/arch/falcon.hpp>
+#include <shardwise/model/arch/gemma.hpp>
+#include <shardwise/model/arch/gemma2.hpp>
+#include <shardwise/model/arch/gemma3.hpp>
 #include <shardwise/model/arch/gpt2.hpp>
 #include <shardwise/model/arch/gpt_neox.hpp>
+#include <shardwise/model/arch/gpt_oss.hpp>
 #include <shardwise/model/arch/llama.hpp>
+#include <shardwise/model/arch/mistral.hpp>
+#include <shardwise/model/arch/mixtral.hpp>
 #include <shardwise/model/arch/opt.hpp>
 #include <shardwise/model/arch/phi.hpp>
+#include <shardwise/model/arch/phi3.hpp>
+#include <shardwise/model/arch/qwen2.hpp>
+#include <shardwise/model/arch/qwen2_moe.hpp>
+#include <shardwise/model/arch/qwen3.hpp>
+#include <shardwise/model/arch/qwen3_moe.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <string_view>
@@ -32,7 +43,8 @@ struct ArchitectureList {
 };
 
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
-using Architectures = ArchitectureList<Llama, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon>;
+using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
+                                       Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon>;
 
 /// The model that a config describes, by its model_type.
 ///
