@@ -1,0 +1,164 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/classic_decoder.hpp>
+
+/// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
+namespace shardwise::inline v0::detail {
+
+/// What differs between the two families.
+struct BertLayout {
+    /// The prefix of class names: "Bert".
+    std::string_view prefix;
+    /// The table row of the first position: roberta leaves the rows up to its padding id unused.
+    std::int64_t first_position = 0;
+};
+
+/// True where positions are added to the embeddings; else attention takes distances.
+[[nodiscard]] constexpr bool has_absolute_positions(ModelConfig const& config) { return config.position_kind == 0; }
+
+/// The checks and derived sizes of both families.
+[[nodiscard]] constexpr Result<> complete_bert(ModelConfig& config) {
+    config.kv_heads = config.heads;
+    if (auto const ok = check_sizes(config, {}); !ok) return ok;
+    if (auto const ok = check_size("max_position_embeddings", config.max_positions); !ok) return ok;
+    if (auto const ok = check_size("type_vocab_size", config.type_vocab_size); !ok) return ok;
+    config.head_dim = config.hidden_size / config.heads;
+    config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
+    config.is_bidirectional = true;
+    return {};
+}
+
+/// embeddings: tables of tokens, positions and token types, a norm, and the index buffers that files do not store.
+[[nodiscard]] constexpr ModuleId add_bert_embeddings(ModuleTree& tree, ModelConfig const& config, BertLayout const& layout) {
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const indices = [&](std::string_view name) {
+        return Tensor{.name = name, .shape = {1, config.max_positions}, .dtype = Dtype::i64,
+                      .kind = TensorKind::transient_buffer};
+    };
+    return tree.add(part.name(layout.prefix, "Embeddings"), {indices("position_ids"), indices("token_type_ids")},
+                    {{"word_embeddings", part.vocabulary(config.vocab_size, config.hidden_size)},
+                     {"position_embeddings", part.table(config.max_positions, config.hidden_size)},
+                     {"token_type_embeddings", part.table(config.type_vocab_size, config.hidden_size)},
+                     {"LayerNorm", add_layer_norm(part, config.hidden_size)},
+                     {"dropout", part.plain("Dropout")}});
+}
+
+/// One encoder layer.
+[[nodiscard]] constexpr ModuleId add_bert_layer(ModuleTree& tree, ModelConfig const& config, BertLayout const& layout) {
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const hidden = config.hidden_size;
+    auto const width = config.intermediate_size;
+    auto const norm = add_layer_norm(part, hidden);
+    auto const dropout = part.plain("Dropout");
+    auto const in = part.linear(hidden, hidden, true, ShardRule::units(0, config.heads));
+    std::vector<Child> self{{"query", in}, {"key", in}, {"value", in}, {"dropout", dropout}};
+    if (!has_absolute_positions(config)) {
+        self.push_back({"distance_embedding", part.table(2 * config.max_positions - 1, config.head_dim)});
+    }
+    auto const attended = part.linear(hidden, hidden, true, ShardRule::units(1, config.heads));
+    auto const attention = tree.add(
+        part.name(layout.prefix, "Attention"), {},
+        {{"self", tree.add(part.name(layout.prefix, "SdpaSelfAttention"), self)},
+         {"output", tree.add(part.name(layout.prefix, "SelfOutput"), {},
+                             {{"dense", attended}, {"LayerNorm", norm}, {"dropout", dropout}})}});
+    auto const up = part.linear(width, hidden, true, ShardRule::units(0, width));
+    auto const down = part.linear(hidden, width, true, ShardRule::units(1, width));
+    auto const activation = part.plain(activation_class(config.activation));
+    return tree.add(part.name(layout.prefix, "Layer"), {},
+                    {{"attention", attention},
+                     {"intermediate", tree.add(part.name(layout.prefix, "Intermediate"), {},
+                                               {{"dense", up}, {"intermediate_act_fn", activation}})},
+                     {"output", tree.add(part.name(layout.prefix, "Output"), {},
+                                         {{"dense", down}, {"LayerNorm", norm}, {"dropout", dropout}})}});
+}
+
+/// The headless model, with its pooler where asked.
+[[nodiscard]] constexpr ModuleId add_bert_model(ModuleTree& tree, ModelConfig const& config, BertLayout const& layout,
+                                                bool has_pooler) {
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const embeddings = add_bert_embeddings(tree, config, layout);
+    auto const layer = add_bert_layer(tree, config, layout);
+    auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
+    std::vector<Child> children{{"embeddings", embeddings, ModuleRole::embedding},
+                                {"encoder", tree.add(part.name(layout.prefix, "Encoder"), {}, {{"layer", list}})}};
+    if (has_pooler) {
+        auto const dense = part.linear(config.hidden_size, config.hidden_size, true);
+        children.push_back({"pooler",
+                            tree.add(part.name(layout.prefix, "Pooler"), {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
+                            ModuleRole::head});
+    }
+    tree.keep_whole(part.name(layout.prefix, "Embeddings"));
+    tree.keep_whole(part.name(layout.prefix, "Layer"));
+    return tree.add(part.name(layout.prefix, "Model"), children);
+}
+
+/// The embeddings' block: tokens + types (+ positions) -> norm.
+constexpr void append_bert_embeddings(BlockProgram& program, ModelConfig const& config, BertLayout const& layout,
+                                      std::string_view module) {
+    BodyBuilder body(Value{.name = "ids", .width = 1});
+    auto sum = body.embedding(body.input(), "word_embeddings.weight", config.vocab_size, config.hidden_size);
+    sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings.weight",
+                                   config.type_vocab_size, config.hidden_size));
+    if (has_absolute_positions(config)) {
+        sum = body.add(sum, body.table(body.input(), TableIndex::position, "position_embeddings.weight",
+                                       config.max_positions, config.hidden_size, layout.first_position));
+    }
+    (void)body.norm(sum, NormKind::layer, "LayerNorm.weight", "LayerNorm.bias");
+    program.append(ModuleRole::embedding, module, program.add(std::move(body).finish()));
+}
+
+/// One encoder layer: attention over the whole sequence, norms after the residual sums.
+[[nodiscard]] constexpr BlockBody bert_layer_body(ModelConfig const& config) {
+    BodyBuilder body(config.hidden_size);
+    auto const hidden = config.hidden_size;
+    auto const split = LinearSplit::column(config.heads);
+    auto const q = body.linear(body.input(), "q", "attention.self.query.weight", hidden, split, "attention.self.query.bias");
+    auto const k = body.linear(body.input(), "k", "attention.self.key.weight", hidden, split, "attention.self.key.bias");
+    auto const v = body.linear(body.input(), "v", "attention.self.value.weight", hidden, split, "attention.self.value.bias");
+    auto const context = body.attention(
+        q, k, v, plain_attention(config, false),
+        has_absolute_positions(config) ? std::string_view{} : "attention.self.distance_embedding.weight");
+    auto const attended = body.linear(context, "attention_out", "attention.output.dense.weight", hidden, LinearSplit::row(),
+                                      "attention.output.dense.bias");
+    auto const middle = body.norm(body.add(body.input(), attended), NormKind::layer, "attention.output.LayerNorm.weight",
+                                  "attention.output.LayerNorm.bias");
+    auto const mlp = append_mlp(body, config, middle,
+                                {"intermediate.dense.weight", "intermediate.dense.bias", "output.dense.weight",
+                                 "output.dense.bias"});
+    (void)body.norm(body.add(middle, mlp), NormKind::layer, "output.LayerNorm.weight", "output.LayerNorm.bias");
+    return std::move(body).finish();
+}
+
+/// The pooler's block: the first token through a dense layer and tanh.
+constexpr void append_bert_pooler(BlockProgram& program, ModelConfig const& config, std::string_view module) {
+    BodyBuilder body(config.hidden_size);
+    auto const first = body.first_token(body.input());
+    auto const dense = body.linear(first, "pooled", "dense.weight", config.hidden_size, {}, "dense.bias");
+    (void)body.activation(dense, ActivationKind::tanh);
+    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
+}
+
+/// The names of a masked language model's head, relative to its module.
+struct MaskedHeadNames {
+    std::string_view dense;
+    std::string_view dense_bias;
+    std::string_view norm;
+    std::string_view norm_bias;
+};
+
+/// The head's block: every token through dense, activation and norm to the scores of the vocabulary.
+constexpr void append_masked_head(BlockProgram& program, ModelConfig const& config, std::string_view module,
+                                  MaskedHeadNames const& names, ActivationKind activation) {
+    BodyBuilder body(config.hidden_size);
+    auto const dense = body.linear(body.input(), "transformed", names.dense, config.hidden_size, {}, names.dense_bias);
+    auto const normed = body.norm(body.activation(dense, activation), NormKind::layer, names.norm, names.norm_bias);
+    (void)body.logits(normed, "decoder.weight", config.vocab_size, "decoder.bias");
+    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
+}
+
+/// The decoder of a masked head: [vocab, hidden] with a bias, tied to the head's own bias in any case.
+[[nodiscard]] constexpr ModuleId add_masked_decoder(PartMaker& part, ModelConfig const& config) {
+    return part.linear(config.vocab_size, config.hidden_size, true, ShardRule::units(0, config.vocab_size), TensorUse::head);
+}
+
+}  // namespace shardwise::inline v0::detail

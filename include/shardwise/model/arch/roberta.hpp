@@ -1,0 +1,109 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/bert_layout.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// RoBERTa: bert's encoder with positions that begin behind the padding id, and a head of its own.
+///
+/// Source  transformers 4.57 models/roberta/modeling_roberta.py
+struct Roberta {
+    static constexpr std::string_view name = "roberta";
+    static constexpr std::string_view gguf_name = "bert";
+    static constexpr std::string_view gguf_class = "RobertaModel";
+    /// llama.cpp writes both as "bert"; only roberta's tokenizer has merges.
+    static constexpr std::string_view gguf_marker = "tokenizer.ggml.merges";
+    static constexpr std::string_view base_prefix = "roberta";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 50265).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 768).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 3072).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 12).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
+        positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
+        choice_field("position_embedding_type", &ModelConfig::position_kind,
+                     {"absolute", "relative_key", "relative_key_query"}),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
+        activation_field("hidden_act", ActivationKind::gelu),
+    };
+
+    static constexpr std::array aliases{
+        NameAlias{"token_embd.weight", "roberta.embeddings.word_embeddings.weight"},
+        NameAlias{"position_embd.weight", "roberta.embeddings.position_embeddings.weight"},
+        NameAlias{"token_types.weight", "roberta.embeddings.token_type_embeddings.weight"},
+        NameAlias{"token_embd_norm.weight", "roberta.embeddings.LayerNorm.weight"},
+        NameAlias{"token_embd_norm.bias", "roberta.embeddings.LayerNorm.bias"},
+        NameAlias{"blk.{}.attn_q.weight", "roberta.encoder.layer.{}.attention.self.query.weight"},
+        NameAlias{"blk.{}.attn_q.bias", "roberta.encoder.layer.{}.attention.self.query.bias"},
+        NameAlias{"blk.{}.attn_k.weight", "roberta.encoder.layer.{}.attention.self.key.weight"},
+        NameAlias{"blk.{}.attn_k.bias", "roberta.encoder.layer.{}.attention.self.key.bias"},
+        NameAlias{"blk.{}.attn_v.weight", "roberta.encoder.layer.{}.attention.self.value.weight"},
+        NameAlias{"blk.{}.attn_v.bias", "roberta.encoder.layer.{}.attention.self.value.bias"},
+        NameAlias{"blk.{}.attn_output.weight", "roberta.encoder.layer.{}.attention.output.dense.weight"},
+        NameAlias{"blk.{}.attn_output.bias", "roberta.encoder.layer.{}.attention.output.dense.bias"},
+        NameAlias{"blk.{}.attn_output_norm.weight", "roberta.encoder.layer.{}.attention.output.LayerNorm.weight"},
+        NameAlias{"blk.{}.attn_output_norm.bias", "roberta.encoder.layer.{}.attention.output.LayerNorm.bias"},
+        NameAlias{"blk.{}.ffn_up.weight", "roberta.encoder.layer.{}.intermediate.dense.weight"},
+        NameAlias{"blk.{}.ffn_up.bias", "roberta.encoder.layer.{}.intermediate.dense.bias"},
+        NameAlias{"blk.{}.ffn_down.weight", "roberta.encoder.layer.{}.output.dense.weight"},
+        NameAlias{"blk.{}.ffn_down.bias", "roberta.encoder.layer.{}.output.dense.bias"},
+        NameAlias{"blk.{}.layer_output_norm.weight", "roberta.encoder.layer.{}.output.LayerNorm.weight"},
+        NameAlias{"blk.{}.layer_output_norm.bias", "roberta.encoder.layer.{}.output.LayerNorm.bias"},
+    };
+
+    /// Position 0 is row pad_token_id + 1, with the padding id 1 that every published roberta has.
+    static constexpr detail::BertLayout layout{.prefix = "Roberta", .first_position = 2};
+
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"RobertaForMaskedLM", "RobertaModel"}); !known) return known;
+        return detail::complete_bert(config);
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        auto const model = detail::add_bert_model(tree, config, layout, !has_head(config));
+        tree.set_root(model);
+        if (!has_head(config)) return tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const head = tree.add("RobertaLMHead",
+                                   {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
+                                   {{"dense", part.linear(config.hidden_size, config.hidden_size, true)},
+                                    {"layer_norm", detail::add_layer_norm(part, config.hidden_size)},
+                                    {"decoder", detail::add_masked_decoder(part, config)}});
+        tree.set_root(tree.add("RobertaForMaskedLM", {}, {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
+        tree.keep_whole("RobertaSelfAttention");
+        tree.keep_whole("RobertaSdpaSelfAttention");
+        if (config.tie_word_embeddings) tree.tie("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight");
+        tree.tie("lm_head.bias", "lm_head.decoder.bias");
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        BlockProgram program;
+        bool const head = has_head(config);
+        detail::append_bert_embeddings(program, config, layout, head ? "roberta.embeddings" : "embeddings");
+        program.append_layers(head ? "roberta.encoder.layer" : "encoder.layer", 0, config.layers,
+                              program.add(detail::bert_layer_body(config)));
+        if (head) {
+            detail::append_masked_head(program, config, "lm_head",
+                                       {"dense.weight", "dense.bias", "layer_norm.weight", "layer_norm.bias"},
+                                       ActivationKind::gelu);
+        } else {
+            detail::append_bert_pooler(program, config, "pooler");
+        }
+        return program;
+    }
+
+private:
+    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "RobertaForMaskedLM"; }
+};
+
+static_assert(ModelArchitecture<Roberta>);
+
+}  // namespace shardwise::inline v0
