@@ -1,0 +1,127 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/t5_stack.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// T5 1.0 and 1.1, FLAN-T5: an encoder and a decoder with relative positions, or the encoder alone.
+///
+/// Source  transformers 4.57 models/t5/modeling_t5.py
+struct T5 {
+    static constexpr std::string_view name = "t5";
+    static constexpr std::string_view gguf_name = "t5";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 32128).in_gguf("vocab_size"),
+        positive_field("d_model", &ModelConfig::hidden_size, 512).named("hidden_size").in_gguf("embedding_length"),
+        positive_field("d_kv", &ModelConfig::head_dim, 64).named("head_dim").in_gguf("attention.key_length"),
+        positive_field("d_ff", &ModelConfig::intermediate_size, 2048).in_gguf("feed_forward_length"),
+        positive_field("num_layers", &ModelConfig::layers, 6).named("num_hidden_layers").in_gguf("block_count"),
+        optional_field("num_decoder_layers", &ModelConfig::decoder_layers, 0).in_gguf("decoder_block_count"),
+        positive_field("num_heads", &ModelConfig::heads, 8).named("num_attention_heads").in_gguf("attention.head_count"),
+        positive_field("relative_attention_num_buckets", &ModelConfig::position_buckets, 32)
+            .in_gguf("attention.relative_buckets_count"),
+        natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
+        real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
+        activation_field("feed_forward_proj", ActivationKind::relu),
+    };
+
+    static constexpr std::array aliases{
+        NameAlias{"token_embd.weight", "shared.weight"},
+        NameAlias{"enc.blk.{}.attn_norm.weight", "encoder.block.{}.layer.0.layer_norm.weight"},
+        NameAlias{"enc.blk.{}.attn_q.weight", "encoder.block.{}.layer.0.SelfAttention.q.weight"},
+        NameAlias{"enc.blk.{}.attn_k.weight", "encoder.block.{}.layer.0.SelfAttention.k.weight"},
+        NameAlias{"enc.blk.{}.attn_v.weight", "encoder.block.{}.layer.0.SelfAttention.v.weight"},
+        NameAlias{"enc.blk.{}.attn_o.weight", "encoder.block.{}.layer.0.SelfAttention.o.weight"},
+        NameAlias{"enc.blk.{}.attn_rel_b.weight", "encoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"},
+        NameAlias{"enc.blk.{}.ffn_norm.weight", "encoder.block.{}.layer.1.layer_norm.weight"},
+        NameAlias{"enc.blk.{}.ffn_gate.weight", "encoder.block.{}.layer.1.DenseReluDense.wi_0.weight"},
+        NameAlias{"enc.blk.{}.ffn_up.weight", "encoder.block.{}.layer.1.DenseReluDense.wi_1.weight"},
+        NameAlias{"enc.blk.{}.ffn_up.weight", "encoder.block.{}.layer.1.DenseReluDense.wi.weight"},
+        NameAlias{"enc.blk.{}.ffn_down.weight", "encoder.block.{}.layer.1.DenseReluDense.wo.weight"},
+        NameAlias{"enc.output_norm.weight", "encoder.final_layer_norm.weight"},
+        NameAlias{"dec.blk.{}.attn_norm.weight", "decoder.block.{}.layer.0.layer_norm.weight"},
+        NameAlias{"dec.blk.{}.attn_q.weight", "decoder.block.{}.layer.0.SelfAttention.q.weight"},
+        NameAlias{"dec.blk.{}.attn_k.weight", "decoder.block.{}.layer.0.SelfAttention.k.weight"},
+        NameAlias{"dec.blk.{}.attn_v.weight", "decoder.block.{}.layer.0.SelfAttention.v.weight"},
+        NameAlias{"dec.blk.{}.attn_o.weight", "decoder.block.{}.layer.0.SelfAttention.o.weight"},
+        NameAlias{"dec.blk.{}.attn_rel_b.weight", "decoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"},
+        NameAlias{"dec.blk.{}.cross_attn_norm.weight", "decoder.block.{}.layer.1.layer_norm.weight"},
+        NameAlias{"dec.blk.{}.cross_attn_q.weight", "decoder.block.{}.layer.1.EncDecAttention.q.weight"},
+        NameAlias{"dec.blk.{}.cross_attn_k.weight", "decoder.block.{}.layer.1.EncDecAttention.k.weight"},
+        NameAlias{"dec.blk.{}.cross_attn_v.weight", "decoder.block.{}.layer.1.EncDecAttention.v.weight"},
+        NameAlias{"dec.blk.{}.cross_attn_o.weight", "decoder.block.{}.layer.1.EncDecAttention.o.weight"},
+        NameAlias{"dec.blk.{}.ffn_norm.weight", "decoder.block.{}.layer.2.layer_norm.weight"},
+        NameAlias{"dec.blk.{}.ffn_gate.weight", "decoder.block.{}.layer.2.DenseReluDense.wi_0.weight"},
+        NameAlias{"dec.blk.{}.ffn_up.weight", "decoder.block.{}.layer.2.DenseReluDense.wi_1.weight"},
+        NameAlias{"dec.blk.{}.ffn_up.weight", "decoder.block.{}.layer.2.DenseReluDense.wi.weight"},
+        NameAlias{"dec.blk.{}.ffn_down.weight", "decoder.block.{}.layer.2.DenseReluDense.wo.weight"},
+        NameAlias{"dec.output_norm.weight", "decoder.final_layer_norm.weight"},
+        NameAlias{"output.weight", "lm_head.weight"},
+    };
+
+    /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"T5ForConditionalGeneration", "T5Model", "T5EncoderModel"}); !known) {
+            return known;
+        }
+        config.kv_heads = config.heads;
+        detail::ConfigKeys const keys{.hidden_size = "d_model", .layers = "num_layers", .heads = "num_heads",
+                                      .kv_heads = "num_heads", .intermediate_size = "d_ff"};
+        if (auto const ok = detail::check_sizes(config, keys, true); !ok) return ok;
+        if (auto const ok = detail::check_size("d_kv", config.head_dim); !ok) return ok;
+        if (auto const ok = detail::check_size("relative_attention_num_buckets", config.position_buckets); !ok) return ok;
+        if (config.decoder_layers == 0) config.decoder_layers = config.layers;
+        if (auto const ok = detail::check_size("num_decoder_layers", config.decoder_layers); !ok) return ok;
+        if (config.decoder_layers > LayerSet::capacity) {
+            return Error{ErrorCode::capacity_exceeded}.at("num_decoder_layers").because("is more than this library plans for")
+                .got(config.decoder_layers).expected(LayerSet::capacity);
+        }
+        return {};
+    }
+
+    /// One table serves `shared` and both stacks: their names are tied in any case, the head's where configured.
+    static constexpr ModuleTree tree(ModelConfig const& config) {
+        ModuleTree tree;
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const table = part.vocabulary(config.vocab_size, config.hidden_size);
+        auto const encoder = detail::add_t5_stack(tree, config, table, false);
+        tree.keep_whole("T5Block");
+        tree.tie("shared.weight", "encoder.embed_tokens.weight");
+        std::vector<Child> children{{"shared", table, ModuleRole::embedding}, {"encoder", encoder}};
+        if (has_decoder(config)) {
+            children.push_back({"decoder", detail::add_t5_stack(tree, config, table, true)});
+            tree.tie("shared.weight", "decoder.embed_tokens.weight");
+        }
+        if (has_head(config)) {
+            auto const head = part.linear(config.vocab_size, config.hidden_size, false,
+                                          ShardRule::units(0, config.vocab_size), TensorUse::head);
+            children.push_back({"lm_head", head, ModuleRole::head});
+            if (config.tie_word_embeddings) tree.tie("shared.weight", "lm_head.weight");
+        }
+        tree.set_root(tree.add(tree.names().join(config.model_class.view()), children));
+        return tree;
+    }
+
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        BlockProgram program;
+        detail::append_t5_stack(program, config, false);
+        if (has_decoder(config)) detail::append_t5_stack(program, config, true);
+        if (has_head(config)) detail::append_head_block(program, config, "lm_head", config.hidden_size);
+        return program;
+    }
+
+private:
+    static constexpr bool has_decoder(ModelConfig const& config) { return config.model_class.view() != "T5EncoderModel"; }
+    static constexpr bool has_head(ModelConfig const& config) {
+        return config.model_class.view() == "T5ForConditionalGeneration";
+    }
+};
+
+static_assert(ModelArchitecture<T5>);
+
+}  // namespace shardwise::inline v0
