@@ -2,6 +2,7 @@
 
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/model/config.hpp>
+#include <shardwise/quant/scheme.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -56,6 +57,8 @@ struct RankPlace {
 struct EstimateRequest {
     /// Recasts floating tensors; nothing: as the model stores them.
     std::optional<Dtype> dtype{};
+    /// Packs weights; what it leaves alone follows `dtype`.
+    std::optional<QuantScheme> quant{};
     std::optional<Dtype> kv_dtype{};
     /// Sequences of one data-parallel replica.
     std::int64_t batch = 1;
@@ -76,9 +79,10 @@ inline constexpr std::int64_t default_context = 4096;
     return config.max_positions > 0 && config.max_positions < default_context ? config.max_positions : default_context;
 }
 
-/// True where the request packs weights, so that their width says nothing about activations.
+/// True where the request packs weights, so that their width says nothing about activations; a weight of plain integers
+/// means nothing without scales and counts as packed.
 [[nodiscard]] constexpr bool is_quantised(EstimateRequest const& request) {
-    return request.dtype && !traits(*request.dtype).is_floating;
+    return request.quant || (request.dtype && !traits(*request.dtype).is_floating);
 }
 
 namespace detail {

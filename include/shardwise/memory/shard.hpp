@@ -9,8 +9,7 @@
 namespace shardwise::inline v0 {
 
 /// The share of a tensor that one rank holds: its rows and columns by the shard rule, uneven where units do not divide.
-///
-/// Units  stored_bytes, where a file gives them, shrink with the number of elements, rounded up
+/// stored_bytes stay those of the whole: shard_bytes prices packed shares.
 [[nodiscard]] constexpr Tensor shard_of(Tensor const& tensor, Parallelism const& parallel, RankPlace const& place) {
     auto const& rule = tensor.shard;
     auto share = tensor;
@@ -31,16 +30,6 @@ namespace shardwise::inline v0 {
             }
             case ShardKind::packed_parts: extent = extent / rule.count * own; break;
         }
-    }
-    if (tensor.stored_bytes >= 0 && !(share.shape == tensor.shape)) {
-        auto const whole = tensor.shape.elements();
-        // In parts, so that the product of bytes and elements cannot overflow.
-        auto const part = share.shape.elements();
-        auto const per_element = whole > 0 ? tensor.stored_bytes / whole : 0;
-        auto const rest = whole > 0 ? tensor.stored_bytes % whole : 0;
-        auto const extra = static_cast<double>(rest) * static_cast<double>(part) / static_cast<double>(whole > 0 ? whole : 1);
-        auto const floor = static_cast<std::int64_t>(extra);
-        share.stored_bytes = per_element * part + floor + (static_cast<double>(floor) < extra ? 1 : 0);
     }
     return share;
 }
