@@ -1,0 +1,165 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/json/reader.hpp>
+#include <shardwise/model/files/model_folder.hpp>
+#include <shardwise/model/files/tensor_names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// The largest index that is read; DeepSeek-V3's takes 9 MB.
+///
+/// Units  bytes
+inline constexpr std::size_t max_index_file = std::size_t{100} << 20U;
+
+/// Which shard holds which tensor: a `model.safetensors.index.json`.
+///
+/// Order  tensors and shards as the file lists them
+struct CheckpointIndex {
+    TensorNames tensors;
+    std::vector<std::uint32_t> shard_of;  // by tensor, a number into `shards`
+    TensorNames shards;
+    /// metadata.total_size as the file states it; not to be relied on.
+    std::optional<std::int64_t> total_size;
+};
+
+namespace detail {
+
+/// Receives an index's JSON.
+class IndexReader : public JsonRefusals {
+public:
+    explicit IndexReader(std::string_view path) : path_(path) {}
+
+    bool begin_object() {
+        ++depth_;
+        if (depth_ == 1) return true;
+        if (part_ == Part::map) return depth_ == 2 || fail("a tensor needs the name of its shard");
+        return true;
+    }
+    bool end_object() {
+        if (--depth_ == 1) part_ = Part::other;
+        return true;
+    }
+    bool begin_array() {
+        if (depth_ == 0) return fail("an index is a JSON object");
+        if (part_ == Part::map) return fail(depth_ == 1 ? "weight_map is not an object" : "a tensor needs the name of its shard");
+        ++depth_;
+        return true;
+    }
+    bool end_array() {
+        --depth_;
+        return true;
+    }
+    bool key(std::string_view text) {
+        if (depth_ == 1) return begin_part(text);
+        if (depth_ == 2 && part_ == Part::metadata) is_total_ = text == "total_size";
+        if (depth_ == 2 && part_ == Part::map) return add_tensor(text);
+        return true;
+    }
+    bool string(std::string_view text) {
+        if (depth_ == 2 && part_ == Part::map) return add_shard(text);
+        return other_value();
+    }
+    bool integer(std::int64_t number) {
+        if (depth_ == 2 && part_ == Part::metadata && is_total_) index_.total_size = number;
+        return other_value();
+    }
+    bool unsigned_integer(std::uint64_t) { return other_value(); }
+    bool real(double number) {
+        // Some tools write a float here; below 2^53 it is exact.
+        bool const is_exact = number >= 0.0 && number < 9007199254740992.0;
+        if (depth_ == 2 && part_ == Part::metadata && is_total_ && is_exact) {
+            index_.total_size = static_cast<std::int64_t>(number);
+        }
+        return other_value();
+    }
+    bool boolean(bool) { return other_value(); }
+    bool null() { return other_value(); }
+
+    Result<CheckpointIndex> finish() {
+        if (!has_map_) return Error{ErrorCode::missing_field}.in(path_).at("weight_map").because("an index needs it");
+        return std::move(index_);
+    }
+
+private:
+    enum class Part : std::uint8_t { other, metadata, map };
+    /// Beyond these, an index is no model's; they bound memory.
+    static constexpr std::size_t max_tensors = std::size_t{1} << 19U;
+    static constexpr std::size_t max_text = std::size_t{1} << 25U;
+
+    bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {
+        auto const place = part_ == Part::map ? tensor_ : part_ == Part::metadata ? std::string_view{"metadata"} : std::string_view{};
+        return refuse(Error{code}.in(path_).at(place).because(reason));
+    }
+    bool other_value() {
+        if (depth_ == 0) return fail("an index is a JSON object");
+        if (part_ == Part::map) return fail(depth_ == 1 ? "weight_map is not an object" : "a tensor needs the name of its shard");
+        if (depth_ == 1) part_ = Part::other;
+        return true;
+    }
+    bool begin_part(std::string_view text) {
+        part_ = Part::other;
+        if (text == "metadata") part_ = Part::metadata;
+        if (text != "weight_map") return true;
+        part_ = Part::map;
+        tensor_ = "weight_map";
+        if (has_map_) return fail("occurs twice");
+        return has_map_ = true;
+    }
+    bool add_tensor(std::string_view text) {
+        text_size_ += text.size();
+        if (index_.tensors.size() == max_tensors || text_size_ > max_text) {
+            return fail("has more tensors or longer names than any model", ErrorCode::capacity_exceeded);
+        }
+        auto const added = index_.tensors.add(text);
+        tensor_ = index_.tensors[added ? *added : *index_.tensors.find(text)];
+        return added.has_value() || fail("the tensor is listed twice");
+    }
+    bool add_shard(std::string_view text) {
+        auto shard = index_.shards.find(text);
+        if (!shard) {
+            if (auto const checked = ModelFolder::check_name(text); !checked) {
+                auto error = checked.error();
+                return refuse(error.in(path_));
+            }
+            text_size_ += text.size();
+            shard = index_.shards.add(text);
+        }
+        index_.shard_of.push_back(*shard);
+        return true;
+    }
+
+    std::string_view path_;
+    CheckpointIndex index_;
+    std::size_t depth_ = 0;
+    Part part_ = Part::other;
+    bool is_total_ = false;
+    bool has_map_ = false;
+    std::string_view tensor_;
+    std::size_t text_size_ = 0;
+};
+
+}  // namespace detail
+
+/// Reads the JSON of an index. Shards are checked to be names within a folder; whether they exist is not looked at.
+///
+/// Memory  24 bytes per tensor, its name's text and 4 to 8 bytes to find it
+/// Errors  malformed_file, missing_field, capacity_exceeded; unsafe_path for a shard outside the folder
+[[nodiscard]] inline Result<CheckpointIndex> parse_checkpoint_index(std::string_view json, std::string_view path) {
+    detail::IndexReader reader(path);
+    if (auto const done = read_json(json, reader, 16); !done) {
+        auto error = done.error();
+        return error.in(path);
+    }
+    return reader.finish();
+}
+
+}  // namespace shardwise::inline v0

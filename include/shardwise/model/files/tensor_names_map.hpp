@@ -1,0 +1,179 @@
+#pragma once
+
+#include <shardwise/model/field.hpp>
+#include <shardwise/model/files/tensor_names_quantized.hpp>
+#include <shardwise/model/files/tensor_names_tree.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// What a file's tensor is in the model: up to two sets of tensors (a fused weight covers the gates and the ups of every
+/// expert), none for a tensor that the model does not have.
+struct NameMatch {
+    std::array<TensorSet, 2> sets{};
+    std::size_t set_count = 0;
+    /// False for scales and codebooks, which only add bytes.
+    bool holds_values = true;
+    /// True where the file encodes the parameter: shapes and dtypes are not the parameter's.
+    bool is_encoded = false;
+
+    [[nodiscard]] bool is_found() const { return set_count > 0; }
+};
+
+/// Maps the names of a checkpoint's tensors to the tree's: the family's aliases, base prefixes that a file lacks or adds,
+/// gamma and beta, the parts of packed weights, and stacked experts.
+class TensorNameMap {
+public:
+    /// All arguments must outlive this.
+    TensorNameMap(TreeTensors const& tensors, std::span<NameAlias const> aliases) : tensors_(tensors), aliases_(aliases) {
+        for (std::size_t i = 0; i < aliases.size(); ++i) rows_[std::string(aliases[i].file)].push_back(i);
+        auto const& tree = tensors.tree();
+        if (tree.modules().empty()) return;
+        auto const& root = tree.module(tree.root());
+        for (std::uint32_t i = 0; i < root.child_count; ++i) {
+            auto const& child = tree.child(root, i);
+            if (!child.name.empty() && tree.module(child.module).child_count > 0) {
+                base_prefixes_.push_back(std::string(child.name) + ".");
+            }
+        }
+    }
+
+    [[nodiscard]] NameMatch find(std::string_view name) const {
+        if (auto const match = find_values(name); match.is_found()) return match;
+        auto const encoded = encoded_name(name);
+        if (!encoded) return {};
+        auto match = find_values(encoded->parameter);
+        match.holds_values = encoded->holds_values;
+        match.is_encoded = true;
+        return match;
+    }
+
+private:
+    using Numbers = std::vector<std::string_view>;
+
+    [[nodiscard]] NameMatch find_values(std::string_view name) const {
+        NameMatch match;
+        if (add(match, tensors_.find(name))) return match;
+        if (add_aliases(match, name)) return match;
+        if (add(match, find_prefixed(name))) return match;
+        if (add_fused_experts(match, name)) return match;
+        auto const old = old_norm_name(name);
+        if (!old.empty()) add(match, find_prefixed(old));
+        return match;
+    }
+    static bool add(NameMatch& match, std::optional<TensorSet> const& set) {
+        if (!set || match.set_count == match.sets.size()) return false;
+        match.sets[match.set_count++] = *set;
+        return true;
+    }
+
+    /// Tries the rows whose file side matches; of several tree names those that the tree has.
+    bool add_aliases(NameMatch& match, std::string_view name) const {
+        if (rows_.empty()) return false;
+        Numbers numbers;
+        auto const found = rows_.find(pattern_of(name, numbers));
+        if (found == rows_.end()) return false;
+        for (auto const row : found->second) add(match, find_prefixed(fill(aliases_[row].tree, numbers)));
+        return match.is_found();
+    }
+    /// The name with `{}` for each component that is a number.
+    static std::string pattern_of(std::string_view name, Numbers& numbers) {
+        std::string pattern;
+        while (true) {
+            auto const dot = name.find('.');
+            auto const part = name.substr(0, dot);
+            if (detail::parse_number(part)) {
+                numbers.push_back(part);
+                pattern += "{}";
+            } else {
+                pattern += part;
+            }
+            if (dot == std::string_view::npos) return pattern;
+            pattern += '.';
+            name.remove_prefix(dot + 1);
+        }
+    }
+    static std::string fill(std::string_view pattern, Numbers const& numbers) {
+        std::string name;
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < pattern.size(); ++i) {
+            bool const is_hole = pattern[i] == '{' && i + 1 < pattern.size() && pattern[i + 1] == '}';
+            if (!is_hole) {
+                name += pattern[i];
+                continue;
+            }
+            if (next < numbers.size()) name += numbers[next++];
+            ++i;
+        }
+        return name;
+    }
+
+    /// The name as it is, under the base model's name, or without prefixes that wrappers add.
+    [[nodiscard]] std::optional<TensorSet> find_prefixed(std::string_view name) const {
+        constexpr std::array<std::string_view, 10> wrappers{"model.", "transformer.", "bert.", "roberta.", "gpt_neox.",
+                                                            "language_model.", "text_model.", "base_model.", "module.",
+                                                            "_orig_mod."};
+        for (int stripped = 0; stripped < 4; ++stripped) {
+            if (auto const set = tensors_.find(name)) return set;
+            for (auto const& prefix : base_prefixes_) {
+                if (auto const set = tensors_.find(prefix + std::string(name))) return set;
+            }
+            bool has_wrapper = false;
+            for (auto const wrapper : wrappers) {
+                if (has_wrapper || name.substr(0, wrapper.size()) != wrapper) continue;
+                name.remove_prefix(wrapper.size());
+                has_wrapper = true;
+            }
+            if (!has_wrapper) break;
+        }
+        return std::nullopt;
+    }
+    /// The name that TensorFlow's norms became in torch: gamma is weight, beta is bias.
+    static std::string old_norm_name(std::string_view name) {
+        constexpr auto ends = [](std::string_view text, std::string_view ending) {
+            return text.size() > ending.size() && text.substr(text.size() - ending.size()) == ending;
+        };
+        if (ends(name, ".gamma")) return std::string(name.substr(0, name.size() - 5)) + "weight";
+        if (ends(name, ".beta")) return std::string(name.substr(0, name.size() - 4)) + "bias";
+        return {};
+    }
+    /// transformers 5 writes the experts of a layer as two stacked weights, and Mixtral's block under `mlp`.
+    bool add_fused_experts(NameMatch& match, std::string_view name) const {
+        struct Fused {
+            std::string_view file;
+            std::array<std::string_view, 2> tree;
+        };
+        constexpr std::array<Fused, 5> rows{{
+            {"mlp.experts.gate_up_proj", {"mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"}},
+            {"mlp.experts.down_proj", {"mlp.experts.*.down_proj.weight", {}}},
+            {"mlp.experts.gate_up_proj", {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight"}},
+            {"mlp.experts.down_proj", {"block_sparse_moe.experts.*.w2.weight", {}}},
+            {"mlp.gate.weight", {"block_sparse_moe.gate.weight", {}}},
+        }};
+        for (auto const& row : rows) {
+            if (match.is_found() || name.size() <= row.file.size()) continue;
+            auto const head = name.size() - row.file.size();
+            if (name.substr(head) != row.file) continue;
+            for (auto const tree : row.tree) {
+                if (!tree.empty()) add(match, find_prefixed(std::string(name.substr(0, head)) + std::string(tree)));
+            }
+        }
+        return match.is_found();
+    }
+
+    TreeTensors const& tensors_;
+    std::span<NameAlias const> aliases_;
+    std::unordered_map<std::string, std::vector<std::size_t>> rows_;
+    std::vector<std::string> base_prefixes_;
+};
+
+}  // namespace shardwise::inline v0
