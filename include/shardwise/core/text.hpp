@@ -1,5 +1,8 @@
 #pragma once
 
+#include <shardwise/core/fixed_text.hpp>
+
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -61,5 +64,17 @@ private:
     std::string_view best_;
     std::size_t distance_ = 0;
 };
+
+/// "did you mean NAME?", or nothing for an empty name.
+[[nodiscard]] constexpr FixedText<120> did_you_mean(std::string_view name) {
+    if (name.empty()) return {};
+    constexpr std::string_view before = "did you mean ";
+    std::array<char, 119> text{};
+    std::size_t size = 0;
+    for (char const letter : before) text[size++] = letter;
+    for (char const letter : name.substr(0, text.size() - before.size() - 1)) text[size++] = letter;
+    text[size++] = '?';
+    return std::string_view{text.data(), size};
+}
 
 }  // namespace shardwise::inline v0

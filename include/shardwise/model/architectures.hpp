@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
 #include <shardwise/model/arch/bloom.hpp>
 #include <shardwise/model/arch/falcon.hpp>
 #include <shardwise/model/arch/gemma.hpp>
@@ -46,13 +47,22 @@ struct ArchitectureList {
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
                                        Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon>;
 
-/// The model that a config describes, by its model_type.
+/// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///
 /// Errors  unknown_name for a model_type that no family has; what the family refuses
+template <class List = Architectures>
+    requires(!ModelArchitecture<List>)
 [[nodiscard]] constexpr Result<Model> describe(ModelConfig const& config) {
-    Result<Model> result{Error{ErrorCode::unknown_name}.at("model_type").because("is not a known architecture")};
-    Architectures::with(config.model_type.view(), [&]<class Arch>(Arch) { result = describe<Arch>(config); });
-    return result;
+    Result<Model> result{Error{ErrorCode::unknown_name}};
+    if (Architectures::with(config.model_type.view(),
+                            [&]<class Arch>(Arch) { result = describe<Arch>(config); })) {
+        return result;
+    }
+    ClosestName closest(config.model_type.view());
+    Architectures::for_each([&]<class Arch>(Arch) { closest.offer(Arch::name); });
+    Error error{ErrorCode::unknown_name};
+    error.in(config.model_type.view()).at("model_type").because("is not a known architecture");
+    return error.fix(did_you_mean(closest.best()).view());
 }
 
 }  // namespace shardwise::inline v0

@@ -1,6 +1,6 @@
-#include "golden_config.hpp"
 #include "golden_tree.hpp"
 
+#include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
 #include <doctest/doctest.h>
@@ -43,9 +43,15 @@ bool is_registered(std::string const& model_type) {
     return shardwise::Architectures::with(model_type, [](auto) {});
 }
 
+golden::Json read_golden(std::string const& name) {
+    std::ifstream file(folder + "families/" + name + ".json");
+    return golden::Json::parse(file);
+}
+
 shardwise::Result<shardwise::Model> describe_case(golden::Json const& golden) {
-    auto const part = golden.at("part").is_null() ? std::string{} : golden.at("part").get<std::string>();
-    return shardwise::describe(golden::read_config(folder + golden.at("config").get<std::string>(), part));
+    auto const file = shardwise::read_config_file(folder + golden.at("config").get<std::string>());
+    if (!file) return file.error();
+    return shardwise::describe(file->config);
 }
 
 std::int64_t sum_bytes(shardwise::ModuleTree const& tree, bool is_transient) {
@@ -60,7 +66,7 @@ void for_each_case(Visit visit) {
     for (auto const& row : golden_cases()) {
         if (!is_registered(row.model_type)) continue;
         CAPTURE(row.name);
-        auto const golden = golden::read_json(folder + "families/" + row.name + ".json");
+        auto const golden = read_golden(row.name);
         auto const model = describe_case(golden);
         REQUIRE_MESSAGE(model.has_value(), model.error().message());
         visit(golden, *model);
