@@ -7,6 +7,7 @@
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/files/config_fields.hpp>
 #include <shardwise/model/files/config_rope.hpp>
+#include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/text_file.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
@@ -24,6 +25,8 @@ namespace shardwise::inline v0 {
 struct ConfigFile {
     /// With transformers' defaults for absent fields; not yet completed (describe does that).
     ModelConfig config;
+    /// How the checkpoint beside it is packed; empty: it stores plain numbers.
+    std::optional<CheckpointQuantization> quantization;
     /// What the user should know of, one sentence each.
     std::vector<std::string> warnings;
 };
@@ -188,6 +191,11 @@ template <ModelArchitecture Arch>
     if (dtype && !*dtype && part.is_text_config) dtype = read_dtype(whole);
     if (!dtype) return dtype.error();
     out.config.dtype = *dtype;
+
+    auto packed = read_quantization(object);
+    if (packed && !*packed && part.is_text_config) packed = read_quantization(whole);
+    if (!packed) return packed.error();
+    out.quantization = *std::move(packed);
 
     auto name = read_class(object);
     bool const is_whole_class = name && name->empty() && part.is_text_config;

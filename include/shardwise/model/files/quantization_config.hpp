@@ -1,0 +1,124 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/json/value.hpp>
+#include <shardwise/model/files/config_fields.hpp>
+#include <shardwise/quant/checkpoint_scheme.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// How the tensors of a checkpoint are packed.
+struct CheckpointQuantization {
+    QuantScheme scheme;
+    /// Modules that stay as they are (`modules_to_not_convert`, ...); is_kept_unpacked matches them.
+    std::vector<std::string> kept;
+};
+
+namespace detail {
+
+/// Reads the keys of `quantization_config` that decide sizes.
+class QuantizationReader {
+public:
+    explicit QuantizationReader(ConfigObject const& object) : object_(object) {}
+
+    [[nodiscard]] Result<CheckpointQuantization> read() {
+        QuantizationConfig config;
+        bool const is_read = take("quant_method", config.quant_method) && take("load_in_8bit", config.load_in_8bit) &&
+                             take("load_in_4bit", config.load_in_4bit) &&
+                             take("bnb_4bit_quant_type", config.bnb_4bit_quant_type) &&
+                             take("bnb_4bit_use_double_quant", config.bnb_4bit_use_double_quant) &&
+                             take("bits", config.bits) && take("group_size", config.group_size) &&
+                             take("desc_act", config.desc_act) && take("sym", config.sym) && take("version", config.version) &&
+                             take("activation_scheme", config.activation_scheme) && take_blocks(config) && take_kept();
+        if (!is_read) return error_;
+        auto const scheme = checkpoint_scheme(config);
+        if (!scheme) {
+            auto error = scheme.error();
+            return error.in(object_.file()).at("quantization_config." + std::string(error.place()));
+        }
+        out_.scheme = *scheme;
+        return out_;
+    }
+
+private:
+    bool fail(Error const& error) {
+        error_ = error;
+        return false;
+    }
+    bool take(std::string_view key, std::string_view& out) {
+        auto const found = object_.find_set(key);
+        if (!found) return true;
+        auto const text = object_.string(key, *found);
+        if (text) out = *text;
+        return text || fail(text.error());
+    }
+    bool take(std::string_view key, std::optional<bool>& out) {
+        auto const found = object_.find_set(key);
+        if (!found) return true;
+        auto const flag = object_.flag(key, *found);
+        if (flag) out = *flag;
+        return flag || fail(flag.error());
+    }
+    bool take(std::string_view key, std::optional<std::int64_t>& out) {
+        auto const found = object_.find_set(key);
+        if (!found) return true;
+        auto const number = object_.integer(key, *found, -1);
+        if (number) out = *number;
+        return number || fail(number.error());
+    }
+    bool take_blocks(QuantizationConfig& config) {
+        constexpr std::string_view key = "weight_block_size";
+        auto const found = object_.find_set(key);
+        if (!found) return true;
+        if (!found->is_array()) return fail(object_.wrong_type(key, *found, "a list"));
+        if (found->size() != 2) return fail(object_.error(ErrorCode::invalid_field, key, "must have two numbers"));
+        std::optional<std::int64_t>* slots[] = {&config.block_rows, &config.block_columns};
+        std::size_t slot = 0;
+        for (auto const entry : *found) {
+            auto const number = object_.integer(key, entry, 1);
+            if (!number) return fail(number.error());
+            *slots[slot++] = *number;
+        }
+        return true;
+    }
+    bool take_kept() {
+        for (std::string_view const key : {"modules_to_not_convert", "llm_int8_skip_modules", "ignored_layers"}) {
+            auto const found = object_.find_set(key);
+            if (!found) continue;
+            if (!found->is_array()) return fail(object_.wrong_type(key, *found, "a list"));
+            for (auto const entry : *found) {
+                auto const name = object_.string(key, entry);
+                if (!name) return fail(name.error());
+                out_.kept.emplace_back(*name);
+            }
+        }
+        return true;
+    }
+
+    ConfigObject object_;
+    CheckpointQuantization out_;
+    Error error_{ErrorCode::invalid_field};
+};
+
+}  // namespace detail
+
+/// The packing that a config.json states in `quantization_config`; nothing where it has none.
+///
+/// Errors  missing_field, invalid_field; unsupported for a quant_method that is not bitsandbytes, gptq, awq, fp8 or mxfp4
+[[nodiscard]] inline Result<std::optional<CheckpointQuantization>> read_quantization(detail::ConfigObject const& config) {
+    constexpr std::string_view key = "quantization_config";
+    auto const found = config.find_set(key);
+    if (!found) return std::optional<CheckpointQuantization>{};
+    if (!found->is_object()) return config.wrong_type(key, *found, "an object");
+    auto read = detail::QuantizationReader(detail::ConfigObject(*found, config.file(), "quantization_config.")).read();
+    if (!read) return read.error();
+    return std::optional<CheckpointQuantization>{*std::move(read)};
+}
+
+}  // namespace shardwise::inline v0
