@@ -9,7 +9,7 @@ namespace shardwise::inline v0 {
 /// Text of at most N bytes held by value, so that its owner is a literal type; longer text ends in "...".
 template <std::size_t N>
 class FixedText {
-    static_assert(N >= 4 && N < 256);
+    static_assert(N >= 4 && N < 256, "FixedText holds 4 to 255 bytes: its length is one byte, and \"...\" must fit");
 
 public:
     constexpr FixedText() = default;
