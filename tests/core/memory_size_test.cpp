@@ -1,0 +1,37 @@
+#include <shardwise/core/memory_size.hpp>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace shardwise;
+
+std::int64_t bytes_of(std::string_view text) {
+    auto const size = parse_memory_size(text);
+    return size ? size->count() : -1;
+}
+
+// Expectations: accelerate 1.15 convert_file_size_to_int and its tests; facts/placement.md "Sizes".
+TEST_CASE("parse_memory_size: binary and decimal units, fractions, and bits") {
+    CHECK(bytes_of("10GiB") == 10LL << 30U);
+    CHECK(bytes_of("10gib") == 10LL << 30U);
+    CHECK(bytes_of("1.5MiB") == 1572864);
+    CHECK(bytes_of("3KiB") == 3072);
+    CHECK(bytes_of("10GB") == 10'000'000'000);
+    CHECK(bytes_of("10Gb") == 1'250'000'000);
+    CHECK(bytes_of("8mb") == 1'000'000);
+    CHECK(bytes_of("2KB") == 2000);
+    CHECK(bytes_of("0GiB") == 0);
+    CHECK(bytes_of("1e1GB") == 10'000'000'000);
+}
+
+TEST_CASE("parse_memory_size: refuses what has no unit, another one, or a sign") {
+    for (auto const* text : {"100", "10G", "1TB", "5MBB", "-1GB", "-0GB", "GiB", "", "1 0GB", "0x1GB", "infGB", "nanGB", "1e30GB", "1..2GB"}) {
+        CAPTURE(text);
+        auto const size = parse_memory_size(text);
+        REQUIRE(!size.has_value());
+        CHECK(size.error().code() == ErrorCode::invalid_argument);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,75 @@
+#include <shardwise/hardware/spec.hpp>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace shardwise;
+
+static_assert(presets::four_a100_40gb.size() == 4);
+static_assert(presets::four_a100_40gb[3].id == DeviceId::gpu(3));
+static_assert(find_device_preset("rtx4090")->memory == 24_GiB);
+
+TEST_CASE("parse_device_spec: counts, kinds and nodes as the interface writes them") {
+    auto const four = parse_device_spec("4xA100-40GB");
+    REQUIRE(four.has_value());
+    CHECK(four->size() == 4);
+    CHECK((*four)[3].id == DeviceId::gpu(3));
+    CHECK((*four)[3].memory == 40_GiB);
+
+    auto const mixed = parse_device_spec("2xA100-80GB+2xRTX4090");
+    REQUIRE(mixed.has_value());
+    CHECK((*mixed)[1].memory == 80_GiB);
+    CHECK((*mixed)[2].memory == 24_GiB);
+    CHECK((*mixed)[3].id == DeviceId::gpu(3));
+
+    auto const cluster = parse_device_spec("4x(8xH100-80GB)");
+    REQUIRE(cluster.has_value());
+    CHECK(cluster->size() == 32);
+    CHECK((*cluster)[0].node == 0);
+    CHECK((*cluster)[31].node == 3);
+    CHECK((*cluster)[31].id == DeviceId::gpu(31));
+
+    auto const unequal = parse_device_spec("(2xT4)+2x(L4)");
+    REQUIRE(unequal.has_value());
+    CHECK((*unequal)[1].node == 0);
+    CHECK((*unequal)[2].node == 1);
+    CHECK((*unequal)[3].node == 2);
+}
+
+TEST_CASE("parse_device_spec: cpu and disk come last wherever they are written") {
+    auto const devices = parse_device_spec("disk+cpu:64GiB+A100-40GB");
+    REQUIRE(devices.has_value());
+    CHECK((*devices)[0].id == DeviceId::gpu(0));
+    CHECK((*devices)[1].id == DeviceId::cpu());
+    CHECK((*devices)[1].memory == 64_GiB);
+    CHECK((*devices)[2].id == DeviceId::disk());
+}
+
+TEST_CASE("parse_device_spec: a wrong name is answered with the closest one") {
+    auto const devices = parse_device_spec("4xA100-40G");
+    REQUIRE(!devices.has_value());
+    CHECK(devices.error().code() == ErrorCode::no_such_device);
+    CHECK(devices.error().advice().find("did you mean A100-40GB") == 0);
+}
+
+TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
+    for (auto const* text : {"", "+", "4x", "0xT4", "-1xT4", "cpu", "gpu", "2xcpu:1GB", "cpu:1GB+cpu:1GB", "2x(T4", "T4)", "(())",
+                             "99999999999999999999xT4", "4xA100-40GB+", "T4:lots", "((((((T4))))))"}) {
+        CAPTURE(text);
+        CHECK(!parse_device_spec(text).has_value());
+    }
+}
+
+TEST_CASE("device_presets: every row has memory, rates, a link and a source") {
+    for (auto const& preset : device_presets) {
+        CAPTURE(std::string(preset.device.name.view()));
+        CHECK(preset.device.memory > Bytes{});
+        CHECK(preset.device.bandwidth > 1e11);
+        CHECK(preset.device.peak.of(Dtype::bf16) >= preset.device.peak.of(Dtype::f32));
+        CHECK(preset.device.link.bandwidth > 0.0);
+        CHECK(!preset.source.empty());
+    }
+}
+
+}  // namespace
