@@ -251,13 +251,22 @@ template <ModelArchitecture Arch>
     return result;
 }
 
+/// Reads an open config.json.
+///
+/// Errors  as read_config; file_unreadable
+[[nodiscard]] inline Result<ConfigFile> read_config_file(RegularFile const& file) {
+    auto const text = read_text_file(file, max_config_file);
+    if (!text) return text.error();
+    return read_config(*text, file.path());
+}
+
 /// Reads a config.json.
 ///
 /// Errors  as read_config; file_not_found, file_unreadable
-[[nodiscard]] inline Result<ConfigFile> read_config_file(std::string path) {
-    auto const text = read_text_file(path, max_config_file);
-    if (!text) return text.error();
-    return read_config(*text, path);
+[[nodiscard]] inline Result<ConfigFile> read_config_file(std::string const& path) {
+    auto const file = RegularFile::open(path);
+    if (!file) return file.error();
+    return read_config_file(*file);
 }
 
 }  // namespace shardwise::inline v0

@@ -35,7 +35,7 @@ public:
     [[nodiscard]] Result<RegularFile> file(std::string_view name) const {
         auto resolved = resolve(name);
         if (!resolved) return resolved.error();
-        return RegularFile::open(*std::move(resolved));
+        return RegularFile::open(*resolved, path_ + "/" + std::string(name));
     }
 
     /// The real path of a file of the folder.
@@ -44,10 +44,13 @@ public:
     [[nodiscard]] Result<std::string> resolve(std::string_view name) const {
         if (auto const checked = check_name(name); !checked) return checked.error();
         auto target = real_path(root_ + "/" + std::string(name));
-        if (!target) return target.error();
+        if (!target) {
+            auto error = target.error();
+            return error.in(path_ + "/" + std::string(name));
+        }
         bool const is_inside = is_below(*target, root_) || (!blobs_.empty() && is_below(*target, blobs_));
         if (!is_inside) {
-            return Error{ErrorCode::unsafe_path}.in(path_).at(name).because("is a link that leaves the model's folder")
+            return Error{ErrorCode::unsafe_path}.in(path_ + "/" + std::string(name)).because("is a link that leaves the model's folder")
                 .fix("replace it by the file itself");
         }
         return target;

@@ -34,9 +34,12 @@ public:
         if (descriptor_ >= 0) ::close(descriptor_);
     }
 
+    /// Opens `path`; errors and path() show `shown` where it is given, for files whose real place tells users nothing.
+    ///
     /// Errors  file_not_found, file_unreadable
-    [[nodiscard]] static Result<RegularFile> open(std::string path);
+    [[nodiscard]] static Result<RegularFile> open(std::string const& path, std::string shown = {});
 
+    /// The name to show.
     [[nodiscard]] std::string const& path() const { return path_; }
     [[nodiscard]] int descriptor() const { return descriptor_; }
     /// The size when it was opened.
@@ -97,15 +100,16 @@ private:
     std::uint64_t size_ = 0;
 };
 
-inline Result<RegularFile> RegularFile::open(std::string path) {
-    if (path.find('\0') != std::string::npos) return unreadable(path, ENOENT);
+inline Result<RegularFile> RegularFile::open(std::string const& path, std::string shown) {
+    if (shown.empty()) shown = path;
+    if (path.find('\0') != std::string::npos) return unreadable(shown, ENOENT);
     // Looking before opening keeps devices that act on open untouched; looking again keeps swapped files out.
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) return unreadable(path, errno);
-    if (auto const checked = check_mode(path, status.st_mode); !checked) return checked.error();
+    if (::stat(path.c_str(), &status) != 0) return unreadable(shown, errno);
+    if (auto const checked = check_mode(shown, status.st_mode); !checked) return checked.error();
     int const descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (descriptor < 0) return unreadable(path, errno);
-    RegularFile file(std::move(path), descriptor, 0);
+    if (descriptor < 0) return unreadable(shown, errno);
+    RegularFile file(std::move(shown), descriptor, 0);
     if (::fstat(descriptor, &status) != 0) return unreadable(file.path(), errno);
     if (auto const checked = check_mode(file.path(), status.st_mode); !checked) return checked.error();
     file.size_ = static_cast<std::uint64_t>(status.st_size);

@@ -241,7 +241,7 @@ private:
 /// Reads a tree file.
 ///
 /// Errors  as read_tree; file_not_found, file_unreadable
-[[nodiscard]] inline Result<TreeFile> read_tree_file(std::string path) {
+[[nodiscard]] inline Result<TreeFile> read_tree_file(std::string const& path) {
     auto const file = RegularFile::open(path);
     if (!file) return file.error();
     auto const mapped = MappedFile::map(*file, 0, file->size());
