@@ -49,6 +49,8 @@ struct Field {
     std::array<std::string_view, 3> choices{};
     /// GGUF metadata key after "<arch>." ("embedding_length"); empty: GGUF does not store it.
     std::string_view gguf{};
+    /// GGUF metadata without the key means 0, not the default (writers leave out what is null).
+    bool is_zero_in_gguf = false;
 
     /// Stores the value of a real field.
     constexpr void store(ModelConfig& config, double value) const {
@@ -74,6 +76,12 @@ struct Field {
     [[nodiscard]] constexpr Field in_gguf(std::string_view gguf_key) const {
         auto copy = *this;
         copy.gguf = gguf_key;
+        return copy;
+    }
+    /// Absent from GGUF metadata is 0.
+    [[nodiscard]] constexpr Field zero_in_gguf() const {
+        auto copy = *this;
+        copy.is_zero_in_gguf = true;
         return copy;
     }
     /// Absent is an error that names the field.
