@@ -1,0 +1,64 @@
+#pragma once
+
+#include <shardwise/model/arch/detail/deepseek_layout.hpp>
+#include <shardwise/model/arch/detail/deepseek_names.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline v0 {
+
+/// DeepSeek-V2, V2-Lite (whose queries have no low rank) and V2.5.
+///
+/// Source  transformers 4.57 models/deepseek_v2/modeling_deepseek_v2.py
+struct DeepseekV2 {
+    static constexpr std::string_view name = "deepseek_v2";
+    static constexpr std::string_view gguf_name = "deepseek2";
+    static constexpr std::string_view base_prefix = "model";
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 11008).in_gguf("feed_forward_length"),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
+        positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
+        optional_field("q_lora_rank", &ModelConfig::q_lora_rank, 1536).in_gguf("attention.q_lora_rank").zero_in_gguf(),
+        positive_field("kv_lora_rank", &ModelConfig::kv_lora_rank, 512).in_gguf("attention.kv_lora_rank"),
+        positive_field("qk_nope_head_dim", &ModelConfig::qk_nope_head_dim, 128),
+        positive_field("qk_rope_head_dim", &ModelConfig::qk_rope_head_dim, 64).in_gguf("rope.dimension_count"),
+        positive_field("v_head_dim", &ModelConfig::v_head_dim, 128).in_gguf("attention.value_length_mla"),
+        positive_field("n_routed_experts", &ModelConfig::experts, 64).in_gguf("expert_count"),
+        optional_field("num_experts_per_tok", &ModelConfig::experts_per_token, 0).in_gguf("expert_used_count"),
+        optional_field("n_shared_experts", &ModelConfig::shared_experts, 2).in_gguf("expert_shared_count").zero_in_gguf(),
+        positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1407)
+            .in_gguf("expert_feed_forward_length"),
+        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 0).in_gguf("leading_dense_block_count"),
+        flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false).in_gguf("expert_weights_norm"),
+        flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        flag_field("mlp_bias", &ModelConfig::mlp_bias, false),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
+        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
+        rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
+        activation_field("hidden_act", ActivationKind::silu),
+    };
+
+    static constexpr auto aliases = detail::gguf_deepseek;
+
+    static constexpr detail::DeepseekLayout layout{.common = {.prefix = "DeepseekV2"}, .router_class = "DeepseekV2MoEGate"};
+
+    /// A null q_lora_rank means one projection for the queries; a null n_shared_experts none. The rotary embedding is
+    /// qk_rope_head_dim wide whatever head_dim says.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const known = detail::check_class(config, {"DeepseekV2ForCausalLM", "DeepseekV2Model"}); !known) return known;
+        config.head_dim = 0;
+        return detail::complete_deepseek(config);
+    }
+
+    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::deepseek_tree(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) { return detail::deepseek_program(config, layout); }
+};
+
+static_assert(ModelArchitecture<DeepseekV2>);
+
+}  // namespace shardwise::inline v0
