@@ -81,7 +81,9 @@ struct T5 {
             return Error{ErrorCode::capacity_exceeded}.at("num_decoder_layers").because("is more than this library plans for")
                 .got(config.decoder_layers).expected(LayerSet::capacity);
         }
-        return {};
+        auto both_stacks = config;
+        both_stacks.layers += 2 * config.decoder_layers;  // a decoder block has two attentions
+        return detail::check_products(both_stacks);
     }
 
     /// One table serves `shared` and both stacks: their names are tied in any case, the head's where configured.

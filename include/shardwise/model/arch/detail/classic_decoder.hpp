@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/config_checks.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
 #include <shardwise/model/arch/detail/parts.hpp>
 
@@ -16,14 +17,12 @@ struct ConfigKeys {
     std::string_view intermediate_size = "intermediate_size";
 };
 
-/// An error where a size is below 1 or beyond what products of sizes can hold.
+/// An error where a size is below 1, or so far beyond every model that products of sizes are at risk.
 ///
 /// Errors  invalid_field
-[[nodiscard]] constexpr Result<> check_size(std::string_view key, std::int64_t size, std::int64_t least = 1) {
-    constexpr auto most = std::int64_t{1} << 31U;
-    if (size < least) {
-        return Error{ErrorCode::invalid_field}.at(key).because("is too small").got(size).expected(least);
-    }
+[[nodiscard]] constexpr Result<> check_size(std::string_view key, std::int64_t size) {
+    constexpr auto most = std::int64_t{1} << 24U;
+    if (size < 1) return Error{ErrorCode::invalid_field}.at(key).because("must be at least 1").got(size);
     if (size > most) return Error{ErrorCode::invalid_field}.at(key).because("is too large").got(size).expected(most);
     return {};
 }
@@ -50,7 +49,7 @@ struct ConfigKeys {
         return Error{ErrorCode::invalid_field}.at(keys.kv_heads).because("does not divide the number of heads")
             .got(config.kv_heads).expected(config.heads);
     }
-    return {};
+    return check_products(config);
 }
 
 /// The rotated part of a head, where the file does not say it: head_dim * partial_rotary_factor, cut to an integer.
