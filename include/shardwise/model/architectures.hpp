@@ -2,7 +2,10 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/model/arch/bert.hpp>
 #include <shardwise/model/arch/bloom.hpp>
+#include <shardwise/model/arch/deepseek_v2.hpp>
+#include <shardwise/model/arch/deepseek_v3.hpp>
 #include <shardwise/model/arch/falcon.hpp>
 #include <shardwise/model/arch/gemma.hpp>
 #include <shardwise/model/arch/gemma2.hpp>
@@ -20,6 +23,8 @@
 #include <shardwise/model/arch/qwen2_moe.hpp>
 #include <shardwise/model/arch/qwen3.hpp>
 #include <shardwise/model/arch/qwen3_moe.hpp>
+#include <shardwise/model/arch/roberta.hpp>
+#include <shardwise/model/arch/t5.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <string_view>
@@ -45,7 +50,8 @@ struct ArchitectureList {
 
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
-                                       Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon>;
+                                       Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon,
+                                       Bert, Roberta, T5, DeepseekV2, DeepseekV3>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///
