@@ -72,8 +72,11 @@ public:
         auto const own_tensors = tree.own_end(0);
         largest_ = std::max<std::int64_t>(layers_.largest(0, layer_count_), 0);
         for (Index i = 0; i < own_tensors; ++i) largest_ = std::max(largest_, sizes.of_tensor(i));
+        is_tensor_holder_.assign(own_tensors, 0);
         for (Index i = 0; i < own_tensors; ++i) {
-            if (sizes.of_tensor(i) == largest_) tensor_holders_.push_back(i);
+            if (sizes.of_tensor(i) != largest_) continue;
+            is_tensor_holder_[i] = 1;
+            ++tensor_holders_;
         }
         holder_ = find_holder();
     }
@@ -91,8 +94,10 @@ public:
     }
     /// A tensor was taken from the queue.
     void take_tensor(Index tensor) {
-        auto const at = std::find(tensor_holders_.begin(), tensor_holders_.end(), tensor);
-        if (at != tensor_holders_.end()) tensor_holders_.erase(at);
+        if (tensor < is_tensor_holder_.size() && is_tensor_holder_[tensor] != 0) {
+            is_tensor_holder_[tensor] = 0;
+            if (tensor_holders_ > 0) --tensor_holders_;
+        }
         if (has_no_holder()) search({});
     }
     /// A module that was taken from the queue has its place.
@@ -116,7 +121,7 @@ private:
 
     [[nodiscard]] Range range_of(Index module) const { return {begin_[module], begin_[tree_.end(module)]}; }
     [[nodiscard]] bool has_no_holder() const {
-        return holder_ == RangeMaximum::nowhere && !has_pulled_holder_ && tensor_holders_.empty();
+        return holder_ == RangeMaximum::nowhere && !has_pulled_holder_ && tensor_holders_ == 0;
     }
 
     std::vector<std::int64_t> find_layers(std::vector<char> const& is_whole) {
@@ -176,7 +181,7 @@ private:
     void search(std::vector<Range> taken) {
         taken_ = std::move(taken);
         has_pulled_holder_ = false;
-        tensor_holders_.clear();
+        tensor_holders_ = 0;
         largest_ = std::max<std::int64_t>(largest_outside_taken({done_, layer_count_}), 0);
         holder_ = find_holder();
     }
@@ -198,7 +203,8 @@ private:
     std::size_t done_ = 0;
     std::int64_t largest_ = 0;
     std::size_t holder_ = RangeMaximum::nowhere;
-    std::vector<Index> tensor_holders_;
+    std::vector<char> is_tensor_holder_;
+    std::size_t tensor_holders_ = 0;
     std::vector<Range> taken_;
     bool has_pulled_holder_ = false;
 };
