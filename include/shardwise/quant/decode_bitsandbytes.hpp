@@ -34,10 +34,10 @@ inline constexpr std::array<float, 16> nf4_values{
 
 /// The sixteen values of bitsandbytes' FP4: a sign, two exponent bits, one mantissa bit, scaled to [-1, 1].
 ///
-/// Source  bitsandbytes functional.py (get_4bit_type)
+/// Source  bitsandbytes functional.py (get_4bit_type); its quant_map has +0 for code 8, which its kernels decode as -0
 inline constexpr std::array<float, 16> bnb_fp4_values{
-    0.0F, 0.0625F / 12.0F,  8.0F / 12.0F,  1.0F,  4.0F / 12.0F,  0.5F,  2.0F / 12.0F,  0.25F,
-    0.0F, -0.0625F / 12.0F, -8.0F / 12.0F, -1.0F, -4.0F / 12.0F, -0.5F, -2.0F / 12.0F, -0.25F,
+    0.0F,  0.0625F / 12.0F,  8.0F / 12.0F,  1.0F,  4.0F / 12.0F,  0.5F,  2.0F / 12.0F,  0.25F,
+    -0.0F, -0.0625F / 12.0F, -8.0F / 12.0F, -1.0F, -4.0F / 12.0F, -0.5F, -2.0F / 12.0F, -0.25F,
 };
 
 /// Decodes a weight that bitsandbytes packed in four bits: code[q] times the absmax of its 64 consecutive elements. The

@@ -47,7 +47,7 @@ namespace shardwise::inline v0 {
     return from_f16(static_cast<std::uint16_t>(static_cast<unsigned>(bits) << 8U));
 }
 
-/// The power of two of an eight-bit exponent, 2^(bits - 127); 255 is NaN (float8_e8m0fnu).
+/// The power of two of an eight-bit exponent, 2^(bits - 127); 255 is NaN, a quiet one (float8_e8m0fnu).
 [[nodiscard]] constexpr float from_e8m0(std::uint8_t bits) {
     if (bits == 0) return 0x1p-127F;
     if (bits == 255) return std::bit_cast<float>(0x7FC00000U);

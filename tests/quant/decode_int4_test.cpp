@@ -1,0 +1,20 @@
+#include <shardwise/quant/decode_int4.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <vector>
+
+using namespace shardwise;
+
+TEST_CASE("int4 rows take a scale for each group and the low half of a byte first") {
+    std::array<std::uint8_t, 2> const packed{0xF0, 0x09};
+    std::array<std::uint16_t, 2> const scales{0x3C00, 0x4000};  // 1, 2
+    std::array<float, 3> out{};
+    REQUIRE(decode_int4_row(packed, scales, 2, out));
+    CHECK(out[0] == -8.0F);
+    CHECK(out[1] == 7.0F);
+    CHECK(out[2] == 2.0F);
+    CHECK(decode_int4_row(packed, scales, 3, out).error().code() == ErrorCode::shape_mismatch);
+    CHECK_FALSE(decode_int4_row(packed, scales, 0, out));
+}
