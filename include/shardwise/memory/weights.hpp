@@ -40,7 +40,8 @@ struct LayerPosition {
 
 /// The position of a model's root.
 [[nodiscard]] constexpr LayerPosition root_position(ModelConfig const& config, ModuleTree const& tree) {
-    LayerPosition position{.layers = config.layers + config.decoder_layers};
+    LayerPosition position;
+    for (auto const& child : tree.children()) position.layers += child.role == ModuleRole::layer ? child.count : 0;
     position.is_head_tied = config.tie_word_embeddings;
     position.heads_per_kv_head = config.kv_heads > 0 ? config.heads / config.kv_heads : 1;
     position.experts = config.experts;

@@ -27,6 +27,8 @@ struct Step {
     bool is_latent_cached = true;
     /// True where layers with a window attend to the window only; their cache may still hold more.
     bool is_windowed = true;
+    /// True where every token is scored, not only each sequence's last.
+    bool is_training = false;
 
     [[nodiscard]] constexpr std::int64_t tokens() const { return batch * new_tokens; }
 };
@@ -49,6 +51,8 @@ struct OpContext {
     /// Experts of each token in this block, and all of them; 0 where the block has none.
     std::int64_t experts_per_token = 0;
     std::int64_t experts = 0;
+    /// True where one row of each sequence stands for it in training too (bert's pooler).
+    bool is_pooled = false;
 
     [[nodiscard]] constexpr Value const& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
 
@@ -68,7 +72,7 @@ struct OpContext {
                 bool const is_dealt = rank.is_sequence_parallel && value.spread == Spread::replicated;
                 return is_dealt ? split_units(tokens, rank.tp, rank.tp_rank).size() : tokens;
             }
-            case Rows::sequences: return step.batch;
+            case Rows::sequences: return step.is_training && !is_pooled ? step.tokens() : step.batch;
             case Rows::routed: return routed_rows();
         }
         return 0;

@@ -1,0 +1,263 @@
+#pragma once
+
+#include <shardwise/memory/check_request.hpp>
+#include <shardwise/memory/communication.hpp>
+#include <shardwise/memory/estimate.hpp>
+#include <shardwise/memory/kv_cache.hpp>
+#include <shardwise/memory/model_parts.hpp>
+#include <shardwise/memory/overhead.hpp>
+#include <shardwise/memory/saved_activations.hpp>
+#include <shardwise/memory/stages.hpp>
+#include <shardwise/memory/training.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline v0::detail {
+
+/// Estimates one rank after another of one request; stages are cut once, and bodies are priced once where ranks agree.
+class RankEstimator {
+public:
+    constexpr RankEstimator(Model const& model, EstimateRequest const& request, ModelParts const& parts)
+        : model_(model), request_(request), parts_(parts), peaks_(model.program.bodies().size()) {
+        cut_stages();
+        for (auto const& tie : parts_.ties) is_tie_copied_ = is_tie_copied_ || is_copied(tie);
+    }
+
+    [[nodiscard]] constexpr bool is_tie_copied() const { return is_tie_copied_; }
+
+    [[nodiscard]] constexpr DeviceEstimate estimate(RankPlace const& place) {
+        DeviceEstimate device;
+        device.place = place;
+        device.first_layer = begins_[static_cast<std::size_t>(place.pp)];
+        device.layer_count = begins_[static_cast<std::size_t>(place.pp) + 1] - device.first_layer;
+        Held const held = hold(device, place);
+        device.parameters = held.parameters;
+        device.terms.weights = held.weights;
+        bool const is_own = !request_.training || request_.training->convention == MemoryConvention::shardwise;
+        if (!request_.training) {
+            run_blocks(device, place);
+        } else {
+            train(device, held, place);
+        }
+        if (is_own) device.terms.overhead += device.communication + runtime_overhead(DeviceClass::gpu);
+        return device;
+    }
+
+private:
+    /// What a rank holds of the model.
+    struct Held {
+        Bytes weights{};
+        Bytes buffers{};
+        Bytes largest_part{};
+        Bytes state_bytes{};
+        std::int64_t parameters = 0;
+        std::int64_t largest_module = 0;
+    };
+
+    constexpr std::int64_t stage_of(std::int64_t layer) const {
+        for (std::size_t stage = 1; stage + 1 < begins_.size(); ++stage) {
+            if (layer < begins_[stage]) return static_cast<std::int64_t>(stage) - 1;
+        }
+        return static_cast<std::int64_t>(begins_.size()) - 2;
+    }
+    constexpr bool is_copied(TiedPart const& tie) const {
+        return stage_of(parts_.parts[tie.first].layer) != stage_of(parts_.parts[tie.other].layer);
+    }
+
+    constexpr void cut_stages() {
+        if (request_.parallel.pp == 1) {
+            begins_ = {0, parts_.layers};
+            return;
+        }
+        auto whole = request_;
+        whole.parallel = {};
+        std::vector<Bytes> layers(static_cast<std::size_t>(parts_.layers));
+        for (auto const& part : parts_.parts) {
+            auto const bytes = part_bytes(model_, part, whole);
+            bool const is_run = part.role == ModuleRole::layer && part.position.layer >= 0;
+            for (std::int64_t k = 0; k < (is_run ? part.count : 1); ++k) layers[static_cast<std::size_t>(part.layer + k)] += bytes;
+        }
+        begins_ = split_stages(layers, request_.parallel.pp);
+    }
+
+    /// Instances of a part on a stage.
+    constexpr std::int64_t instances(ModelPart const& part, DeviceEstimate const& device) const {
+        auto const end = device.first_layer + device.layer_count;
+        if (part.role == ModuleRole::layer && part.position.layer >= 0) {
+            auto const from = part.layer < device.first_layer ? device.first_layer : part.layer;
+            auto const to = part.layer + part.count < end ? part.layer + part.count : end;
+            return from < to ? to - from : 0;
+        }
+        bool const is_here = part.layer >= device.first_layer && part.layer < end;
+        return is_here || parts_.layers == 0 ? 1 : 0;
+    }
+
+    constexpr Held hold(DeviceEstimate const& device, RankPlace const& place) const {
+        Held held;
+        auto const& parallel = request_.parallel;
+        auto const add = [&](std::int64_t& to, std::int64_t count, ModelPart const& part, auto const& measure) {
+            auto const sum = sum_part(model_, part, parallel, place, measure);
+            to += count * sum;
+            return sum;
+        };
+        auto const elements = [&](Tensor const& tensor, LayerPosition const&) {
+            return tensor.is_parameter() ? shard_of(tensor, parallel, place).shape.elements() : std::int64_t{0};
+        };
+        auto const buffers = [&](Tensor const& tensor, LayerPosition const& at) {
+            return tensor.is_parameter() ? std::int64_t{0} : shard_bytes(tensor, at, request_, place).count();
+        };
+        auto const states = [&](Tensor const& tensor, LayerPosition const&) {
+            if (!tensor.is_parameter()) return std::int64_t{0};
+            return optimizer_state_bytes(request_.training->optimizer, shard_of(tensor, parallel, place).shape.elements());
+        };
+        std::int64_t buffer_bytes = 0;
+        std::int64_t state_bytes = 0;
+        for (auto const& part : parts_.parts) {
+            auto const count = instances(part, device);
+            if (count == 0) continue;
+            auto const bytes = part_bytes(model_, part, request_, place);
+            held.weights += count * bytes;
+            if (held.largest_part < bytes) held.largest_part = bytes;
+            (void)add(held.parameters, count, part, elements);
+            if (!request_.training) continue;
+            (void)add(buffer_bytes, count, part, buffers);
+            (void)add(state_bytes, count, part, states);
+        }
+        for (auto const& tie : parts_.ties) {
+            if (is_copied(tie) || instances(parts_.parts[tie.other], device) == 0) continue;
+            held.weights -= shard_bytes(tie.tensor, tie.position, request_, place);
+            held.parameters -= elements(tie.tensor, tie.position);
+            if (request_.training) state_bytes -= states(tie.tensor, tie.position);
+        }
+        held.buffers = Bytes{buffer_bytes};
+        held.state_bytes = Bytes{state_bytes};
+        if (request_.training) {
+            for (auto const& module : model_.tree.modules()) {
+                std::int64_t own = 0;
+                for (std::uint32_t i = 0; i < module.tensor_count; ++i) own += elements(model_.tree.tensor(module, i), {});
+                if (held.largest_module < own) held.largest_module = own;
+            }
+        }
+        return held;
+    }
+
+    /// Calls visit(body number, instances) for the blocks of a stage.
+    template <class Visit>
+    constexpr void for_each_block(DeviceEstimate const& device, Visit const& visit) const {
+        auto const end = device.first_layer + device.layer_count;
+        auto const last = parts_.layers > 0 ? parts_.layers - 1 : 0;
+        std::int64_t passed = 0;
+        for (auto const& block : model_.program.blocks()) {
+            if (!block.is_numbered) {
+                auto const beside = passed == 0 ? 0 : passed - 1 < last ? passed - 1 : last;
+                if ((beside >= device.first_layer && beside < end) || parts_.layers == 0) {
+                    visit(static_cast<std::size_t>(block.body), std::int64_t{1});
+                }
+                continue;
+            }
+            auto const from = passed < device.first_layer ? device.first_layer : passed;
+            passed += block.count;
+            auto const to = passed < end ? passed : end;
+            if (from < to) visit(static_cast<std::size_t>(block.body), to - from);
+        }
+    }
+
+    constexpr OpContext context_of_body(std::size_t body, Step const& step, RankPlace const& place) const {
+        return op_context(model_.program.bodies()[body], step, op_rank(request_.parallel, place));
+    }
+
+    /// What the blocks of a stage need in inference: cache, activations, buffers.
+    constexpr void run_blocks(DeviceEstimate& device, RankPlace const& place) {
+        auto const prefill = step_of(Phase::prefill, request_, model_.config);
+        price_bodies(place);
+        for_each_block(device, [&](std::size_t id, std::int64_t count) {
+            auto const& body = model_.program.bodies()[id];
+            device.terms.kv_cache += count * kv_cache_bytes(body, request_, model_.config, place.tp);
+            auto const& peak = peaks_[id];
+            if (device.phases.prefill < peak.prefill) device.phases.prefill = peak.prefill;
+            if (device.phases.decode < peak.decode) device.phases.decode = peak.decode;
+            auto const buffer = communication_buffer(body, context_of_body(id, prefill, place));
+            if (device.communication < buffer) device.communication = buffer;
+        });
+        device.terms.activations = device.phases.peak();
+        device.communication += message_buffer(prefill, place);
+    }
+
+    /// A pipeline stage receives the next micro-batch's hidden state while it computes.
+    constexpr Bytes message_buffer(Step const& step, RankPlace const& place) const {
+        if (request_.parallel.pp == 1 || place.pp == 0) return Bytes{0};
+        return Bytes{step.tokens() * model_.config.hidden_size * bits(step.dtype) / 8};
+    }
+
+    constexpr void price_bodies(RankPlace const& place) {
+        // A stage differs in its layers, not in what a layer takes.
+        if (is_priced_ && priced_.tp == place.tp && priced_.ep == place.ep) return;
+        for (std::size_t id = 0; id < peaks_.size(); ++id) {
+            peaks_[id] = activation_peaks(model_.program.bodies()[id], request_, model_.config, place);
+        }
+        is_priced_ = true;
+        priced_ = place;
+    }
+
+    constexpr void train(DeviceEstimate& device, Held const& held, RankPlace const& place) const {
+        auto const& plan = *request_.training;
+        TrainingShare const share{.parameters = held.parameters,
+                                  .parameter_bytes = held.weights - held.buffers,
+                                  .buffer_bytes = held.buffers,
+                                  .state_bytes = held.state_bytes,
+                                  .largest_part = held.largest_part,
+                                  .largest_module = held.largest_module,
+                                  .dtype = request_.dtype.value_or(model_.config.dtype_or(Dtype::f32)),
+                                  .dp = request_.parallel.dp};
+        auto const states = model_states(plan, share);
+        device.terms.weights = states.weights;
+        device.terms.gradients = states.gradients;
+        device.terms.optimizer = states.optimizer;
+        device.communication = states.communication;
+        device.host = states.host;
+        // One forward, one backward: stage r of p has p - r micro-batches in flight.
+        auto const in_flight = request_.parallel.pp - place.pp;
+        if (plan.convention == MemoryConvention::megatron) {
+            auto const each = megatron_activations(context_of(request_, model_.config), request_.batch,
+                                                   model_.config.hidden_size, model_.config.heads, request_.parallel.tp,
+                                                   request_.parallel.sequence_parallel, plan.recompute);
+            device.terms.activations = device.layer_count * in_flight * each;
+        } else if (plan.convention == MemoryConvention::shardwise) {
+            keep_activations(device, plan, place, in_flight);
+        }
+        device.phases = {device.terms.activations, device.terms.activations};
+    }
+
+    constexpr void keep_activations(DeviceEstimate& device, TrainingPlan const& plan, RankPlace const& place,
+                                    std::int64_t in_flight) const {
+        auto const step = training_step(request_, model_.config);
+        Bytes working{0};
+        Bytes buffers{0};
+        for_each_block(device, [&](std::size_t id, std::int64_t count) {
+            auto const& body = model_.program.bodies()[id];
+            auto const context = context_of_body(id, step, place);
+            device.terms.activations += count * in_flight * saved_activations(body, context, plan.recompute);
+            auto need = plan_activations(body, context).layout.peak;
+            // Computed again, a block has all that its backward pass reads.
+            if (plan.recompute == Recompute::full) need += saved_activations(body, context, Recompute::none);
+            if (working < need) working = need;
+            auto const buffer = communication_buffer(body, context);
+            if (buffers < buffer) buffers = buffer;
+        });
+        device.terms.activations += working;
+        device.communication += buffers + message_buffer(step, place);
+    }
+
+    Model const& model_;
+    EstimateRequest const& request_;
+    ModelParts const& parts_;
+    std::vector<std::int64_t> begins_;
+    std::vector<ActivationPeaks> peaks_;
+    RankPlace priced_{};
+    bool is_priced_ = false;
+    bool is_tie_copied_ = false;
+};
+
+}  // namespace shardwise::inline v0::detail

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <shardwise/memory/active_parameters.hpp>
+#include <shardwise/memory/detail/rank_estimator.hpp>
+
+namespace shardwise::inline v0 {
+
+namespace detail {
+
+/// What the numbers of an estimate rest on.
+constexpr void note_assumptions(Model const& model, EstimateRequest const& request, MemoryEstimate& estimate,
+                                bool is_tie_copied) {
+    auto const note = [&](bool applies, Assumption assumption) {
+        if (applies) estimate.assumptions.push_back(assumption);
+    };
+    auto const& config = model.config;
+    auto const& parallel = request.parallel;
+    bool const is_own = !request.training || request.training->convention == MemoryConvention::shardwise;
+    bool const is_megatron = request.training && request.training->convention == MemoryConvention::megatron;
+    note(request.context == 0, Assumption::context_not_given);
+    note(config.max_positions > 0 && estimate.context > config.max_positions, Assumption::context_beyond_model);
+    note(is_own, Assumption::runtime_overhead);
+    note(estimate.transient_buffers.count() > 0, Assumption::transient_buffers);
+    note(!request.training, Assumption::whole_prefill);
+    note(is_own && parallel.ep > 1, Assumption::worst_case_routing);
+    note(parallel.ep > 1, Assumption::replicated_over_expert_ranks);
+    note(is_tie_copied, Assumption::tied_tensor_copied);
+    note(parallel.tp > 1 && config.heads % parallel.tp != 0, Assumption::uneven_tensor_split);
+    note(parallel.tp > 1 && request.quant.has_value(), Assumption::packed_shares);
+    note(parallel.dp > 1, Assumption::batch_per_replica);
+    if (!request.training) return;
+    auto const& plan = *request.training;
+    auto const dtype = request.dtype.value_or(config.dtype_or(Dtype::f32));
+    note(bits(dtype) < 32, Assumption::mixed_precision_copy);
+    note(plan.optimizer == OptimizerKind::sgd, Assumption::momentum);
+    note(parallel.pp > 1 && (is_own || is_megatron), Assumption::full_pipeline);
+    note(plan.convention == MemoryConvention::zero || plan.convention == MemoryConvention::deepspeed,
+         Assumption::model_states_only);
+    note(is_megatron, Assumption::megatron_formula);
+    note(plan.convention == MemoryConvention::deepspeed, Assumption::one_node);
+    note(is_own && (plan.zero >= 3 || plan.offload == Offload::all), Assumption::working_layer);
+}
+
+/// What each part takes by itself, without parallelism.
+constexpr void list_modules(Model const& model, EstimateRequest const& request, ModelParts const& parts,
+                            MemoryEstimate& estimate) {
+    auto whole = request;
+    whole.parallel = {};
+    std::vector<Bytes> peaks(model.program.bodies().size(), Bytes{-1});
+    for (std::size_t i = 0; i < parts.parts.size(); ++i) {
+        auto const& part = parts.parts[i];
+        ModuleEstimate module;
+        module.path = part.path;
+        module.role = part.role;
+        module.is_numbered = part.is_numbered;
+        module.first = part.first;
+        module.count = part.count;
+        module.weights = part_bytes(model, part, whole);
+        for (auto const& tie : parts.ties) {
+            if (tie.other == i) module.weights -= weight_bytes(tie.tensor, tie.position, whole);
+        }
+        if (part.body >= 0) {
+            auto const& body = model.program.bodies()[static_cast<std::size_t>(part.body)];
+            if (!request.training) module.kv_cache = kv_cache_bytes(body, whole, model.config);
+            auto& peak = peaks[static_cast<std::size_t>(part.body)];
+            if (peak < Bytes{0}) peak = activation_peak(body, whole, model.config);
+            module.activations = peak;
+        }
+        estimate.modules.push_back(module);
+    }
+}
+
+}  // namespace detail
+
+/// What a model takes: weights, cache, activations, training states, per rank and per part.
+///
+/// The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers that
+/// checkpoints store, a tied tensor once.
+///
+/// Errors   as check_request
+/// Example  estimate_memory(*describe(presets::llama_3_8b), {.context = 8192})->total
+[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& request = {}) {
+    auto const parts = find_parts(model, depends_on_layer(request));
+    if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
+    MemoryEstimate estimate;
+    estimate.context = context_of(request, model.config);
+    estimate.parameters = count_parameters(model.tree);
+    estimate.active_parameters = count_active_parameters(model.tree, model.config);
+    estimate.kv_bytes_per_token = kv_bytes_per_token(model, request);
+    estimate.transient_buffers = Bytes{sum_tensors(model.tree, [](Tensor const& tensor) {
+        return tensor.kind == TensorKind::transient_buffer ? tensor.bytes().count() : std::int64_t{0};
+    })};
+    detail::list_modules(model, request, parts, estimate);
+
+    detail::RankEstimator ranks(model, request, parts);
+    auto const& parallel = request.parallel;
+    for (std::int64_t pp = 0; pp < parallel.pp; ++pp) {
+        auto const first = estimate.devices.size();
+        for (std::int64_t ep = 0; ep < parallel.ep; ++ep) {
+            for (std::int64_t tp = 0; tp < parallel.tp; ++tp) {
+                estimate.devices.push_back(ranks.estimate({.tp = tp, .pp = pp, .ep = ep}));
+            }
+        }
+        auto const one_replica = estimate.devices.size() - first;
+        for (std::int64_t dp = 1; dp < parallel.dp; ++dp) {
+            for (std::size_t i = 0; i < one_replica; ++i) {
+                auto device = estimate.devices[first + i];
+                device.place.dp = dp;
+                estimate.devices.push_back(device);
+            }
+        }
+    }
+    for (auto const& device : estimate.devices) {
+        estimate.terms += device.terms;
+        estimate.host += device.host;
+    }
+    estimate.total = estimate.terms.total();
+    detail::note_assumptions(model, request, estimate, ranks.is_tie_copied());
+    return estimate;
+}
+
+/// The estimator of one architecture: a policy's face, whose answers may be constant expressions.
+///
+/// Example  static_assert(MemoryEstimator<Llama>::estimate(config)->total < 80_GiB)
+template <ModelArchitecture Arch>
+struct MemoryEstimator {
+    static constexpr std::string_view name = Arch::name;
+
+    /// Errors  what Arch::complete refuses; as check_request
+    [[nodiscard]] static constexpr Result<MemoryEstimate> estimate(ModelConfig const& config,
+                                                                   EstimateRequest const& request = {}) {
+        auto const model = describe<Arch>(config);
+        if (!model) return model.error();
+        return estimate_memory(*model, request);
+    }
+};
+
+}  // namespace shardwise::inline v0
