@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/placement/map_entry.hpp>
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/placement/sequence_builder.hpp>
 
@@ -9,12 +10,6 @@
 #include <vector>
 
 namespace shardwise::inline v0 {
-
-/// One entry of a device map as Hugging Face writes it: everything under `prefix` is on `device`.
-struct MapEntry {
-    std::string prefix;
-    DeviceId device{};
-};
 
 namespace detail {
 

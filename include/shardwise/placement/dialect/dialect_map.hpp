@@ -2,6 +2,7 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
+#include <shardwise/placement/map_entry.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -21,14 +22,6 @@ enum class DialectStrategy : std::uint8_t { sequential, balanced, balanced_low_0
     if (name == "balanced_low_0") return DialectStrategy::balanced_low_0;
     return std::nullopt;
 }
-
-/// One line of a device map: everything under this prefix lives on this device; "" is the whole model.
-struct MapEntry {
-    std::string prefix;
-    DeviceId device{};
-
-    friend bool operator==(MapEntry const&, MapEntry const&) = default;
-};
 
 /// What a device was given.
 struct DialectDevice {
