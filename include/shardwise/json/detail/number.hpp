@@ -96,7 +96,7 @@ struct JsonNumber {
     }
     auto const parsed = std::from_chars(first, at, number.real);
     if (parsed.ec == std::errc::result_out_of_range) {
-        number.real = 0.0;
+        number.real = is_negative ? -0.0 : 0.0;
         number.kind = is_vanishing(first, at) ? JsonNumber::Kind::real : JsonNumber::Kind::too_large;
     } else if (parsed.ec == std::errc{}) {
         number.kind = JsonNumber::Kind::real;
