@@ -15,7 +15,6 @@ struct Bert {
     static constexpr std::string_view gguf_name = "bert";
     /// GGUF stores the encoder without a head.
     static constexpr std::string_view gguf_class = "BertModel";
-    static constexpr std::string_view base_prefix = "bert";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 30522).in_gguf("vocab_size"),

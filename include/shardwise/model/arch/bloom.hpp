@@ -13,7 +13,6 @@ namespace shardwise::inline v0 {
 struct Bloom {
     static constexpr std::string_view name = "bloom";
     static constexpr std::string_view gguf_name = "bloom";
-    static constexpr std::string_view base_prefix = "transformer";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 250880).in_gguf("vocab_size"),

@@ -14,7 +14,6 @@ namespace shardwise::inline v0 {
 struct DeepseekV2 {
     static constexpr std::string_view name = "deepseek_v2";
     static constexpr std::string_view gguf_name = "deepseek2";
-    static constexpr std::string_view base_prefix = "model";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),

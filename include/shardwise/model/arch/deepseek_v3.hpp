@@ -16,7 +16,6 @@ struct DeepseekV3 {
     static constexpr std::string_view gguf_name = "deepseek2";
     /// Only this version's router has a correction.
     static constexpr std::string_view gguf_marker = "blk.{}.exp_probs_b.bias";
-    static constexpr std::string_view base_prefix = "model";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 129280).in_gguf("vocab_size"),

@@ -14,7 +14,6 @@ namespace shardwise::inline v0 {
 struct Falcon {
     static constexpr std::string_view name = "falcon";
     static constexpr std::string_view gguf_name = "falcon";
-    static constexpr std::string_view base_prefix = "transformer";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 65024).in_gguf("vocab_size"),

@@ -13,7 +13,6 @@ namespace shardwise::inline v0 {
 struct Gpt2 {
     static constexpr std::string_view name = "gpt2";
     static constexpr std::string_view gguf_name = "gpt2";
-    static constexpr std::string_view base_prefix = "transformer";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50257).in_gguf("vocab_size"),

@@ -13,7 +13,6 @@ namespace shardwise::inline v0 {
 struct GptNeoX {
     static constexpr std::string_view name = "gpt_neox";
     static constexpr std::string_view gguf_name = "gptneox";
-    static constexpr std::string_view base_prefix = "gpt_neox";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50432).in_gguf("vocab_size"),

@@ -14,7 +14,6 @@ struct Opt {
     static constexpr std::string_view name = "opt";
     /// llama.cpp has no OPT.
     static constexpr std::string_view gguf_name = "";
-    static constexpr std::string_view base_prefix = "model";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50272),

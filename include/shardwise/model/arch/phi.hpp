@@ -13,7 +13,6 @@ namespace shardwise::inline v0 {
 struct Phi {
     static constexpr std::string_view name = "phi";
     static constexpr std::string_view gguf_name = "phi2";
-    static constexpr std::string_view base_prefix = "model";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 51200).in_gguf("vocab_size"),

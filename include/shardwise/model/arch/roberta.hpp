@@ -16,7 +16,6 @@ struct Roberta {
     static constexpr std::string_view gguf_class = "RobertaModel";
     /// llama.cpp writes both as "bert"; only roberta's tokenizer has merges.
     static constexpr std::string_view gguf_marker = "tokenizer.ggml.merges";
-    static constexpr std::string_view base_prefix = "roberta";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 50265).in_gguf("vocab_size"),
