@@ -19,7 +19,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// The key-value cache of one layer that runs `body`, on the given tensor-parallel rank (rank 0 holds the most). A layer that
+/// The key-value cache of one layer that runs `body`, on the given tensor-parallel rank. A layer that
 /// sees a window holds min(context, window) tokens without padding; cross-attention holds as many encoder tokens as context.
 [[nodiscard]] constexpr Bytes kv_cache_bytes(BlockBody const& body, EstimateRequest const& request, ModelConfig const& config,
                                              std::int64_t tp_rank = 0) {

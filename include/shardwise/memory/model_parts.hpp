@@ -56,7 +56,7 @@ namespace detail {
 class PartFinder {
 public:
     constexpr PartFinder(Model const& model, bool is_per_layer)
-        : model_(model), is_per_layer_(is_per_layer), has_layers_(model.tree.modules().size(), false) {}
+        : model_(model), is_per_layer_(is_per_layer), has_layers_(model.tree.modules().size(), std::uint8_t{0}) {}
 
     constexpr ModelParts find() && {
         auto const& tree = model_.tree;
@@ -65,7 +65,7 @@ public:
             auto const& module = tree.module(static_cast<ModuleId>(id));
             for (std::uint32_t i = 0; i < module.child_count; ++i) {
                 auto const& child = tree.child(module, i);
-                if (child.role == ModuleRole::layer || has_layers_[child.module]) has_layers_[id] = true;
+                if (child.role == ModuleRole::layer || has_layers_[child.module] != 0) has_layers_[id] = 1;
             }
         }
         visit(tree.root(), {}, ModuleRole::none, root_position(model_.config, tree));
@@ -103,7 +103,7 @@ private:
     constexpr void visit(ModuleId id, FixedText<96> const& path, ModuleRole role, LayerPosition const& position) {
         auto const& tree = model_.tree;
         auto const& module = tree.module(id);
-        if (!has_layers_[id]) {
+        if (has_layers_[id] == 0) {
             ModelPart part;
             part.path = path;
             part.role = role;
@@ -232,7 +232,7 @@ private:
 
     Model const& model_;
     bool is_per_layer_;
-    std::vector<bool> has_layers_;
+    std::vector<std::uint8_t> has_layers_;  // not bool: clang 14 cannot evaluate that vector
     ModelParts out_;
 };
 

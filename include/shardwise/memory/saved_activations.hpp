@@ -51,22 +51,22 @@ namespace detail {
 [[nodiscard]] constexpr Bytes saved_activations(BlockBody const& body, OpContext const& context, Recompute recompute) {
     auto const& values = body.values();
     if (recompute == Recompute::full) return values[0].width == 1 ? Bytes{0} : context.bytes(values[0]);
-    std::vector<bool> is_needed(values.size(), false);
+    std::vector<std::uint8_t> is_needed(values.size(), std::uint8_t{0});
     Bytes total{0};
     for (auto const& op : body.operations()) {
         if (!detail::needs_inputs(op.kind)) continue;
         for (auto const id : op.inputs) {
-            if (id != no_value) is_needed[static_cast<std::size_t>(id)] = true;
+            if (id != no_value) is_needed[static_cast<std::size_t>(id)] = 1;
         }
         // A norm in place overwrites what its gradient needs: the input is kept as well.
         if (op.kind == OpKind::norm && op.output == op.inputs[0]) total += context.bytes(op.output);
         if (op.kind != OpKind::attention) continue;
-        is_needed[static_cast<std::size_t>(op.output)] = true;
+        is_needed[static_cast<std::size_t>(op.output)] = 1;
         total += op_work(op, context).workspace;
         if (recompute == Recompute::none) total += Bytes{detail::probability_bytes(op, context)};
     }
     for (std::size_t id = 0; id < values.size(); ++id) {
-        if (is_needed[id] && !values[id].is_external) total += context.bytes(values[id]);
+        if (is_needed[id] != 0 && !values[id].is_external) total += context.bytes(values[id]);
     }
     return total;
 }

@@ -191,9 +191,23 @@ private:
         return Bytes{step.tokens() * model_.config.hidden_size * bits(step.dtype) / 8};
     }
 
+    /// True where every rank's share of every value is the same.
+    constexpr bool is_even() const {
+        auto const& parallel = request_.parallel;
+        if (parallel.ep > 1 && model_.config.experts % parallel.ep != 0) return false;
+        if (parallel.sequence_parallel && request_.batch * context_of(request_, model_.config) % parallel.tp != 0) return false;
+        for (auto const& body : model_.program.bodies()) {
+            for (auto const& value : body.values()) {
+                if (value.spread != Spread::sharded) continue;
+                if (value.units % parallel.tp != 0 || value.packed_kv_heads % parallel.tp != 0) return false;
+            }
+        }
+        return true;
+    }
+
     constexpr void price_bodies(RankPlace const& place) {
         // A stage differs in its layers, not in what a layer takes.
-        if (is_priced_ && priced_.tp == place.tp && priced_.ep == place.ep) return;
+        if (is_priced_ && ((priced_.tp == place.tp && priced_.ep == place.ep) || is_even())) return;
         for (std::size_t id = 0; id < peaks_.size(); ++id) {
             peaks_[id] = activation_peaks(model_.program.bodies()[id], request_, model_.config, place);
         }
