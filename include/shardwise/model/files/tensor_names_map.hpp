@@ -29,6 +29,28 @@ struct NameMatch {
     [[nodiscard]] bool is_found() const { return set_count > 0; }
 };
 
+namespace detail {
+
+/// The name with `{}` for each component that is a number, and these numbers.
+[[nodiscard]] inline std::string name_pattern(std::string_view name, std::vector<std::string_view>& numbers) {
+    std::string pattern;
+    while (true) {
+        auto const dot = name.find('.');
+        auto const part = name.substr(0, dot);
+        if (parse_number(part)) {
+            numbers.push_back(part);
+            pattern += "{}";
+        } else {
+            pattern += part;
+        }
+        if (dot == std::string_view::npos) return pattern;
+        pattern += '.';
+        name.remove_prefix(dot + 1);
+    }
+}
+
+}  // namespace detail
+
 /// Maps the names of a checkpoint's tensors to the tree's: the family's aliases, base prefixes that a file lacks or adds,
 /// gamma and beta, the parts of packed weights, and stacked experts.
 class TensorNameMap {
@@ -48,13 +70,15 @@ public:
     }
 
     [[nodiscard]] NameMatch find(std::string_view name) const {
-        if (auto const match = find_values(name); match.is_found()) return match;
-        auto const encoded = encoded_name(name);
-        if (!encoded) return {};
-        auto match = find_values(encoded->parameter);
-        match.holds_values = encoded->holds_values;
-        match.is_encoded = true;
-        return match;
+        NameMatch match;
+        if (add(match, tensors_.find(name))) return match;
+        if (auto const encoded = encoded_name(name)) {
+            match = find_values(encoded->parameter);
+            match.holds_values = encoded->holds_values;
+            match.is_encoded = true;
+            if (match.is_found()) return match;
+        }
+        return find_values(name);
     }
 
 private:
@@ -80,27 +104,10 @@ private:
     bool add_aliases(NameMatch& match, std::string_view name) const {
         if (rows_.empty()) return false;
         Numbers numbers;
-        auto const found = rows_.find(pattern_of(name, numbers));
+        auto const found = rows_.find(detail::name_pattern(name, numbers));
         if (found == rows_.end()) return false;
         for (auto const row : found->second) add(match, find_prefixed(fill(aliases_[row].tree, numbers)));
         return match.is_found();
-    }
-    /// The name with `{}` for each component that is a number.
-    static std::string pattern_of(std::string_view name, Numbers& numbers) {
-        std::string pattern;
-        while (true) {
-            auto const dot = name.find('.');
-            auto const part = name.substr(0, dot);
-            if (detail::parse_number(part)) {
-                numbers.push_back(part);
-                pattern += "{}";
-            } else {
-                pattern += part;
-            }
-            if (dot == std::string_view::npos) return pattern;
-            pattern += '.';
-            name.remove_prefix(dot + 1);
-        }
     }
     static std::string fill(std::string_view pattern, Numbers const& numbers) {
         std::string name;

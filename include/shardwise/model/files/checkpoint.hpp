@@ -1,0 +1,179 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/files/checkpoint_match.hpp>
+#include <shardwise/model/files/checkpoint_tensors.hpp>
+#include <shardwise/model/files/checkpoint_tree.hpp>
+#include <shardwise/model/files/config_json.hpp>
+#include <shardwise/model/files/gguf_config.hpp>
+#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/tree_limits.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// A model as its files describe it.
+struct Checkpoint {
+    Model model;
+    /// How config.json says that the weights are packed.
+    std::optional<CheckpointQuantization> quantization;
+    /// True where the tree holds the bytes that files store for each tensor; else sizes follow from the config.
+    bool has_stored_sizes = false;
+    /// False where no family describes the architecture: the tree is made of the tensors' names, and there is no program.
+    bool is_known_architecture = true;
+    /// What the user should know of, one sentence each.
+    std::vector<std::string> warnings;
+};
+
+namespace detail {
+
+/// Puts a model together from the files of one source.
+class CheckpointReader {
+public:
+    explicit CheckpointReader(ModelSource const& source) : source_(source) { out_.warnings = source.warnings; }
+
+    Result<Checkpoint> read() {
+        auto const done = source_.kind == SourceKind::config   ? read_config_only()
+                          : source_.kind == SourceKind::gguf   ? read_gguf_model()
+                          : source_.kind == SourceKind::preset ? preset()
+                                                               : read_safetensors_model();
+        if (!done) return done.error();
+        if (out_.model.config.name.empty()) out_.model.config.name.assign(source_.name);
+        return std::move(out_);
+    }
+
+private:
+    [[nodiscard]] Result<> preset() const {
+        return Error{ErrorCode::invalid_argument}.in(source_.name).because("is a preset: there is no file to read");
+    }
+
+    /// Reads config.json and describes its model.
+    Result<> read_config_model() {
+        auto const file = source_.open(source_.config);
+        if (!file) return file.error();
+        auto const text = read_text_file(*file, max_config_file);
+        if (!text) return text.error();
+        auto config = read_config(*text, source_.config);
+        if (!config) return config.error();
+        out_.quantization = std::move(config->quantization);
+        for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
+        return describe_config(config->config, source_.config);
+    }
+    Result<> describe_config(ModelConfig const& config, std::string_view path) {
+        auto model = describe(config);
+        if (!model) {
+            auto error = model.error();
+            return error.subject().empty() ? error.in(path) : error;
+        }
+        if (auto const limits = check_tree_limits(model->tree); !limits) {
+            auto error = limits.error();
+            return error.in(path);
+        }
+        out_.model = *std::move(model);
+        return {};
+    }
+    Result<> read_config_only() { return read_config_model(); }
+
+    Result<> read_safetensors_model() {
+        std::optional<Error> unknown;
+        if (source_.config.empty()) {
+            unknown = Error{ErrorCode::file_not_found}.in(files()).at("config.json").because("there is none beside the tensors");
+        } else if (auto const done = read_config_model(); !done) {
+            if (done.error().code() != ErrorCode::unknown_name) return done;
+            unknown = done.error();
+        }
+        auto const checkpoint = read_safetensors_checkpoint(source_, out_.warnings);
+        if (!checkpoint) return checkpoint.error();
+        bool const has_shapes = !checkpoint->shards.empty();
+        if (!has_shapes) out_.warnings.push_back(escaped(files()) + ": its shards are not there; sizes come from config.json");
+        if (unknown) {
+            // Names alone have no sizes.
+            if (!has_shapes) return *unknown;
+            return take_names(*checkpoint, *unknown);
+        }
+        return match(*checkpoint, CheckpointMatcher::Layout::torch, has_shapes);
+    }
+    Result<> read_gguf_model() {
+        auto const checkpoint = read_gguf_checkpoint(source_);
+        if (!checkpoint) return checkpoint.error();
+        auto const config = read_gguf_config(checkpoint->header, files());
+        if (!config) {
+            if (config.error().code() != ErrorCode::unknown_name) return config.error();
+            return take_names(*checkpoint, config.error());
+        }
+        if (auto const done = describe_config(*config, files()); !done) return done;
+        return match(*checkpoint, CheckpointMatcher::Layout::gguf, true);
+    }
+    [[nodiscard]] std::string_view files() const {
+        if (!source_.index.empty()) return source_.index;
+        return source_.weights.empty() ? std::string_view{source_.name} : std::string_view{source_.weights.front()};
+    }
+
+    /// Compares the file's tensors with the model's and takes over their sizes.
+    template <class Files>
+    Result<> match(Files const& checkpoint, CheckpointMatcher::Layout layout, bool has_shapes) {
+        auto& model = out_.model;
+        std::span<NameAlias const> aliases;
+        Architectures::with(model.config.model_type.view(), [&]<class Arch>(Arch) { aliases = Arch::aliases; });
+        TreeTensors const tensors(model.tree);
+        auto const layers = model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
+        CheckpointMatcher matcher(tensors, aliases, files(), layout, layers);
+        checkpoint.for_each([&](FileTensor const& tensor) { matcher.add(tensor); });
+        auto const stored = matcher.finish(out_.warnings);
+        if (!stored) return stored.error();
+        if (!has_shapes) return {};
+        auto tree = with_stored_sizes(tensors, *stored);
+        model.tree = std::move(tree);
+        out_.has_stored_sizes = true;
+        return {};
+    }
+
+    /// Makes the tree from names, for an architecture that no family describes.
+    template <class Files>
+    Result<> take_names(Files const& checkpoint, Error const& reason) {
+        std::vector<FileTensor> tensors;
+        checkpoint.for_each([&](FileTensor const& tensor) { tensors.push_back(tensor); });
+        if (tensors.empty()) return reason;
+        auto tree = tree_from_names(tensors, files());
+        if (!tree) return tree.error();
+        if (auto const limits = check_tree_limits(*tree); !limits) {
+            auto error = limits.error();
+            return error.in(files());
+        }
+        out_.warnings.push_back(reason.message());
+        out_.warnings.push_back(escaped(files()) + ": the modules are those that the tensors' names imply; there is no KV cache, "
+                                                   "and no activations, for this architecture");
+        out_.model.tree = *std::move(tree);
+        out_.has_stored_sizes = true;
+        out_.is_known_architecture = false;
+        return {};
+    }
+
+    ModelSource const& source_;
+    Checkpoint out_;
+};
+
+}  // namespace detail
+
+/// Reads the model that a source's files describe: a config.json alone, safetensors with their config.json, or GGUF. Names,
+/// shapes and counts are those of transformers 4.57's model; bytes are the files' own where tensors are there.
+///
+/// Only configs, indexes and headers are read, never tensors' data.
+///
+/// Errors  what the readers of the files refuse; malformed_file for a missing tensor, shape_mismatch, which name the tensor
+/// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
+///          auto const checkpoint = read_checkpoint(*source);
+[[nodiscard]] inline Result<Checkpoint> read_checkpoint(ModelSource const& source) {
+    return detail::CheckpointReader(source).read();
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,280 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
+#include <shardwise/model/files/stored_sizes.hpp>
+#include <shardwise/model/files/tensor_names_map.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// A tensor as any checkpoint file lists it.
+struct FileTensor {
+    std::string_view name;
+    /// Nothing where only the name is known: an index without its shards.
+    std::optional<Shape> shape;
+    std::int64_t bytes = 0;
+    /// Nothing for block formats.
+    std::optional<Dtype> dtype;
+};
+
+/// Compares the tensors of a checkpoint with those of the model that its config describes, and collects what the file stores
+/// for each.
+///
+/// Order  add every tensor of the file, then finish once
+class CheckpointMatcher {
+public:
+    /// GGUF drops extents of 1 and turns gpt2's Conv1D weights around; safetensors has torch's shapes.
+    enum class Layout : std::uint8_t { torch, gguf };
+
+    /// All arguments must outlive this. `layers`: numbered layers from there on are extra ones (multi-token prediction).
+    CheckpointMatcher(TreeTensors const& tensors, std::span<NameAlias const> aliases, std::string_view path, Layout layout,
+                      std::int64_t layers)
+        : tensors_(tensors), map_(tensors, aliases), path_(path), layout_(layout), layers_(layers),
+          states_(static_cast<std::size_t>(tensors.size())) {}
+
+    /// Takes one tensor of the file; its name must outlive this.
+    void add(FileTensor const& file) {
+        auto const match = map_.find(file.name);
+        if (!match.is_found()) return add_unexpected(file.name);
+        std::int64_t whole = 0;
+        for (std::size_t i = 0; i < match.set_count; ++i) whole += weight_of(match.sets[i]) * match.sets[i].count;
+        bool const is_shared = match.set_count > 1 || match.sets[0].count > 1;
+        for (std::size_t i = 0; i < match.set_count; ++i) {
+            auto const& set = match.sets[i];
+            if (set.tensor->kind == TensorKind::transient_buffer) continue;
+            Part const part{file, match, part_of(file.bytes, weight_of(set), whole),
+                            file.shape ? part_of(file.shape->elements(), weight_of(set), whole) : 0, is_shared};
+            for (std::int64_t k = 0; k < set.count; ++k) add_part(set, k, part);
+        }
+    }
+
+    /// What the file stores for each tensor of the tree, in TreeTensors' order.
+    ///
+    /// Errors  malformed_file for a parameter that the file lacks or has twice, shape_mismatch; both name the tensor
+    Result<std::vector<StoredTensor>> finish(std::vector<std::string>& warnings) {
+        share_ties();
+        if (auto const error = find_missing(warnings)) return *error;
+        for (auto const& doubt : doubts_) {
+            if (auto const error = check(doubt)) return *error;
+        }
+        report_unexpected(warnings);
+        std::vector<StoredTensor> stored(states_.size());
+        for (std::size_t i = 0; i < states_.size(); ++i) {
+            auto const& state = states_[i];
+            if (state.parts > 0 && state.has_size) stored[i] = {state.bytes, state.dtype, state.is_packed};
+        }
+        return stored;
+    }
+
+private:
+    /// What is known of one tensor of the tree so far.
+    struct State {
+        std::int64_t bytes = 0;
+        std::int64_t elements = 0;
+        Dtype dtype = Dtype::f32;
+        std::uint8_t parts = 0;  // file tensors that hold values of it
+        bool has_size = false;
+        bool is_packed = false;   // its bytes do not follow from shape and dtype
+        bool is_encoded = false;  // its shape in the file says nothing
+    };
+    /// What one file tensor contributes to each tensor of a set.
+    struct Part {
+        FileTensor const& file;
+        NameMatch const& match;
+        std::int64_t bytes;
+        std::int64_t elements;
+        bool is_shared;
+    };
+    /// A file tensor whose shape is not the parameter's at first sight.
+    struct Doubt {
+        std::size_t number;
+        std::string_view name;
+        Shape shape;
+        Tensor const* tensor;
+        bool is_shared;
+    };
+
+    [[nodiscard]] static std::int64_t weight_of(TensorSet const& set) {
+        auto const elements = set.tensor->shape.elements();
+        return elements > 0 ? elements : 1;
+    }
+    /// The share of one of several equal tensors that a file stores as one.
+    [[nodiscard]] static std::int64_t part_of(std::int64_t amount, std::int64_t part, std::int64_t whole) {
+        return amount / (whole / part);
+    }
+
+    void add_part(TensorSet const& set, std::int64_t k, Part const& part) {
+        auto const number = static_cast<std::size_t>(set.first + k * set.stride);
+        auto& state = states_[number];
+        state.bytes += part.bytes;
+        state.is_encoded = state.is_encoded || part.match.is_encoded;
+        state.is_packed = state.is_packed || part.match.is_encoded || !part.file.dtype;
+        if (!part.match.holds_values) return;
+        if (state.parts < 255) ++state.parts;
+        state.dtype = part.file.dtype.value_or(set.tensor->dtype);
+        if (!part.file.shape) return;
+        state.has_size = true;
+        state.elements += part.elements;
+        // bitsandbytes packs into integers; the parameter keeps its dtype and takes the file's bytes.
+        if (traits(set.tensor->dtype).is_floating && !traits(state.dtype).is_floating) {
+            state.dtype = set.tensor->dtype;
+            state.is_packed = state.is_encoded = true;
+        }
+        bool const is_equal = !part.is_shared && *part.file.shape == set.tensor->shape;
+        if ((!is_equal || state.parts > 1) && k == 0) {
+            doubts_.push_back({number, part.file.name, *part.file.shape, set.tensor, part.is_shared});
+        }
+    }
+
+    /// Of tied names a file may store any; the tree's sums take the sizes of all to be equal.
+    void share_ties() {
+        auto const& ties = tensors_.tree().ties();
+        // A second pass reaches names that are tied to a first name that is absent itself.
+        for (int pass = 0; pass < 2; ++pass) {
+            for (auto const& tie : ties) {
+                auto const first = tensors_.find(tie.first);
+                auto const other = tensors_.find(tie.other);
+                if (!first || !other) continue;
+                auto& a = states_[static_cast<std::size_t>(first->first)];
+                auto& b = states_[static_cast<std::size_t>(other->first)];
+                if (a.parts == 0) a = b;
+                else b = a;
+            }
+        }
+    }
+
+    [[nodiscard]] std::optional<Error> find_missing(std::vector<std::string>& warnings) const {
+        std::string parameter;
+        std::string optional;
+        std::int64_t parameters = 0;
+        for (std::size_t i = 0; i < states_.size(); ++i) {
+            if (states_[i].parts > 0) continue;
+            auto const name = tensors_.name_of(static_cast<std::int64_t>(i));
+            auto const kind = tensors_.find(name)->tensor->kind;
+            // llama.cpp drops bert's pooler, which its tasks do not use.
+            bool const is_optional = kind == TensorKind::buffer || (layout_ == Layout::gguf && name.substr(0, 7) == "pooler.");
+            if (kind == TensorKind::transient_buffer) continue;
+            if (is_optional && optional.empty()) optional = name;
+            if (!is_optional && parameters++ == 0) parameter = name;
+        }
+        if (parameters > 0) {
+            Error error{ErrorCode::malformed_file};
+            error.in(path_).at(parameter);
+            error.because(parameters == 1 ? std::string("the checkpoint lacks this tensor")
+                                          : "the checkpoint lacks this tensor and " + std::to_string(parameters - 1) + " more");
+            ClosestName closest(parameter);
+            for (auto const name : unexpected_) closest.offer(name);
+            if (!closest.best().empty()) error.fix("the closest that it has is " + std::string(closest.best()));
+            return error;
+        }
+        if (!optional.empty()) warnings.push_back(escaped(path_) + ": the checkpoint lacks " + escaped(optional));
+        return std::nullopt;
+    }
+
+    [[nodiscard]] std::optional<Error> check(Doubt const& doubt) const {
+        auto const& state = states_[doubt.number];
+        if (state.is_encoded) return std::nullopt;
+        bool const is_same_size = state.elements == doubt.tensor->shape.elements();
+        if (is_same_size && (state.parts > 1 || doubt.is_shared)) return std::nullopt;
+        if (is_same_size && layout_ == Layout::gguf && is_gguf_shape(doubt.shape, doubt.tensor->shape)) return std::nullopt;
+        if (state.parts > 1 && doubt.shape == doubt.tensor->shape) {
+            return Error{ErrorCode::malformed_file}.in(path_).at(doubt.name).because("the checkpoint holds this parameter twice");
+        }
+        return Error{ErrorCode::shape_mismatch}.in(path_).at(doubt.name)
+            .because("is " + to_text(doubt.shape) + " in the file but " + to_text(doubt.tensor->shape) + " in the model")
+            .fix("use the config.json that belongs to this checkpoint");
+    }
+    /// Whether GGUF may store `wanted` as `found`: without extents of 1, or transposed.
+    [[nodiscard]] static bool is_gguf_shape(Shape const& found, Shape const& wanted) {
+        auto const squeezed = [](Shape const& shape) {
+            Shape out;
+            for (auto const extent : shape) {
+                if (extent != 1) out.push_back(extent);
+            }
+            return out;
+        };
+        auto const a = squeezed(found);
+        auto const b = squeezed(wanted);
+        return a == b || (a.rank() == 2 && b.rank() == 2 && a[0] == b[1] && a[1] == b[0]);
+    }
+    [[nodiscard]] static std::string to_text(Shape const& shape) {
+        std::string text = "[";
+        for (auto const extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+        return text + "]";
+    }
+
+    void add_unexpected(std::string_view name) {
+        if (is_harmless_extra(name)) return;
+        if (is_extra_layer(name)) return static_cast<void>(++extra_layer_tensors_);
+        ++unexpected_count_;
+        if (unexpected_.size() < 64) unexpected_.push_back(name);
+    }
+    /// True for "model.layers.61.x" of a model of 61 layers, and for the multi-token heads' own names.
+    [[nodiscard]] bool is_extra_layer(std::string_view name) const {
+        if (name.substr(0, 4) == "mtp." || name.substr(0, 10) == "model.mtp.") return true;
+        for (std::string_view const list : {"layers.", "blk."}) {
+            auto const at = name.find(list);
+            if (at == std::string_view::npos) continue;
+            auto const rest = name.substr(at + list.size());
+            auto const number = detail::parse_number(rest.substr(0, rest.find('.')));
+            if (number) return *number >= layers_;
+        }
+        return false;
+    }
+    void report_unexpected(std::vector<std::string>& warnings) const {
+        if (extra_layer_tensors_ > 0) {
+            warnings.push_back(escaped(path_) + ": " + std::to_string(extra_layer_tensors_) + " tensors of layers beyond the model's " +
+                               std::to_string(layers_) + " (multi-token prediction) are not counted");
+        }
+        if (unexpected_count_ == 0) return;
+        auto text = escaped(path_) + ": " + std::to_string(unexpected_count_) +
+                    (unexpected_count_ == 1 ? " tensor is" : " tensors are") + " no part of the model and not counted: ";
+        for (std::size_t i = 0; i < unexpected_.size() && i < 3; ++i) text += (i > 0 ? ", " : "") + escaped(unexpected_[i]);
+        if (unexpected_count_ > 3) text += ", ...";
+        if (auto const close = closest_in_tree(unexpected_[0]); !close.empty()) text += " (the closest to the first is " + close + ")";
+        warnings.push_back(std::move(text));
+    }
+    /// The name in the tree that is closest, one layer and one expert standing for all.
+    [[nodiscard]] std::string closest_in_tree(std::string_view name) const {
+        std::vector<std::string> names;
+        list_names(tensors_.tree().root(), {}, names);
+        ClosestName closest(name.substr(0, 200));
+        for (auto const& candidate : names) closest.offer(candidate);
+        return std::string(closest.best());
+    }
+    void list_names(ModuleId id, std::string const& prefix, std::vector<std::string>& names) const {
+        auto const& tree = tensors_.tree();
+        auto const& module = tree.module(id);
+        for (std::uint32_t i = 0; i < module.tensor_count && names.size() < 2000; ++i) {
+            names.push_back(prefix + std::string(tree.tensor(module, i).name));
+        }
+        for (std::uint32_t i = 0; i < module.child_count && names.size() < 2000; ++i) {
+            auto const& child = tree.child(module, i);
+            auto const own = child.name.empty() ? std::to_string(child.first) : std::string(child.name);
+            list_names(child.module, prefix + own + ".", names);
+        }
+    }
+
+    TreeTensors const& tensors_;
+    TensorNameMap map_;
+    std::string_view path_;
+    Layout layout_;
+    std::int64_t layers_;
+    std::vector<State> states_;
+    std::vector<Doubt> doubts_;
+    std::vector<std::string_view> unexpected_;
+    std::int64_t unexpected_count_ = 0;
+    std::int64_t extra_layer_tensors_ = 0;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,213 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/files/checkpoint_index.hpp>
+#include <shardwise/model/files/checkpoint_match.hpp>
+#include <shardwise/model/files/gguf.hpp>
+#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/safetensors_reader.hpp>
+#include <shardwise/model/files/text_file.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// The tensors of a whole safetensors checkpoint: one file, several, or those that an index names.
+struct SafetensorsCheckpoint {
+    std::vector<SafetensorsHeader> shards;
+    /// Set where there is an index; with no shards at all, its names are everything that is known.
+    std::optional<CheckpointIndex> index;
+
+    /// Calls visit(FileTensor) for each tensor; names live as long as this.
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (auto const& shard : shards) {
+            for (std::size_t i = 0; i < shard.size(); ++i) {
+                auto const tensor = shard[i];
+                visit(FileTensor{tensor.name, tensor.shape, tensor.bytes.count(), tensor.dtype});
+            }
+        }
+        if (!shards.empty() || !index) return;
+        for (std::size_t i = 0; i < index->tensors.size(); ++i) visit(FileTensor{index->tensors[i], {}, 0, {}});
+    }
+};
+
+namespace detail {
+
+[[nodiscard]] inline Error twice_in_shards(std::string_view path, std::string_view tensor) {
+    return Error{ErrorCode::malformed_file}.in(path).at(tensor).because("the tensor is in two shards");
+}
+
+/// Opens and reads the shards of an index that are there: all or none.
+[[nodiscard]] inline Result<> read_shards(ModelSource const& source, SafetensorsCheckpoint& out,
+                                          std::vector<std::string>& warnings) {
+    auto const& index = *out.index;
+    std::optional<Error> absent;
+    std::vector<std::uint32_t> shard_numbers;
+    for (std::uint32_t i = 0; i < index.shards.size(); ++i) {
+        auto const file = source.open(index.shards[i]);
+        if (!file) {
+            if (file.error().code() != ErrorCode::file_not_found) return file.error();
+            if (!absent) absent = file.error();
+            continue;
+        }
+        auto header = read_safetensors(*file);
+        if (!header) return header.error();
+        out.shards.push_back(*std::move(header));
+        shard_numbers.push_back(i);
+    }
+    if (out.shards.empty()) return {};
+    if (absent) return absent->fix("download the whole checkpoint, or leave all shards out");
+    std::int64_t total = 0;
+    TensorNames seen;
+    for (std::size_t s = 0; s < out.shards.size(); ++s) {
+        auto const& shard = out.shards[s];
+        total += shard.data_size().count();
+        for (std::size_t i = 0; i < shard.size(); ++i) {
+            auto const name = shard.names()[i];
+            auto const listed = index.tensors.find(name);
+            bool const is_elsewhere = listed && index.shard_of[*listed] != shard_numbers[s];
+            if (!seen.add(name) || is_elsewhere) return twice_in_shards(source.index, name);
+        }
+    }
+    for (std::size_t i = 0; i < index.tensors.size(); ++i) {
+        if (seen.find(index.tensors[i])) continue;
+        return Error{ErrorCode::malformed_file}.in(source.index).at(index.tensors[i])
+            .because("its shard " + std::string(index.shards[index.shard_of[i]]) + " lacks the tensor")
+            .fix("download the shard again");
+    }
+    if (index.total_size && *index.total_size != total) {
+        warnings.push_back(escaped(source.index) + ": metadata.total_size says " + std::to_string(*index.total_size) +
+                           " bytes, but the shards hold " + std::to_string(total) + "; the shards count");
+    }
+    return {};
+}
+
+}  // namespace detail
+
+/// Reads all headers of a safetensors checkpoint. Shards that an index names may all be absent; then only names are known.
+///
+/// Errors  as read_safetensors and parse_checkpoint_index; malformed_file for a tensor in two shards or in none of them;
+///         file_not_found where only some shards are there
+[[nodiscard]] inline Result<SafetensorsCheckpoint> read_safetensors_checkpoint(ModelSource const& source,
+                                                                               std::vector<std::string>& warnings) {
+    SafetensorsCheckpoint out;
+    if (!source.index.empty()) {
+        auto const file = source.open(source.index);
+        if (!file) return file.error();
+        auto const text = read_text_file(*file, max_index_file);
+        if (!text) return text.error();
+        auto index = parse_checkpoint_index(*text, source.index);
+        if (!index) return index.error();
+        out.index = *std::move(index);
+        if (auto const done = detail::read_shards(source, out, warnings); !done) return done.error();
+        return out;
+    }
+    TensorNames seen;
+    for (auto const& weights : source.weights) {
+        auto const file = source.open(weights);
+        if (!file) return file.error();
+        auto header = read_safetensors(*file);
+        if (!header) return header.error();
+        for (std::size_t i = 0; i < header->size() && source.weights.size() > 1; ++i) {
+            if (!seen.add(header->names()[i])) return detail::twice_in_shards(weights, header->names()[i]);
+        }
+        out.shards.push_back(*std::move(header));
+    }
+    return out;
+}
+
+/// The tensors of a whole GGUF checkpoint with the metadata of its first part.
+struct GgufCheckpoint {
+    /// The first part; its `tensors` are those of all parts.
+    GgufHeader header;
+    /// The other parts, which hold the names of their tensors.
+    std::vector<GgufHeader> others;
+
+    /// Calls visit(FileTensor) for each tensor; names live as long as this.
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (auto const& tensor : header.tensors) {
+            visit(FileTensor{tensor.name, tensor.shape, tensor.bytes.count(), dense_dtype(tensor.type)});
+        }
+    }
+    /// The dtype of a GGUF type that is no block format.
+    [[nodiscard]] static std::optional<Dtype> dense_dtype(GgmlType type) {
+        switch (type) {
+            case GgmlType::f32: return Dtype::f32;
+            case GgmlType::f16: return Dtype::f16;
+            case GgmlType::bf16: return Dtype::bf16;
+            case GgmlType::f64: return Dtype::f64;
+            case GgmlType::i8: return Dtype::i8;
+            case GgmlType::i16: return Dtype::i16;
+            case GgmlType::i32: return Dtype::i32;
+            case GgmlType::i64: return Dtype::i64;
+            default: return std::nullopt;
+        }
+    }
+};
+
+namespace detail {
+
+/// The files of a split GGUF: "name-00001-of-00003.gguf" stands for all three.
+[[nodiscard]] inline Result<std::vector<std::string>> gguf_parts(std::string const& file, std::int64_t count) {
+    constexpr std::int64_t most = 9999;
+    auto const refuse = [&file, count](std::string_view reason) {
+        return Error{ErrorCode::malformed_file}.in(file).at("split.count").because(reason).got(count);
+    };
+    if (count > most) return refuse("more parts than any model has");
+    std::string_view stem;
+    if (!is_split_part(file, stem)) return refuse("is one of several parts, but not named like one").fix("restore the name x-00001-of-0000N.gguf");
+    auto const digits = [](std::int64_t number) {
+        auto const text = std::to_string(number);
+        return std::string(5 - text.size(), '0') + text;
+    };
+    std::vector<std::string> parts;
+    for (std::int64_t i = 1; i <= count; ++i) {
+        parts.push_back(std::string(stem) + "-" + digits(i) + "-of-" + digits(count) + ".gguf");
+    }
+    return parts;
+}
+
+}  // namespace detail
+
+/// Reads the headers of a GGUF model, all parts of a split one.
+///
+/// Errors  as read_gguf; file_not_found for an absent part; malformed_file for a tensor in two parts
+[[nodiscard]] inline Result<GgufCheckpoint> read_gguf_checkpoint(ModelSource const& source) {
+    if (source.weights.empty()) return Error{ErrorCode::invalid_argument}.in(source.name).because("names no GGUF file");
+    auto const read = [&source](std::string const& name) -> Result<GgufHeader> {
+        auto file = source.open(name);
+        if (!file) return file.error();
+        return read_gguf(*std::move(file));
+    };
+    auto first = read(source.weights.front());
+    if (!first) return first.error();
+    auto const count = first->metadata.integer("split.count").value_or(1);
+    if (count <= 1) return GgufCheckpoint{*std::move(first), {}};
+    auto const parts = detail::gguf_parts(source.weights.front(), count);
+    if (!parts) return parts.error();
+    if (parts->front() != source.weights.front()) first = read(parts->front());
+    if (!first) return first.error();
+    GgufCheckpoint out{*std::move(first), {}};
+    TensorNames seen;
+    for (auto const& tensor : out.header.tensors) (void)seen.add(tensor.name);
+    for (std::size_t i = 1; i < parts->size(); ++i) {
+        auto part = read((*parts)[i]);
+        if (!part) return part.error();
+        for (auto const& tensor : part->tensors) {
+            if (!seen.add(tensor.name)) return detail::twice_in_shards((*parts)[i], tensor.name);
+            out.header.tensors.push_back(tensor);
+        }
+        out.others.push_back(*std::move(part));
+    }
+    return out;
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/files/config_fields.hpp>
+#include <shardwise/model/files/gguf.hpp>
+#include <shardwise/model/files/tensor_names_map.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+namespace detail {
+
+/// Fills a family's configuration from a GGUF header: metadata first, and from the tensors what metadata leave out.
+class GgufConfigReader {
+public:
+    GgufConfigReader(GgufHeader const& header, std::string_view path)
+        : header_(header), path_(path), architecture_(header.metadata.text("general.architecture")) {
+        std::vector<std::string_view> numbers;
+        for (auto const& tensor : header.tensors) {
+            numbers.clear();
+            names_.insert(tensor.name);
+            patterns_.insert(name_pattern(tensor.name, numbers));
+        }
+    }
+
+    [[nodiscard]] Result<ModelConfig> read() {
+        if (architecture_.empty()) {
+            return error(ErrorCode::missing_field, "general.architecture", "a GGUF model names its architecture here");
+        }
+        // Several families share a name in GGUF (llama and mixtral, both deepseeks): the one whose marker the file has.
+        std::string_view family;
+        bool is_marked = false;
+        Architectures::for_each([&]<class Arch>(Arch) {
+            if (Arch::gguf_name != architecture_ || is_marked) return;
+            if constexpr (requires { Arch::gguf_marker; }) {
+                if (!has_marker(Arch::gguf_marker)) return;
+                is_marked = true;
+            } else if (!family.empty()) {
+                return;
+            }
+            family = Arch::name;
+        });
+        Result<ModelConfig> result{error(ErrorCode::unknown_name, "general.architecture",
+                                         "\"" + architecture_ + "\" is not a known architecture")};
+        Architectures::with(family, [&]<class Arch>(Arch) { result = read_family<Arch>(); });
+        return result;
+    }
+
+private:
+    [[nodiscard]] Error error(ErrorCode code, std::string_view place, std::string_view reason) const {
+        return Error{code}.in(path_).at(place).because(reason);
+    }
+    /// A marker is a tensor's name pattern, or a key with another value than 0.
+    [[nodiscard]] bool has_marker(std::string_view marker) const {
+        if (patterns_.count(std::string(marker)) > 0) return true;
+        auto const value = header_.metadata.find(marker);
+        return value && value->integer.value_or(1) != 0;
+    }
+    [[nodiscard]] bool has(std::string_view name) const { return names_.count(name) > 0; }
+    [[nodiscard]] Shape const* shape_of(std::string_view name) const {
+        for (auto const& tensor : header_.tensors) {
+            if (tensor.name == name) return &tensor.shape;
+        }
+        return nullptr;
+    }
+
+    template <ModelArchitecture Arch>
+    [[nodiscard]] Result<ModelConfig> read_family() {
+        ModelConfig config;
+        config.model_type = Arch::name;
+        config.name.assign(header_.metadata.text("general.name"));
+        if constexpr (requires { Arch::gguf_class; }) config.model_class = Arch::gguf_class;
+        for (auto const& field : Arch::fields) {
+            if (auto const done = read_field(field, config); !done) return done.error();
+        }
+        read_from_tensors(config);
+        read_latent_attention(config);
+        config.dtype = main_dtype();
+        auto const layers = std::max(config.layers, config.decoder_layers);
+        if (layers > LayerSet::capacity) {
+            return error(ErrorCode::capacity_exceeded, architecture_ + ".block_count", "is more than this library plans for")
+                .got(layers).expected(LayerSet::capacity);
+        }
+        return config;
+    }
+
+    Result<> read_field(Field const& field, ModelConfig& config) const {
+        field.store_default(config);
+        if (field.gguf.empty()) return {};
+        auto const key = architecture_ + "." + std::string(field.gguf);
+        auto const value = header_.metadata.find(key);
+        if (!value) return read_absent(field, key, config);
+        if (field.type == FieldType::real) {
+            if (width_of(value->type) == 0) return error(ErrorCode::invalid_field, key, "must be a number");
+            field.store(config, value->real);
+            return {};
+        }
+        auto const number = integer_of(*value);
+        if (!number) return error(ErrorCode::invalid_field, key, "must be one whole number for all layers");
+        if (field.type == FieldType::flag) {
+            config.*field.flag = *number != 0;
+            return {};
+        }
+        if (field.type != FieldType::integer) return {};
+        auto const least = field.rule == FieldRule::positive ? 1 : 0;
+        if (*number < least) {
+            return error(ErrorCode::invalid_field, key, "must be at least " + std::to_string(least)).got(*number);
+        }
+        if (*number > max_config_size) {
+            return error(ErrorCode::size_overflow, key, "is larger than a model can have").got(*number).expected(max_config_size);
+        }
+        config.*field.integer = *number;
+        return {};
+    }
+    /// A whole number, or a list over layers in which all are the same.
+    [[nodiscard]] std::optional<std::int64_t> integer_of(GgufValue const& value) const {
+        if (value.type != GgufValueType::array) return value.integer;
+        auto const numbers = header_.metadata.integers(value, static_cast<std::size_t>(LayerSet::capacity));
+        if (numbers.empty() || value.count != numbers.size()) return std::nullopt;
+        bool const is_same = std::all_of(numbers.begin(), numbers.end(), [&](auto number) { return number == numbers[0]; });
+        return is_same ? std::optional{numbers[0]} : std::nullopt;
+    }
+    /// llama.cpp's own rules for absent keys; transformers' defaults describe other models.
+    Result<> read_absent(Field const& field, std::string const& key, ModelConfig& config) const {
+        constexpr std::array<std::string_view, 3> needed{"embedding_length", "block_count", "attention.head_count"};
+        if (std::find(needed.begin(), needed.end(), field.gguf) != needed.end()) {
+            return error(ErrorCode::missing_field, key, "is needed and has no default");
+        }
+        if (field.is_zero_in_gguf && field.integer != nullptr) config.*field.integer = 0;
+        if (field.integer == &ModelConfig::kv_heads) config.kv_heads = config.heads;
+        if (field.integer == &ModelConfig::head_dim && config.heads > 0) config.head_dim = config.hidden_size / config.heads;
+        return {};
+    }
+
+    /// What GGUF does not state, and what its tensors state more surely.
+    void read_from_tensors(ModelConfig& config) const {
+        if (auto const* table = shape_of("token_embd.weight"); table != nullptr && table->rank() == 2) {
+            config.vocab_size = (*table)[0];
+        }
+        if (auto const* table = shape_of("token_types.weight"); table != nullptr && table->rank() == 2) {
+            config.type_vocab_size = (*table)[0];
+        }
+        config.tie_word_embeddings = !has("output.weight");
+        config.attention_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+        config.mlp_bias = has("blk.0.ffn_up.bias");
+        config.gated_mlp = has("blk.0.ffn_gate.weight") || has("enc.blk.0.ffn_gate.weight");
+        config.multi_query = config.kv_heads == 1;
+        config.new_decoder_layout = has("blk.0.attn_norm_2.weight") || (config.kv_heads > 1 && config.kv_heads < config.heads);
+    }
+    /// Multi-head latent attention: files state the widths of whole keys and values, newer ones apart from those of the cache.
+    ///
+    /// Source  llama.cpp convert_hf_to_gguf.py (DeepseekV2Model)
+    void read_latent_attention(ModelConfig& config) const {
+        if (!header_.metadata.integer(architecture_ + ".attention.kv_lora_rank")) return;
+        auto const width = [this](std::string const& key) {
+            auto const split = header_.metadata.integer(architecture_ + ".attention." + key + "_mla");
+            return split ? split : header_.metadata.integer(architecture_ + ".attention." + key);
+        };
+        auto const key = width("key_length");
+        auto const value = width("value_length");
+        if (key && *key > config.qk_rope_head_dim && *key <= max_config_size) config.qk_nope_head_dim = *key - config.qk_rope_head_dim;
+        if (value && *value > 0 && *value <= max_config_size) config.v_head_dim = *value;
+    }
+    /// The dtype that most bytes have; 16 bits for block formats.
+    [[nodiscard]] Dtype main_dtype() const {
+        std::int64_t f32 = 0;
+        std::int64_t f16 = 0;
+        std::int64_t bf16 = 0;
+        std::int64_t rest = 0;
+        for (auto const& tensor : header_.tensors) {
+            auto& sum = tensor.type == GgmlType::f32 ? f32 : tensor.type == GgmlType::f16 ? f16 : tensor.type == GgmlType::bf16 ? bf16 : rest;
+            sum += tensor.bytes.count();
+        }
+        if (bf16 > f32 && bf16 > f16 && bf16 > rest) return Dtype::bf16;
+        if (f32 > f16 && f32 > rest) return Dtype::f32;
+        return Dtype::f16;
+    }
+
+    GgufHeader const& header_;
+    std::string_view path_;
+    std::string architecture_;
+    std::unordered_set<std::string_view> names_;
+    std::unordered_set<std::string> patterns_;
+};
+
+}  // namespace detail
+
+/// The configuration that a GGUF file's metadata and tensors describe, not yet completed (describe does that).
+///
+/// Errors  unknown_name for an architecture that no family has; missing_field, invalid_field, size_overflow,
+///         capacity_exceeded with the key
+[[nodiscard]] inline Result<ModelConfig> read_gguf_config(GgufHeader const& header, std::string_view path) {
+    return detail::GgufConfigReader(header, path).read();
+}
+
+}  // namespace shardwise::inline v0
