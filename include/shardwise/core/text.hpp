@@ -24,8 +24,9 @@ namespace shardwise::inline v0 {
 
 /// The Levenshtein distance of two texts, ignoring case.
 [[nodiscard]] constexpr std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    // clang 14 cannot fill a vector of a given size in constant expressions.
+    std::vector<std::size_t> row;
+    for (std::size_t j = 0; j <= b.size(); ++j) row.push_back(j);
     for (std::size_t i = 0; i < a.size(); ++i) {
         std::size_t diagonal = row[0];
         row[0] = i + 1;

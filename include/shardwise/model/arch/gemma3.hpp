@@ -64,7 +64,7 @@ struct Gemma3Text {
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, mlp);
         auto const table = part.tensors().table(config.vocab_size, config.hidden_size, ShardRule::units(0, config.vocab_size));
-        Tensor const scale{.name = "embed_scale", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer};
+        Tensor scale{.name = "embed_scale", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer};
         auto const embedding = tree.add("Gemma3TextScaledWordEmbedding", {table, scale});
         auto const rotary = part.rotary("Gemma3RotaryEmbedding", config.head_dim);
         detail::finish_decoder(tree, config, layout,

@@ -77,7 +77,7 @@ struct GptOss {
         ModuleTree tree;
         auto const dtype = config.dtype_or(Dtype::f32);
         detail::PartMaker part(tree, dtype);
-        Tensor const sinks{.name = "sinks", .shape = {config.heads}, .dtype = dtype, .shard = ShardRule::units(0, config.heads)};
+        Tensor sinks{.name = "sinks", .shape = {config.heads}, .dtype = dtype, .shard = ShardRule::units(0, config.heads)};
         auto const q_width = config.heads * config.head_dim;
         auto const has_bias = config.attention_bias;
         auto const q = part.linear(q_width, config.hidden_size, has_bias, ShardRule::units(0, config.heads));

@@ -13,7 +13,8 @@ namespace shardwise::inline v0 {
 /// Source  transformers 4.57 models/mistral/modeling_mistral.py
 struct Mistral {
     static constexpr std::string_view name = "mistral";
-    static constexpr std::string_view gguf_name = "llama";
+    /// llama.cpp writes it as "llama", which is read as that family: same names, same shapes.
+    static constexpr std::string_view gguf_name = "";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),

@@ -8,12 +8,14 @@
 
 namespace shardwise::inline v0 {
 
-/// Mixtral 8x7B and 8x22B: every layer has experts. GGUF files call it llama and give it an expert_count.
+/// Mixtral 8x7B and 8x22B: every layer has experts.
 ///
 /// Source  transformers 4.57 models/mixtral/modeling_mixtral.py
 struct Mixtral {
     static constexpr std::string_view name = "mixtral";
     static constexpr std::string_view gguf_name = "llama";
+    /// llama.cpp writes it as "llama"; only it has experts.
+    static constexpr std::string_view gguf_marker = "llama.expert_count";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <shardwise/model/presets_llama.hpp>
+
+namespace shardwise::inline v0 {
+
+namespace detail {
+
+/// The experts and attention ranks of a DeepSeek, whose heads are all of one geometry.
+struct DeepseekSizes {
+    std::int64_t experts;
+    std::int64_t experts_per_token;
+    std::int64_t expert_width;
+    std::int64_t shared_experts;
+    std::int64_t first_dense_layers;
+    std::int64_t q_lora_rank;
+};
+
+[[nodiscard]] constexpr ModelConfig deepseek_preset(std::string_view model_type, std::string_view name, DecoderSizes sizes,
+                                                    DeepseekSizes const& own) {
+    sizes.head_dim = 0;
+    auto config = decoder_preset(model_type, name, Dtype::bf16, sizes, 10000.0, 1e-6);
+    config.experts = own.experts;
+    config.experts_per_token = own.experts_per_token;
+    config.expert_intermediate_size = own.expert_width;
+    config.shared_experts = own.shared_experts;
+    config.first_dense_layers = own.first_dense_layers;
+    config.q_lora_rank = own.q_lora_rank;
+    config.kv_lora_rank = 512;
+    config.qk_nope_head_dim = 128;
+    config.qk_rope_head_dim = 64;
+    config.v_head_dim = 128;
+    config.rope.kind = RopeKind::yarn;
+    config.rope.factor = 40.0;
+    config.rope.original_max_positions = 4096;
+    config.norm_expert_weights = model_type == "deepseek_v3";
+    return config;
+}
+
+}  // namespace detail
+
+namespace presets {
+
+inline constexpr auto deepseek_v2_lite = detail::deepseek_preset(
+    "deepseek_v2", "DeepSeek-V2-Lite", {102400, 2048, 10944, 27, 16, 16, 0, 163840}, {64, 6, 1408, 2, 1, 0});
+inline constexpr auto deepseek_v2 = detail::deepseek_preset(
+    "deepseek_v2", "DeepSeek-V2", {102400, 5120, 12288, 60, 128, 128, 0, 163840}, {160, 6, 1536, 2, 1, 1536});
+inline constexpr auto deepseek_v3 = detail::deepseek_preset(
+    "deepseek_v3", "DeepSeek-V3", {129280, 7168, 18432, 61, 128, 128, 0, 163840}, {256, 8, 2048, 1, 3, 1536});
+
+}  // namespace presets
+
+}  // namespace shardwise::inline v0
