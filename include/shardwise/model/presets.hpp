@@ -113,7 +113,7 @@ inline constexpr std::array model_presets{
 
 namespace detail {
 
-[[nodiscard]] constexpr bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+[[nodiscard]] constexpr bool is_name_digit(char letter) { return letter >= '0' && letter <= '9'; }
 [[nodiscard]] constexpr bool is_separator(char letter) {
     return letter == '-' || letter == '_' || letter == '.' || letter == ' ';
 }
@@ -129,7 +129,7 @@ public:
         auto const begin = at_;
         while (at_ < text_.size() && is_separator(text_[at_])) ++at_;
         if (at_ == text_.size()) return 0;
-        bool const parts_numbers = at_ > begin && begin > 0 && is_digit(text_[begin - 1]) && is_digit(text_[at_]);
+        bool const parts_numbers = at_ > begin && begin > 0 && is_name_digit(text_[begin - 1]) && is_name_digit(text_[at_]);
         if (parts_numbers && !is_dot_given_) return is_dot_given_ = true, at_ = begin, '.';
         is_dot_given_ = false;
         return to_lower(text_[at_++]);
