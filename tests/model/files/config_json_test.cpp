@@ -1,0 +1,312 @@
+#include <shardwise/model/files/config_json.hpp>
+#include <shardwise/model/tree_totals.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+using namespace shardwise;
+
+namespace {
+
+std::string const golden = SHARDWISE_SOURCE_DIR "/tests/golden/";
+
+ConfigFile read(std::string const& text) {
+    auto const file = read_config(text, "config.json");
+    REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
+    return *file;
+}
+
+std::string message(std::string const& text) {
+    auto const file = read_config(text, "config.json");
+    return file ? "accepted" : file.error().message();
+}
+ErrorCode code(std::string const& text) {
+    auto const file = read_config(text, "config.json");
+    REQUIRE_FALSE(file);
+    return file.error().code();
+}
+
+/// A llama config with more members.
+std::string llama(std::string const& members) { return R"({"model_type": "llama")" + (members.empty() ? "" : ", " + members) + "}"; }
+
+}  // namespace
+
+// Oracle: tests/golden/families/index.tsv, made from the same configurations by transformers 4.57.6.
+TEST_CASE("read_config: every golden configuration gives transformers' number of parameters") {
+    std::ifstream index(golden + "families/index.tsv");
+    REQUIRE(index);
+    std::string line;
+    std::getline(index, line);
+    int checked = 0;
+    while (std::getline(index, line)) {
+        std::istringstream columns(line);
+        std::string name, type, class_name, parameters, config;
+        columns >> name >> type >> class_name >> parameters >> config;
+        CAPTURE(name);
+        auto const file = read_config_file(golden + config);
+        if (!file) {
+            // A family that this list of architectures does not have.
+            CHECK(file.error().code() == ErrorCode::unknown_name);
+            CHECK_FALSE(Architectures::with(type, [](auto) {}));
+            continue;
+        }
+        auto const model = describe(file->config);
+        REQUIRE(model);
+        CHECK(std::to_string(count_parameters(model->tree)) == parameters);
+        CHECK(model->config.model_class.view() == class_name);
+        ++checked;
+    }
+    CHECK(checked >= 100);
+}
+
+// Oracle: tests/golden/config_defaults.json (LlamaConfig, MistralConfig, Qwen3Config, GPT2Config of transformers 4.57.6).
+TEST_CASE("read_config: absent fields take the defaults of their configuration class") {
+    auto const plain = read(llama("")).config;
+    CHECK(plain.vocab_size == 32000);
+    CHECK(plain.hidden_size == 4096);
+    CHECK(plain.intermediate_size == 11008);
+    CHECK(plain.layers == 32);
+    CHECK(plain.heads == 32);
+    CHECK(plain.max_positions == 2048);
+    CHECK(plain.norm_epsilon == 1e-6);
+    CHECK_FALSE(plain.tie_word_embeddings);
+    CHECK_FALSE(plain.dtype);
+    CHECK(plain.model_class.empty());
+
+    CHECK(read(R"({"model_type": "mistral"})").config.kv_heads == 8);
+    auto const null_heads = read(R"({"model_type": "mistral", "num_key_value_heads": null})").config;
+    CHECK(describe(null_heads)->config.kv_heads == 32);
+    CHECK(read(R"({"model_type": "qwen3"})").config.head_dim == 128);
+    CHECK(read(R"({"model_type": "gpt2"})").config.tie_word_embeddings);
+}
+
+TEST_CASE("read_config: an alias beside its field wins, as in transformers") {
+    CHECK(read(R"({"model_type": "gpt2", "hidden_size": 96, "n_embd": 48})").config.hidden_size == 96);
+    CHECK(read(R"({"model_type": "gpt2", "num_hidden_layers": 3})").config.layers == 3);
+    CHECK(read(R"({"model_type": "gpt2", "n_layer": 5})").config.layers == 5);
+}
+
+TEST_CASE("read_config: both dialects of dtype, the newer one first") {
+    CHECK(read(llama(R"("torch_dtype": "float16")")).config.dtype == Dtype::f16);
+    CHECK(read(llama(R"("dtype": "bfloat16")")).config.dtype == Dtype::bf16);
+    CHECK(read(llama(R"("torch_dtype": "float16", "dtype": "bfloat16")")).config.dtype == Dtype::bf16);
+    CHECK(read(llama(R"("torch_dtype": "float16", "dtype": null)")).config.dtype == Dtype::f16);
+    CHECK_FALSE(read(llama(R"("torch_dtype": "auto")")).config.dtype);
+    CHECK(code(llama(R"("torch_dtype": "bf17")")) == ErrorCode::invalid_field);
+    CHECK(code(llama(R"("torch_dtype": "int8")")) == ErrorCode::invalid_field);
+    CHECK(message(llama(R"("dtype": 16)")) == "config.json: dtype: must be a string, but is an integer");
+}
+
+TEST_CASE("read_config: both dialects of rotary positions") {
+    auto const older = read(llama(R"("rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.5,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})")).config.rope;
+    auto const newer = read(llama(R"("rope_parameters": {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.5,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})")).config.rope;
+    for (auto const& rope : {older, newer}) {
+        CHECK(rope.kind == RopeKind::llama3);
+        CHECK(rope.theta == 500000.0);
+        CHECK(rope.factor == 8.0);
+        CHECK(rope.low_frequency_factor == 1.5);
+        CHECK(rope.original_max_positions == 8192);
+    }
+    CHECK(read(llama(R"("rope_scaling": {"type": "linear", "factor": 2})")).config.rope.kind == RopeKind::linear);
+    CHECK(read(llama(R"("rope_scaling": null)")).config.rope.kind == RopeKind::standard);
+    auto const strange = read(llama(R"("rope_scaling": {"type": "spiral"})"));
+    REQUIRE(strange.warnings.size() == 1);
+    CHECK(strange.warnings[0] == "config.json: rope type \"spiral\" is not known; sizes do not depend on it");
+    CHECK(message(llama(R"("rope_scaling": {"type": "linear", "factor": "2"})")) ==
+          "config.json: rope_scaling.factor: must be a number, but is a string");
+    auto const split = read_config_file(golden + "configs/gemma-3-1b-v5.json");
+    REQUIRE(split);
+    CHECK(split->config.rope.theta == 1000000.0);
+    CHECK(split->config.rope.local_theta == 10000.0);
+}
+
+TEST_CASE("read_config: layer_types say which layers slide") {
+    auto const file = read_config_file(golden + "configs/gemma-3-1b-v5.json");
+    REQUIRE(file);
+    CHECK(file->config.layer_types_count == 26);
+    CHECK(file->config.sliding_layers.contains(0));
+    CHECK_FALSE(file->config.sliding_layers.contains(5));
+    CHECK(code(R"({"model_type": "qwen3", "layer_types": ["linear_attention"]})") == ErrorCode::unsupported);
+    CHECK(code(R"({"model_type": "qwen3", "layer_types": "full_attention"})") == ErrorCode::invalid_field);
+    CHECK(code(R"({"model_type": "qwen3", "layer_types": [1]})") == ErrorCode::invalid_field);
+    CHECK(code(R"({"model_type": "qwen3", "layer_types": ["full_attention"]})") == ErrorCode::invalid_field);
+}
+
+TEST_CASE("read_config: a language model under text_config is counted with its own defaults and the whole's dtype") {
+    auto const file = read_config_file(golden + "configs/gemma-3-4b.json");
+    REQUIRE(file);
+    CHECK(file->config.model_type.view() == "gemma3_text");
+    CHECK(file->config.hidden_size == 2560);
+    CHECK(file->config.heads == 8);  // Gemma3TextConfig's default
+    CHECK(file->config.dtype == Dtype::bf16);
+    REQUIRE_FALSE(file->warnings.empty());
+    CHECK(file->warnings[0].find("only the text model (text_config) is counted") != std::string::npos);
+
+    auto const wrapped = read(R"({"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
+                                  "text_config": {"model_type": "llama", "num_hidden_layers": 2}})");
+    CHECK(wrapped.config.layers == 2);
+    CHECK(code(R"({"model_type": "llava", "text_config": {"model_type": "nonsense"}})") == ErrorCode::unknown_name);
+    CHECK(code(R"({"model_type": "llava", "text_config": {}})") == ErrorCode::missing_field);
+    CHECK(code(R"({"model_type": "llava", "text_config": 3})") == ErrorCode::invalid_field);
+    CHECK(message(R"({"model_type": "llava", "text_config": {"model_type": "llama", "hidden_size": "x"}})") ==
+          "config.json: text_config.hidden_size: must be an integer, but is a string");
+}
+
+// facts/model_files.md, rows 66 to 69.
+TEST_CASE("read_config: impossible values are refused by the name of their field") {
+    struct Case {
+        char const* members;
+        char const* field;
+        ErrorCode code;
+    };
+    for (auto const& [members, field, expected] : {
+             Case{R"("num_attention_heads": 0)", "num_attention_heads", ErrorCode::invalid_field},
+             Case{R"("num_key_value_heads": -1)", "num_key_value_heads", ErrorCode::invalid_field},
+             Case{R"("num_hidden_layers": 0)", "num_hidden_layers", ErrorCode::invalid_field},
+             Case{R"("num_hidden_layers": -32)", "num_hidden_layers", ErrorCode::invalid_field},
+             Case{R"("num_hidden_layers": null)", "num_hidden_layers", ErrorCode::invalid_field},
+             Case{R"("num_hidden_layers": 1000000000000)", "num_hidden_layers", ErrorCode::size_overflow},
+             Case{R"("num_hidden_layers": 5000)", "num_hidden_layers", ErrorCode::capacity_exceeded},
+             Case{R"("hidden_size": 4611686018427387904)", "hidden_size", ErrorCode::size_overflow},
+             Case{R"("hidden_size": 18446744073709551615)", "hidden_size", ErrorCode::size_overflow},
+             Case{R"("hidden_size": 36893488147419103232)", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": 1e308)", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": 4096.0)", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": "32")", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": true)", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": [4096])", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": {})", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("hidden_size": 4095)", "hidden_size", ErrorCode::invalid_field},
+             Case{R"("num_attention_heads": 32, "num_key_value_heads": 5)", "num_key_value_heads", ErrorCode::invalid_field},
+             Case{R"("tie_word_embeddings": "yes")", "tie_word_embeddings", ErrorCode::invalid_field},
+             Case{R"("rms_norm_eps": "1e-6")", "rms_norm_eps", ErrorCode::invalid_field},
+             Case{R"("hidden_act": "wavelet")", "hidden_act", ErrorCode::unsupported},
+             Case{R"("hidden_act": 3)", "hidden_act", ErrorCode::invalid_field},
+             Case{R"("architectures": "LlamaForCausalLM")", "architectures", ErrorCode::invalid_field},
+             Case{R"("architectures": [1])", "architectures", ErrorCode::invalid_field},
+         }) {
+        CAPTURE(members);
+        auto const file = read_config(llama(members), "dir/config.json");
+        REQUIRE_FALSE(file);
+        CHECK(file.error().code() == expected);
+        CHECK(file.error().subject() == "dir/config.json");
+        CHECK(file.error().place() == field);
+    }
+    CHECK(message(llama(R"("num_attention_heads": 0)")) == "config.json: num_attention_heads: must be at least 1 (got 0)");
+    CHECK(message(llama(R"("hidden_size": "32")")) == "config.json: hidden_size: must be an integer, but is a string");
+    // hidden_size need not be a multiple of the heads where head_dim is given (row 67).
+    CHECK(message(llama(R"("hidden_size": 4095, "head_dim": 128)")) == "accepted");
+}
+
+TEST_CASE("read_config: sizes whose products leave 63 bits are refused") {
+    auto const big = std::to_string(std::int64_t{1} << 28U);
+    auto const text = llama("\"vocab_size\": " + big + ", \"hidden_size\": " + big + ", \"intermediate_size\": " + big +
+                            ", \"num_attention_heads\": 1, \"head_dim\": " + big + ", \"num_hidden_layers\": 1024");
+    CHECK(code(text) == ErrorCode::size_overflow);
+    auto const experts = R"({"model_type": "mixtral", "num_local_experts": 1000000})";
+    CHECK(code(experts) == ErrorCode::capacity_exceeded);
+}
+
+TEST_CASE("read_config: text that is no configuration is refused") {
+    for (auto const* text : {"", "[]", "7", "{", "{\"model_type\": \"llama\",}", "{\"model_type\": \"llama\", \"hidden_size\": NaN}",
+                             "{\"model_type\": \"llama\", \"rms_norm_eps\": Infinity}",
+                             "{\"model_type\": \"llama\", \"hidden_size\": 1, \"hidden_size\": 2}"}) {
+        CAPTURE(text);
+        CHECK(code(text) == ErrorCode::malformed_file);
+    }
+    CHECK(message("{\"model_type\": \"llama\", \"x\": NaN}") ==
+          "config.json: has NaN or Infinity, which JSON does not have, at byte 29");
+    CHECK(code(R"({"hidden_size": 4096})") == ErrorCode::missing_field);
+    CHECK(code(R"({"model_type": 7})") == ErrorCode::invalid_field);
+}
+
+// facts/model_files.md, row 70.
+TEST_CASE("read_config: an unknown model_type is answered with the closest and all known ones") {
+    auto const file = read_config(R"({"model_type": "lama"})", "config.json");
+    REQUIRE_FALSE(file);
+    CHECK(file.error().code() == ErrorCode::unknown_name);
+    CHECK(file.error().reason() == "\"lama\" is not a known architecture; did you mean llama?");
+    Architectures::for_each([&]<class Arch>(Arch) {
+        CAPTURE(Arch::name);
+        CHECK(file.error().advice().find(Arch::name) != std::string_view::npos);
+    });
+    auto const escape = message("{\"model_type\": \"\\u001b[31mred\"}");
+    CHECK(escape.find('\x1b') == std::string::npos);
+    CHECK(escape.find("\\x1b[31mred") != std::string::npos);
+}
+
+// facts/model_files.md, row 71.
+TEST_CASE("read_config: auto_map is never executed, but warned of") {
+    auto const file = read(llama(R"("auto_map": {"AutoModel": "evil.py--Model"})"));
+    REQUIRE(file.warnings.size() == 1);
+    CHECK(file.warnings[0] == "config.json: auto_map names code of the repository; it is never executed");
+}
+
+TEST_CASE("read_config: quantization_config becomes a scheme and the modules it leaves alone") {
+    auto const scheme = [](std::string const& members) {
+        auto const file = read(llama("\"quantization_config\": {" + members + "}"));
+        REQUIRE(file.quantization);
+        return file.quantization->scheme;
+    };
+    CHECK(scheme(R"("quant_method": "bitsandbytes", "load_in_8bit": true)") == QuantScheme::int8());
+    CHECK(scheme(R"("quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
+                    "bnb_4bit_use_double_quant": true)") == QuantScheme::nf4(true));
+    auto const awq = scheme(R"("quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm")");
+    CHECK(awq.method == QuantMethod::awq);
+    CHECK(awq.group == 64);
+    CHECK(scheme(R"("quant_method": "fp8", "weight_block_size": [128, 64])") == QuantScheme::fp8_blocks(128, 64));
+    auto const gptq = scheme(R"("quant_method": "gptq", "bits": 8, "group_size": -1, "desc_act": true)");
+    CHECK(gptq.bits == 8);
+    CHECK(gptq.group == -1);
+    CHECK(gptq.desc_act);
+
+    auto const oss = read_config_file(golden + "configs/gpt-oss-20b.json");
+    REQUIRE(oss);
+    REQUIRE(oss->quantization);
+    CHECK(oss->quantization->scheme == QuantScheme::mxfp4());
+    CHECK(oss->quantization->kept.size() == 4);
+    CHECK(oss->quantization->kept[0] == "model.layers.*.self_attn");
+    CHECK_FALSE(read(llama(R"("quantization_config": null)")).quantization);
+}
+
+TEST_CASE("read_config: a quantisation that is unknown or malformed names its key") {
+    auto const refused = [](std::string const& members) {
+        return message(llama("\"quantization_config\": {" + members + "}"));
+    };
+    CHECK(code(llama(R"("quantization_config": {"quant_method": "compressed-tensors"})")) == ErrorCode::unsupported);
+    CHECK(refused(R"("quant_method": "compressed-tensors")").find("compressed-tensors") != std::string::npos);
+    CHECK(refused(R"("quant_method": "gptq", "bits": "4")") ==
+          "config.json: quantization_config.bits: must be an integer, but is a string");
+    CHECK(refused(R"("quant_method": "gptq", "bits": 5)").starts_with("config.json: quantization_config.bits: "));
+    CHECK(refused(R"("quant_method": "fp8", "weight_block_size": [128])") ==
+          "config.json: quantization_config.weight_block_size: must have two numbers");
+    CHECK(refused(R"("quant_method": "fp8", "weight_block_size": [0, 128])").find("at least 1") != std::string::npos);
+    CHECK(message(llama(R"("quantization_config": "fp8")")).find("must be an object") != std::string::npos);
+}
+
+TEST_CASE("read_config: hostile texts are refused within a second") {
+    auto const start = std::chrono::steady_clock::now();
+    std::string deep = R"({"model_type": "llama", "x": )";
+    deep += std::string(100'000, '[');
+    CHECK(code(deep) == ErrorCode::malformed_file);
+    std::string many = R"({"model_type": "llama")";
+    for (int i = 0; i < 200'000; ++i) many += ",\"k" + std::to_string(i) + "\":1";
+    CHECK(message(many + "}") == "accepted");
+    std::string layers = R"({"model_type": "qwen3", "layer_types": ["full_attention")";
+    for (int i = 0; i < 100'000; ++i) layers += ",\"full_attention\"";
+    CHECK(code(layers + "]}") == ErrorCode::invalid_field);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(3));
+}
+
+TEST_CASE("read_config_file: files that are absent or too large are refused") {
+    CHECK(read_config_file("/nowhere/config.json").error().code() == ErrorCode::file_not_found);
+    CHECK(read_config_file(SHARDWISE_SOURCE_DIR).error().message().find("is a folder, not a file") != std::string::npos);
+}
