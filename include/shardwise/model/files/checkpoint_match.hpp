@@ -194,7 +194,7 @@ private:
             .because("is " + to_text(doubt.shape) + " in the file but " + to_text(doubt.tensor->shape) + " in the model")
             .fix("use the config.json that belongs to this checkpoint");
     }
-    /// Whether GGUF may store `wanted` as `found`: without extents of 1, or transposed.
+    /// Whether GGUF may store `wanted` as `found`: without extents of 1, or its matrices transposed.
     [[nodiscard]] static bool is_gguf_shape(Shape const& found, Shape const& wanted) {
         auto const squeezed = [](Shape const& shape) {
             Shape out;
@@ -205,7 +205,12 @@ private:
         };
         auto const a = squeezed(found);
         auto const b = squeezed(wanted);
-        return a == b || (a.rank() == 2 && b.rank() == 2 && a[0] == b[1] && a[1] == b[0]);
+        if (a == b) return true;
+        if (a.rank() != b.rank() || a.rank() < 2) return false;
+        auto turned = b;
+        turned[b.rank() - 1] = b[b.rank() - 2];
+        turned[b.rank() - 2] = b[b.rank() - 1];
+        return a == turned;
     }
     [[nodiscard]] static std::string to_text(Shape const& shape) {
         std::string text = "[";

@@ -40,8 +40,11 @@ public:
         // Several families share a name in GGUF (llama and mixtral, both deepseeks): the one whose marker the file has.
         std::string_view family;
         bool is_marked = false;
+        // An encoder alone has a name of its own, and everything else of its family.
+        bool const is_encoder = architecture_ == "t5encoder";
+        auto const wanted = is_encoder ? std::string_view{"t5"} : std::string_view{architecture_};
         Architectures::for_each([&]<class Arch>(Arch) {
-            if (Arch::gguf_name != architecture_ || is_marked) return;
+            if (Arch::gguf_name != wanted || is_marked) return;
             if constexpr (requires { Arch::gguf_marker; }) {
                 if (!has_marker(Arch::gguf_marker)) return;
                 is_marked = true;
@@ -53,6 +56,7 @@ public:
         Result<ModelConfig> result{error(ErrorCode::unknown_name, "general.architecture",
                                          "\"" + architecture_ + "\" is not a known architecture")};
         Architectures::with(family, [&]<class Arch>(Arch) { result = read_family<Arch>(); });
+        if (result && is_encoder) result->model_class = "T5EncoderModel";
         return result;
     }
 
@@ -151,11 +155,18 @@ private:
             config.type_vocab_size = (*table)[0];
         }
         config.tie_word_embeddings = !has("output.weight");
-        config.attention_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+        config.attention_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias") || has("blk.0.attn_kv_a_mqa.bias");
         config.mlp_bias = has("blk.0.ffn_up.bias");
         config.gated_mlp = has("blk.0.ffn_gate.weight") || has("enc.blk.0.ffn_gate.weight");
         config.multi_query = config.kv_heads == 1;
-        config.new_decoder_layout = has("blk.0.attn_norm_2.weight") || (config.kv_heads > 1 && config.kv_heads < config.heads);
+        bool const has_two_norms = has("blk.0.attn_norm_2.weight");
+        config.new_decoder_layout = has_two_norms || (config.kv_heads > 1 && config.kv_heads < config.heads);
+        if (config.new_decoder_layout) config.ln_in_parallel_attention = has_two_norms ? 2 : 1;
+        // Layers without a router among those that have experts: qwen's mlp_only_layers and decoder_sparse_step.
+        config.decoder_sparse_step = 1;
+        for (std::int64_t layer = 0; config.experts > 0 && layer < std::min(config.layers, LayerSet::capacity); ++layer) {
+            if (!has("blk." + std::to_string(layer) + ".ffn_gate_inp.weight")) config.dense_layers.insert(layer);
+        }
     }
     /// Multi-head latent attention: files state the widths of whole keys and values, newer ones apart from those of the cache.
     ///

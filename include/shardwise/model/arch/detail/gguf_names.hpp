@@ -65,6 +65,9 @@ inline constexpr std::array gguf_gated_mlp{
     NameAlias{"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"},
     NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"},
     NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"},
+    NameAlias{"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias"},
+    NameAlias{"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias"},
+    NameAlias{"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias"},
 };
 
 /// Router and stacked experts of the qwen families.
