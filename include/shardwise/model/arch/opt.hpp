@@ -39,10 +39,11 @@ struct Opt {
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"OPTForCausalLM", "OPTModel"}); !known) return known;
         config.kv_heads = config.heads;
-        if (auto const ok = detail::check_sizes(config, {.intermediate_size = "ffn_dim"}); !ok) return ok;
-        if (auto const ok = detail::check_size("max_position_embeddings", config.max_positions); !ok) return ok;
+        if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         if (config.embedding_size == 0) config.embedding_size = config.hidden_size;
         if (auto const ok = detail::check_size("word_embed_proj_dim", config.embedding_size); !ok) return ok;
+        if (auto const ok = detail::check_sizes(config, {.intermediate_size = "ffn_dim"}); !ok) return ok;
+        if (auto const ok = detail::check_size("max_position_embeddings", config.max_positions); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = config.attention_bias;
