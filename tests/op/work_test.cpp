@@ -1,0 +1,107 @@
+#include "fixtures.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace shardwise;
+using op_test::context;
+
+TEST_CASE("linear: two operations per row, input and output column; one more per result for the bias") {
+    Operation op{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1, .parameters = {"w"},
+                 .in_features = 8, .out_features = 8};
+    CHECK(op_work(op, context()).flops == 2.0 * 6 * 8 * 8);
+    CHECK(op_work(op, context()).traffic == 6 * (8 + 8) * 2);
+    op.parameters[1] = "b";
+    CHECK(op_work(op, context()).flops == 2.0 * 6 * 8 * 8 + 6 * 8);
+}
+
+TEST_CASE("linear: the ranks' shares add up to the whole, by columns and by rows") {
+    Operation const column{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1,
+                           .in_features = 8, .out_features = 8};
+    Operation const row{.kind = OpKind::linear, .inputs = {1, no_value, no_value, no_value}, .output = 3, .in_features = 8,
+                        .out_features = 8};
+    for (auto const& op : {column, row}) {
+        double sum = 0.0;
+        for (std::int64_t rank = 0; rank < 3; ++rank) sum += op_work(op, context({.tp = 3, .tp_rank = rank})).flops;
+        CHECK(sum == op_work(op, context()).flops);
+    }
+}
+
+TEST_CASE("linear: sequence parallelism gathers the rows before the product") {
+    Operation const op{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1, .in_features = 8,
+                       .out_features = 8};
+    auto const rank = OpRank{.tp = 2, .is_sequence_parallel = true};
+    CHECK(op_work(op, context(rank)).flops == 2.0 * 6 * 8 * 4);
+}
+
+TEST_CASE("experts: work is per routed row") {
+    Operation const op{.kind = OpKind::experts, .inputs = {0, 4, no_value, no_value}, .output = 5, .in_features = 8,
+                       .out_features = 10, .experts = 6, .experts_per_token = 2};
+    CHECK(op_work(op, context()).flops == 2.0 * 12 * 8 * 10);
+    CHECK(op_work(op, context()).traffic == 12 * 8 * 2 + 12 * 10 * 2);
+    CHECK(op_work(op, context()).workspace == Bytes{4 * (12 + 6 + 1)});
+    CHECK(experts_touched(context()) == 6);
+    auto few = context();
+    few.step = {.batch = 1, .new_tokens = 1, .context = 5};
+    CHECK(experts_touched(few) == 2);
+}
+
+TEST_CASE("combine: a product and a sum per routed element") {
+    Operation const op{.kind = OpKind::combine, .inputs = {5, 4, no_value, no_value}, .output = 0, .experts_per_token = 2};
+    CHECK(op_work(op, context()).flops == 2.0 * 12 * 10);
+}
+
+TEST_CASE("route: a softmax over the experts and a pass per chosen one") {
+    Operation const op{.kind = OpKind::route, .inputs = {4, no_value, no_value, no_value}, .output = 4, .experts = 6,
+                       .experts_per_token = 2};
+    CHECK(op_work(op, context()).flops == 6.0 * 6 * (5 + 2));
+}
+
+TEST_CASE("norm: 4 operations per element for rms, 7 for layer norm") {
+    Operation op{.kind = OpKind::norm, .inputs = {0, no_value, no_value, no_value}, .output = 0};
+    CHECK(op_work(op, context()).flops == 4.0 * 48);
+    op.norm = NormKind::layer;
+    CHECK(op_work(op, context()).flops == 7.0 * 48);
+    CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
+}
+
+TEST_CASE("add: one operation and three values moved") {
+    Operation const op{.kind = OpKind::add, .inputs = {0, 3, no_value, no_value}, .output = 0};
+    CHECK(op_work(op, context()).flops == 48.0);
+    CHECK(op_work(op, context()).traffic == 3 * 48 * 2);
+}
+
+TEST_CASE("activation: a gate costs one product more, and both inputs move") {
+    Operation op{.kind = OpKind::activation, .inputs = {0, no_value, no_value, no_value}, .output = 0};
+    op.activation = ActivationKind::relu;
+    CHECK(op_work(op, context()).flops == 48.0);
+    CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
+    op.inputs[1] = 3;
+    CHECK(op_work(op, context()).flops == 96.0);
+    CHECK(op_work(op, context()).traffic == 3 * 48 * 2);
+    op.inputs[1] = 0;  // both halves of one value: it moves once
+    CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
+}
+
+TEST_CASE("rope: three operations per element, in place") {
+    Operation const op{.kind = OpKind::rope, .inputs = {1, no_value, no_value, no_value}, .output = 1};
+    CHECK(op_work(op, context()).flops == 3.0 * 48);
+}
+
+TEST_CASE("embedding and last_token move rows and compute nothing") {
+    Operation op{.kind = OpKind::embedding, .inputs = {0, no_value, no_value, no_value}, .output = 0};
+    CHECK(op_work(op, context()).flops == 0.0);
+    CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
+    op.kind = OpKind::last_token;
+    op.output = 6;
+    CHECK(op_work(op, context()).flops == 0.0);
+    CHECK(op_work(op, context()).traffic == 2 * 16 * 2);
+}
+
+TEST_CASE("only operations that read before they write may write over an input") {
+    CHECK(is_element_wise(OpKind::add));
+    CHECK(is_element_wise(OpKind::activation));
+    CHECK(is_element_wise(OpKind::norm));
+    CHECK_FALSE(is_element_wise(OpKind::linear));
+    CHECK_FALSE(is_element_wise(OpKind::attention));
+    CHECK_FALSE(is_element_wise(OpKind::combine));
+}
