@@ -8,20 +8,15 @@ DRIVER reads cases from its input and prints {"map", "budgets", "warns", "is_rep
 in the order of a hash seed; here they come in registration order.
 """
 
-import argparse
-import json
 import logging
-import os
-import random
 import signal
-import subprocess
-import sys
 import warnings
 
 import accelerate
 import torch
 from accelerate.utils import CustomDtype, modeling
 
+import accelerate_cases
 import accelerate_random
 import accelerate_tree
 
@@ -62,7 +57,7 @@ def options(rng, tree):
 def answer(tree, case):
     """What accelerate makes of a case: {"map", "budgets", "warns"} or {"raises"}."""
     model = accelerate_tree.build(tree)
-    limits = {int(k) if k.isdigit() else k: v for k, v in case["max_memory"].items()}
+    limits = accelerate_cases.as_limits(case["max_memory"])
     common = {"no_split_module_classes": case.get("no_split"), "dtype": GIVEN.get(case.get("dtype")),
               "special_dtypes": {k: GIVEN[v] for k, v in case["special_dtypes"].items()} if "special_dtypes" in case
               else None}
@@ -76,10 +71,8 @@ def answer(tree, case):
             found = modeling.infer_auto_device_map(
                 model, max_memory=dict(limits), fallback_allocation=case.get("fallback", False),
                 offload_buffers=case.get("offload_buffers", False), clean_result=case.get("clean_result", True), **common)
-        return {"map": {k: str(v) for k, v in found.items()},
-                "budgets": {str(k): int(v) for k, v in limits.items() if k != "disk"},
-                "warns": any("bytes of buffer for offloaded layers" in str(w.message) for w in caught)}
-    except (IndexError, KeyError, AttributeError, RuntimeError, ValueError, TimeoutError, UnboundLocalError) as error:
+        return accelerate_cases.expectation(found, limits, caught)
+    except accelerate_cases.FAILURES as error:
         return {"raises": type(error).__name__}
     finally:
         signal.alarm(0)
@@ -90,69 +83,11 @@ def total_size(tree, case):
     return int(modeling.compute_module_sizes(model, dtype=GIVEN.get(case.get("dtype")))[""])
 
 
-def cases(count, seed, most_bytes=None):
-    rng = random.Random(seed)
-    made = 0
-    while made < count:
-        tree = accelerate_random.tree(rng)
-        if most_bytes and len(json.dumps(tree, separators=(",", ":"))) > most_bytes:
-            continue
-        case = options(rng, tree)
-        case["max_memory"] = accelerate_random.max_memory(rng, total_size(tree, case))
-        case["expect"] = answer(tree, case)
-        made += 1
-        yield case, tree
+def make(rng, tree):
+    case = options(rng, tree)
+    case["max_memory"] = accelerate_random.max_memory(rng, total_size(tree, case))
+    case["expect"] = answer(tree, case)
+    return case
 
 
-def lines(case, tree):
-    return json.dumps(case, separators=(",", ":")) + "\n" + json.dumps(tree, separators=(",", ":")) + "\n"
-
-
-def differs(expect, got):
-    if "raises" in expect:
-        # Half bytes and limits for disk make accelerate raise, but leave nothing to repair.
-        return expect["raises"] in ("IndexError", "KeyError") and not got["is_repaired"]
-    if got["is_repaired"]:
-        return True
-    return any(expect[key] != got[key] for key in ("map", "budgets", "warns"))
-
-
-def check(driver, made):
-    text = "".join(lines(case, tree) for case, tree in made)
-    out = subprocess.run([driver], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(out) == len(made), (len(out), len(made))
-    wrong = 0
-    kinds = {}
-    for (case, tree), line in zip(made, out):
-        kind = case["expect"].get("raises", "map")
-        kinds[kind] = kinds.get(kind, 0) + 1
-        if differs(case["expect"], json.loads(line)):
-            wrong += 1
-            if wrong <= 3:
-                print(json.dumps(case), json.dumps(tree), "got", line, sep="\n")
-    print(f"{len(made)} cases, {wrong} differ; {kinds}")
-    return wrong
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--out")
-    parser.add_argument("--check")
-    args = parser.parse_args()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-    def stop(*_):
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, stop)
-    if args.out:
-        with open(args.out, "w") as file:
-            for case, tree in cases(args.cases, args.seed, most_bytes=900):
-                file.write(lines(case, tree))
-    if args.check:
-        sys.exit(1 if check(args.check, list(cases(args.cases, args.seed))) else 0)
-
-
-main()
+accelerate_cases.main(make)

@@ -3,6 +3,8 @@
 #include <shardwise/placement/dialect/detail/balanced_limits.hpp>
 #include <shardwise/placement/dialect/detail/dialect_run.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,8 +71,11 @@ namespace detail {
 [[nodiscard]] inline DialectMap infer_accelerate_map(ExpandedTree const& tree, MaxMemory const& max_memory,
                                                      AccelerateOptions const& options = {}) {
     auto const sizes = detail::accelerate_sizes(tree, options);
-    detail::FillSettings settings{detail::whole_classes(tree, options.no_split), options.fallback_allocation,
-                                  options.offload_buffers, options.clean_result};
+    detail::FillSettings settings{};
+    settings.is_whole = detail::whole_classes(tree, options.no_split);
+    settings.has_fallback = options.fallback_allocation;
+    settings.offloads_buffers = options.offload_buffers;
+    settings.merges = options.clean_result;
     auto devices = detail::greedy_devices(max_memory);
     bool is_numbered = true;
     if (options.strategy != DialectStrategy::sequential) {
@@ -78,7 +83,7 @@ namespace detail {
                                              options.strategy == DialectStrategy::balanced_low_0, devices);
     }
     auto map = detail::fill(tree, sizes, std::move(devices), settings);
-    map.is_repaired = map.is_repaired || !is_numbered;
+    if (!is_numbered) detail::mark_repaired(map, settings.library);
     return map;
 }
 

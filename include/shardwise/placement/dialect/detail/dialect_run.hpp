@@ -48,7 +48,16 @@ struct FillSettings {
     bool has_fallback = false;
     bool offloads_buffers = false;
     bool merges = true;
+    std::string_view library = "accelerate";
 };
+
+/// Says that the library fails where this map does not.
+inline void mark_repaired(DialectMap& map, std::string_view library) {
+    if (!map.is_repaired) {
+        map.warnings.push_back(std::string(library) + " raises an exception on this input; this map is valid");
+    }
+    map.is_repaired = true;
+}
 
 /// The greedy map of a model on limited devices, with disk behind them.
 [[nodiscard]] inline DialectMap fill(ExpandedTree const& tree, SizeTable const& sizes, std::vector<GreedyDevice> devices,
@@ -75,7 +84,6 @@ struct FillSettings {
     auto const placed = greedy.run();
 
     DialectMap map;
-    map.is_repaired = greedy.is_repaired();
     EntryMerger merger(tree, placed, settings.merges);
     map.entries = merger.run(devices);
     std::vector<std::int64_t> used(devices.size(), 0);
@@ -103,13 +111,10 @@ struct FillSettings {
     if (tree.has_buffers()) {
         if (auto const lost = merger.uncovered_buffers(); !lost.empty()) {
             map.warnings.push_back("no device is given to " + std::to_string(lost.size()) + " own buffers of split modules, " +
-                                   tree.tensor_path(lost.front()) + " the first; accelerate loses them");
+                                   tree.tensor_path(lost.front()) + " the first; " + std::string(settings.library) + " loses them");
         }
     }
-    if (map.is_repaired) {
-        map.warnings.push_back("accelerate raises an exception on this model, because of parameters that are tied in "
-                               "more than one place; this map is valid");
-    }
+    if (greedy.is_repaired()) mark_repaired(map, settings.library);
     return map;
 }
 
