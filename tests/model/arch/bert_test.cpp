@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/bert.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 
@@ -33,9 +33,8 @@ TEST_CASE("bert: the class decides between pooler and head") {
 }
 
 TEST_CASE("bert: an unknown class is an error that names it") {
-    auto const model = describe<Bert>(family::config_of<Bert>([](ModelConfig& config) {
-        config.model_class = "BertForQuestionAnswering";
-    }));
+    auto const model = describe<Bert>(
+        family::config_of<Bert>([](ModelConfig& config) { config.model_class = "BertForQuestionAnswering"; }));
     REQUIRE_FALSE(model.has_value());
     CHECK(model.error().code() == ErrorCode::unsupported);
     CHECK(model.error().message().find("BertForQuestionAnswering") != std::string::npos);
@@ -43,7 +42,9 @@ TEST_CASE("bert: an unknown class is an error that names it") {
 
 TEST_CASE("bert: the head's two biases are one tensor, tied weights or not") {
     auto const ties = [](bool is_tied) {
-        return family::made<Bert>([=](ModelConfig& config) { config.tie_word_embeddings = is_tied; }).tree.ties().size();
+        return family::made<Bert>([=](ModelConfig& config) { config.tie_word_embeddings = is_tied; })
+            .tree.ties()
+            .size();
     };
     CHECK(ties(true) == 2);
     CHECK(ties(false) == 1);
@@ -67,6 +68,7 @@ TEST_CASE("bert: every token is scored by the masked head, the first of each seq
 }
 
 TEST_CASE("bert: impossible configs are refused by name") {
-    CHECK(family::refusal<Bert>([](ModelConfig& config) { config.type_vocab_size = 0; }) == "invalid_field type_vocab_size");
+    CHECK(family::refusal<Bert>([](ModelConfig& config) { config.type_vocab_size = 0; }) ==
+          "invalid_field type_vocab_size");
     CHECK(family::refusal<Bert>([](ModelConfig& config) { config.heads = 7; }) == "invalid_field hidden_size");
 }

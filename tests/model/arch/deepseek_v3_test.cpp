@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/deepseek_v3.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 
@@ -61,8 +61,10 @@ TEST_CASE("deepseek_v3: three dense layers, then 58 with experts, as two runs") 
 }
 
 TEST_CASE("deepseek_v3: sizes whose products overflow are refused") {
-    CHECK(family::refusal<DeepseekV3>([](ModelConfig& config) { config.hidden_size = std::int64_t{1} << 31U; })
-              .substr(0, 13) == "size_overflow");
-    CHECK(family::refusal<DeepseekV3>([](ModelConfig& config) { config.heads = std::int64_t{1} << 30U; })
-              .substr(0, 13) == "size_overflow");
+    CHECK(family::refusal<DeepseekV3>([](ModelConfig& config) {
+              config.hidden_size = std::int64_t{1} << 31U;
+          }).substr(0, 13) == "size_overflow");
+    CHECK(family::refusal<DeepseekV3>([](ModelConfig& config) {
+              config.heads = std::int64_t{1} << 30U;
+          }).substr(0, 13) == "size_overflow");
 }

@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/gpt2.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 

@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/gpt_neox.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 

@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/opt.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 
@@ -57,6 +57,7 @@ TEST_CASE("opt: embeddings narrower than the model are projected in and out, and
 
 TEST_CASE("opt: impossible configs are refused under the keys of its config.json") {
     CHECK(family::refusal<Opt>([](ModelConfig& config) { config.intermediate_size = 0; }) == "invalid_field ffn_dim");
-    CHECK(family::refusal<Opt>([](ModelConfig& config) { config.embedding_size = -1; }) == "invalid_field word_embed_proj_dim");
+    CHECK(family::refusal<Opt>([](ModelConfig& config) { config.embedding_size = -1; }) ==
+          "invalid_field word_embed_proj_dim");
     CHECK(family::refusal<Opt>([](ModelConfig& config) { config.heads = 5; }) == "invalid_field hidden_size");
 }

@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/phi.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 
@@ -47,11 +47,13 @@ TEST_CASE("phi: 0.4 of a head of 80 are 32 rotated elements") {
 TEST_CASE("phi: heads' norms have weights and biases of one head") {
     auto const model = family::made<Phi>([](ModelConfig& config) { config.qk_norm = true; });
     CHECK(find_tensor(model.tree, "model.layers.0.self_attn.q_layernorm.bias")->shape == Shape{64});
-    CHECK(find_tensor(family::made<Phi>(family::unchanged).tree, "model.layers.0.self_attn.q_layernorm.bias") == nullptr);
+    CHECK(find_tensor(family::made<Phi>(family::unchanged).tree, "model.layers.0.self_attn.q_layernorm.bias") ==
+          nullptr);
 }
 
 TEST_CASE("phi: impossible configs are refused by name") {
-    CHECK(family::refusal<Phi>([](ModelConfig& config) { config.kv_heads = 5; }) == "invalid_field num_key_value_heads");
+    CHECK(family::refusal<Phi>([](ModelConfig& config) { config.kv_heads = 5; }) ==
+          "invalid_field num_key_value_heads");
     CHECK(family::refusal<Phi>([](ModelConfig& config) { config.rope.partial_rotary_factor = 0.0; }) ==
           "invalid_field partial_rotary_factor");
 }

@@ -81,7 +81,12 @@ TEST_CASE("Programs read every parameter of their tree, and nothing that it lack
             std::string const other(tie.other);
             if (read.count(first) + read.count(other) > 0) read.insert({first, other});
         }
-        for (auto const& [name, tensor] : parameters) CHECK_MESSAGE(read.count(name) == 1, name);
+        // transformers makes bert's table of positions also where distances replace it.
+        bool const has_idle_table = model.config.position_kind != 0;
+        for (auto const& [name, tensor] : parameters) {
+            bool const is_idle = has_idle_table && name.find("position_embeddings") != std::string::npos;
+            CHECK_MESSAGE(read.count(name) == (is_idle ? 0 : 1), name);
+        }
     });
 }
 

@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/roberta.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 

@@ -1,8 +1,8 @@
-#include "family.hpp"
-
 #include <shardwise/model/arch/t5.hpp>
 
 #include <doctest/doctest.h>
+
+#include "family.hpp"
 
 using namespace shardwise;
 
@@ -51,7 +51,8 @@ TEST_CASE("t5: only the first block of each stack has a table of relative positi
 TEST_CASE("t5: the decoder caches its own keys and values and the encoder's, the encoder none") {
     constexpr std::int64_t width = 8 * 64;
     CHECK(family::cached_per_token(family::made<T5>(family::unchanged)) == 6 * 2 * 2 * width);
-    CHECK(family::cached_per_token(family::made<T5>([](ModelConfig& config) { config.model_class = "T5EncoderModel"; })) == 0);
+    CHECK(family::cached_per_token(
+              family::made<T5>([](ModelConfig& config) { config.model_class = "T5EncoderModel"; })) == 0);
 }
 
 TEST_CASE("t5: cross-attention reads the encoder's output, which no operation of the block makes") {
