@@ -13,19 +13,19 @@ namespace shardwise::inline v0 {
 
 /// The keys of config.json's `quantization_config` that decide sizes, as a reader found them; absent keys stay empty.
 struct QuantizationConfig {
-    std::string_view quant_method;
-    std::optional<bool> load_in_8bit;
-    std::optional<bool> load_in_4bit;
-    std::string_view bnb_4bit_quant_type;
-    std::optional<bool> bnb_4bit_use_double_quant;
-    std::optional<std::int64_t> bits;
-    std::optional<std::int64_t> group_size;
-    std::optional<bool> desc_act;
-    std::optional<bool> sym;
-    std::string_view version;  // awq
-    std::optional<std::int64_t> block_rows;  // weight_block_size
-    std::optional<std::int64_t> block_columns;
-    std::string_view activation_scheme;
+    std::string_view quant_method{};
+    std::optional<bool> load_in_8bit{};
+    std::optional<bool> load_in_4bit{};
+    std::string_view bnb_4bit_quant_type{};
+    std::optional<bool> bnb_4bit_use_double_quant{};
+    std::optional<std::int64_t> bits{};
+    std::optional<std::int64_t> group_size{};
+    std::optional<bool> desc_act{};
+    std::optional<bool> sym{};
+    std::string_view version{};  // awq
+    std::optional<std::int64_t> block_rows{};  // weight_block_size
+    std::optional<std::int64_t> block_columns{};
+    std::string_view activation_scheme{};
 };
 
 namespace detail {
@@ -64,8 +64,10 @@ namespace detail {
             "only AWQ's gemm layout is known");
     }
     auto scheme = is_gptq ? QuantScheme::gptq(bits, group) : QuantScheme::awq(group);
-    scheme.desc_act = is_gptq && config.desc_act.value_or(false);
-    scheme.symmetric = is_gptq && config.sym.value_or(true);
+    if (is_gptq) {
+        scheme.desc_act = config.desc_act.value_or(false);
+        scheme.symmetric = config.sym.value_or(true);
+    }
     return scheme;
 }
 

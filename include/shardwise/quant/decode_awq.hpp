@@ -16,9 +16,9 @@ namespace shardwise::inline v0 {
 /// Shapes  qweight [inputs, outputs / 8], qzeros [groups, outputs / 8], scales [groups, outputs] (halves); row-major
 /// Source  AutoAWQ awq/modules/linear/gemm.py (order_map)
 struct AwqWeight {
-    std::span<std::uint32_t const> qweight;
-    std::span<std::uint32_t const> qzeros;
-    std::span<std::uint16_t const> scales;
+    std::span<std::uint32_t const> qweight{};
+    std::span<std::uint32_t const> qzeros{};
+    std::span<std::uint16_t const> scales{};
     std::size_t inputs = 0;
     std::size_t outputs = 0;
     std::size_t group = 128;

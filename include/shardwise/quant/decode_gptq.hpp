@@ -30,10 +30,10 @@ namespace detail {
 ///         (halves), g_idx [inputs]; row-major
 /// Source  AutoGPTQ qlinear_cuda_old.py (pack)
 struct GptqWeight {
-    std::span<std::uint32_t const> qweight;
-    std::span<std::uint32_t const> qzeros;
-    std::span<std::uint16_t const> scales;
-    std::span<std::int32_t const> g_idx;
+    std::span<std::uint32_t const> qweight{};
+    std::span<std::uint32_t const> qzeros{};
+    std::span<std::uint16_t const> scales{};
+    std::span<std::int32_t const> g_idx{};
     std::size_t inputs = 0;
     std::size_t outputs = 0;
     std::size_t groups = 0;

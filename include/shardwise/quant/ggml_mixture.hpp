@@ -51,8 +51,6 @@ namespace detail {
     auto const better = is_two_bit ? GgmlType::iq3_s : GgmlType::q2_k;
     switch (weight.role) {
         case WeightRole::attention_v:
-        case WeightRole::attention_qkv:
-        case WeightRole::attention_kv_b:
             return model.heads_per_kv_head >= 4 || model.experts >= 4 ? GgmlType::q4_k : better;
         case WeightRole::attention_k: return model.experts == 8 ? GgmlType::q4_k : usual;
         case WeightRole::ffn_down: return weight.layer < model.layers / 8 ? better : usual;
@@ -80,6 +78,17 @@ namespace detail {
         case GgmlFileType::q4_k_s: return layer < 4 ? GgmlType::q5_k : usual;
         case GgmlFileType::q4_k_m:
         case GgmlFileType::q5_k_m: return is_favoured_layer(layer, model.layers) ? GgmlType::q6_k : usual;
+        default: return usual;
+    }
+}
+
+[[nodiscard]] constexpr GgmlType mixed_attention_qkv(GgmlFileType file, GgmlType usual) {
+    switch (file) {
+        case GgmlFileType::q3_k_m:
+        case GgmlFileType::q3_k_l:
+        case GgmlFileType::iq3_m: return GgmlType::q4_k;
+        case GgmlFileType::q4_k_m: return GgmlType::q5_k;
+        case GgmlFileType::q5_k_m: return GgmlType::q6_k;
         default: return usual;
     }
 }
@@ -147,7 +156,8 @@ namespace detail {
 /// rest, in every layer or in the favoured ones; where four or more query heads share one key-value head, or where
 /// there are eight experts, the small attention matrices are raised further because they then cost almost nothing.
 ///
-/// Source  llama-quant.cpp (llama_tensor_get_type_impl) as of 2026
+/// Source  llama-quant.cpp (llama_tensor_get_type_impl). A fused qkv has the rule of its own that it had until the
+///         refactoring of 2026, which takes it for a value projection: with it published files come out to the byte.
 [[nodiscard]] constexpr GgmlType mixture_type(GgmlFileType file, Weight const& weight, MixtureModel const& model) {
     auto const usual = traits(file).usual;
     if (!traits(usual).is_quantized) return usual;
@@ -162,9 +172,7 @@ namespace detail {
     if (is_embedding) return detail::mixed_embedding(file, usual);
     if (detail::is_lowest_mixture(file)) return detail::mixed_lowest(file, usual, weight, model);
     switch (weight.role) {
-        case WeightRole::attention_v:
-        case WeightRole::attention_qkv:
-        case WeightRole::attention_kv_b: {
+        case WeightRole::attention_v: {
             if (model.experts == 8) return GgmlType::q8_0;
             auto const type = detail::mixed_attention_v(file, usual, weight.layer, model);
             // llama.cpp knows the 70B models of llama and qwen2 by their 80 layers.
@@ -179,6 +187,7 @@ namespace detail {
             return file == GgmlFileType::iq3_xxs ? GgmlType::iq2_s : usual;
         case WeightRole::ffn_down: return detail::mixed_ffn_down(file, usual, weight.layer, model);
         case WeightRole::attention_output: return detail::mixed_attention_output(file, usual, model);
+        case WeightRole::attention_qkv: return detail::mixed_attention_qkv(file, usual);
         case WeightRole::ffn_gate:
         case WeightRole::ffn_up:
             return file == GgmlFileType::iq3_xs && weight.layer >= model.layers / 8 &&

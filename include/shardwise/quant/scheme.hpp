@@ -212,7 +212,8 @@ private:
         case QuantMethod::ggml_file: name.add(name_of(scheme.file_type)); break;
         case QuantMethod::ggml_pure: {
             auto const type = name_of(scheme.type);
-            name.add(type).add(parse_ggml_file_type(type) ? "-pure" : "");
+            bool const is_taken = parse_ggml_file_type(type) || detail::parse_packed_scheme(type);
+            name.add(type).add(is_taken ? "-pure" : "");
             break;
         }
     }

@@ -150,6 +150,28 @@ inline constexpr std::array named_roles{
     NamedRole{"shared_expert_gate", "", WeightRole::router},
 };
 
+/// The table ordered by the length of the module's name, and where each length begins: constant expressions ask for
+/// many roles, and this keeps a search to a few comparisons.
+struct RolesByLength {
+    static constexpr std::size_t longest = 24;
+    std::array<NamedRole, named_roles.size()> roles{};
+    std::array<std::uint8_t, longest + 2> first{};
+};
+[[nodiscard]] constexpr RolesByLength sort_roles() {
+    RolesByLength sorted;
+    std::size_t next = 0;
+    for (std::size_t length = 0; length <= RolesByLength::longest; ++length) {
+        sorted.first[length] = static_cast<std::uint8_t>(next);
+        for (auto const& role : named_roles) {
+            if (role.module.size() == length) sorted.roles[next++] = role;
+        }
+    }
+    sorted.first[RolesByLength::longest + 1] = static_cast<std::uint8_t>(next);
+    return sorted;
+}
+inline constexpr RolesByLength roles_by_length = sort_roles();
+static_assert(roles_by_length.first.back() == named_roles.size(), "a module's name is longer than the longest length");
+
 /// Removes the last dotted component of `path` and returns it.
 [[nodiscard]] constexpr std::string_view take_last_component(std::string_view& path) {
     auto const dot = path.rfind('.');
@@ -180,7 +202,10 @@ inline constexpr std::array named_roles{
     // bert's `attention.output.dense` closes the attention, its `output.dense` the feed-forward part.
     bool const in_attention = parent == "output" && take_last_component(name) == "attention";
     if (in_attention && module == "dense") return WeightRole::attention_output;
-    for (auto const& known : detail::named_roles) {
+    auto const& table = detail::roles_by_length;
+    if (module.size() > detail::RolesByLength::longest) return WeightRole::other;
+    for (std::size_t i = table.first[module.size()]; i < table.first[module.size() + 1]; ++i) {
+        auto const& known = table.roles[i];
         if (module == known.module && (known.parent.empty() || parent == known.parent)) return known.role;
     }
     return WeightRole::other;
