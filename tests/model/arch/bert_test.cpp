@@ -19,7 +19,8 @@ constexpr auto large = [](ModelConfig& config) {
 
 }  // namespace
 
-// Counts: base and large with pooler facts/memory.md; the masked language model tests/golden/families/bert-base-uncased.json.
+// Counts: base and large with pooler facts/memory.md; the masked language model tests/golden/families/bert-base-
+// uncased.json.
 static_assert(family::parameters<Bert>(headless) == 109'482'240);
 static_assert(family::parameters<Bert>(large) == 335'141'888);
 static_assert(family::parameters<Bert>(family::unchanged) == 109'514'298);

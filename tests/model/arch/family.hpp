@@ -32,7 +32,8 @@ constexpr std::int64_t parameters(Change change) {
     return shardwise::count_parameters(made<Arch>(change).tree);
 }
 
-/// The code and the place of what a changed default config is refused for: "invalid_field n_head"; "accepted" where it is not.
+/// The code and the place of what a changed default config is refused for: "invalid_field n_head"; "accepted" where it
+/// is not.
 template <class Arch, class Change>
 std::string refusal(Change change) {
     auto const model = shardwise::describe<Arch>(config_of<Arch>(change));

@@ -88,7 +88,8 @@ struct Bert {
             {{"transform", transform}, {"decoder", detail::add_masked_decoder(part, config)}});
         auto const head = tree.add("BertOnlyMLMHead", {}, {{"predictions", predictions}});
         tree.set_root(tree.add("BertForMaskedLM", {}, {{"bert", model}, {"cls", head, ModuleRole::head}}));
-        if (config.tie_word_embeddings) tree.tie("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight");
+        if (config.tie_word_embeddings)
+            tree.tie("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight");
         tree.tie("cls.predictions.bias", "cls.predictions.decoder.bias");
         return tree;
     }

@@ -46,7 +46,8 @@ struct Bloom {
         NameAlias{"output.weight", "lm_head.weight"},
     };
 
-    /// The MLP is four times as wide as the model. ALiBi bounds no context; seq_length is what the model was trained with.
+    /// The MLP is four times as wide as the model. ALiBi bounds no context; seq_length is what the model was trained
+    /// with.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"BloomForCausalLM", "BloomModel"}); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
@@ -65,11 +66,11 @@ struct Bloom {
         auto const hidden = config.hidden_size;
         auto const width = config.intermediate_size;
         auto const norm = detail::add_layer_norm(part, hidden);
-        auto const attention = tree.add(
-            "BloomAttention", {},
-            {{"query_key_value", part.linear(3 * hidden, hidden, true, ShardRule::units(0, config.heads))},
-             {"dense", part.linear(hidden, hidden, true, ShardRule::units(1, config.heads))},
-             {"attention_dropout", part.plain("Dropout")}});
+        auto const attention =
+            tree.add("BloomAttention", {},
+                     {{"query_key_value", part.linear(3 * hidden, hidden, true, ShardRule::units(0, config.heads))},
+                      {"dense", part.linear(hidden, hidden, true, ShardRule::units(1, config.heads))},
+                      {"attention_dropout", part.plain("Dropout")}});
         auto const mlp = tree.add("BloomMLP", {},
                                   {{"dense_h_to_4h", part.linear(width, hidden, true, ShardRule::units(0, width))},
                                    {"gelu_impl", part.plain("BloomGelu")},
@@ -81,15 +82,16 @@ struct Bloom {
                                      {"mlp", mlp}});
         tree.keep_whole("BloomBlock");
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, block, ModuleRole::layer)});
-        auto const model = tree.add("BloomModel", {},
-                                    {{"word_embeddings", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
-                                     {"word_embeddings_layernorm", norm, ModuleRole::embedding},
-                                     {"h", list},
-                                     {"ln_f", norm, ModuleRole::norm}});
+        auto const model =
+            tree.add("BloomModel", {},
+                     {{"word_embeddings", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                      {"word_embeddings_layernorm", norm, ModuleRole::embedding},
+                      {"h", list},
+                      {"ln_f", norm, ModuleRole::norm}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
-        auto const head = part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size),
-                                      TensorUse::head);
+        auto const head =
+            part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(tree.add("BloomForCausalLM", {}, {{"transformer", model}, {"lm_head", head, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("transformer.word_embeddings.weight", "lm_head.weight");
         return tree;
@@ -110,8 +112,8 @@ struct Bloom {
         auto const attended = body.linear(context, "attention_out", "self_attention.dense.weight", config.hidden_size,
                                           LinearSplit::row(), "self_attention.dense.bias");
         auto const middle = body.add(config.residual_from_norm ? normed : body.input(), attended);
-        auto const normed_again = body.norm(middle, NormKind::layer, "post_attention_layernorm.weight",
-                                            "post_attention_layernorm.bias");
+        auto const normed_again =
+            body.norm(middle, NormKind::layer, "post_attention_layernorm.weight", "post_attention_layernorm.bias");
         auto const mlp = detail::append_mlp(body, config, normed_again,
                                             {"mlp.dense_h_to_4h.weight", "mlp.dense_h_to_4h.bias",
                                              "mlp.dense_4h_to_h.weight", "mlp.dense_4h_to_h.bias"});
@@ -123,7 +125,9 @@ struct Bloom {
     }
 
 private:
-    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "BloomForCausalLM"; }
+    static constexpr bool has_head(ModelConfig const& config) {
+        return config.model_class.view() == "BloomForCausalLM";
+    }
 };
 
 static_assert(ModelArchitecture<Bloom>);

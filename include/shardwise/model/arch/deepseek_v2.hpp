@@ -29,10 +29,13 @@ struct DeepseekV2 {
         positive_field("v_head_dim", &ModelConfig::v_head_dim, 128).in_gguf("attention.value_length_mla"),
         positive_field("n_routed_experts", &ModelConfig::experts, 64).in_gguf("expert_count"),
         optional_field("num_experts_per_tok", &ModelConfig::experts_per_token, 0).in_gguf("expert_used_count"),
-        optional_field("n_shared_experts", &ModelConfig::shared_experts, 2).in_gguf("expert_shared_count").zero_in_gguf(),
+        optional_field("n_shared_experts", &ModelConfig::shared_experts, 2)
+            .in_gguf("expert_shared_count")
+            .zero_in_gguf(),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1407)
             .in_gguf("expert_feed_forward_length"),
-        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 0).in_gguf("leading_dense_block_count"),
+        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 0)
+            .in_gguf("leading_dense_block_count"),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false).in_gguf("expert_weights_norm"),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("mlp_bias", &ModelConfig::mlp_bias, false),
@@ -44,18 +47,22 @@ struct DeepseekV2 {
 
     static constexpr auto aliases = detail::gguf_deepseek;
 
-    static constexpr detail::DeepseekLayout layout{.common = {.prefix = "DeepseekV2"}, .router_class = "DeepseekV2MoEGate"};
+    static constexpr detail::DeepseekLayout layout{.common = {.prefix = "DeepseekV2"},
+                                                   .router_class = "DeepseekV2MoEGate"};
 
     /// A null q_lora_rank means one projection for the queries; a null n_shared_experts none. The rotary embedding is
     /// qk_rope_head_dim wide whatever head_dim says.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"DeepseekV2ForCausalLM", "DeepseekV2Model"}); !known) return known;
+        if (auto const known = detail::check_class(config, {"DeepseekV2ForCausalLM", "DeepseekV2Model"}); !known)
+            return known;
         config.head_dim = 0;
         return detail::complete_deepseek(config);
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::deepseek_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::deepseek_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::deepseek_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<DeepseekV2>);

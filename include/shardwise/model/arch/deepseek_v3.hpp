@@ -35,7 +35,8 @@ struct DeepseekV3 {
         positive_field("n_shared_experts", &ModelConfig::shared_experts, 1).in_gguf("expert_shared_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 2048)
             .in_gguf("expert_feed_forward_length"),
-        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 3).in_gguf("leading_dense_block_count"),
+        natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 3)
+            .in_gguf("leading_dense_block_count"),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true).in_gguf("expert_weights_norm"),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
@@ -49,15 +50,19 @@ struct DeepseekV3 {
     static constexpr detail::DeepseekLayout layout{
         .common = {.prefix = "DeepseekV3"}, .router_class = "DeepseekV3TopkRouter", .has_correction = true};
 
-    /// A null q_lora_rank means one projection for the queries; head_dim, where given, changes the rotary embedding only.
+    /// A null q_lora_rank means one projection for the queries; head_dim, where given, changes the rotary embedding
+    /// only.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"DeepseekV3ForCausalLM", "DeepseekV3Model"}); !known) return known;
+        if (auto const known = detail::check_class(config, {"DeepseekV3ForCausalLM", "DeepseekV3Model"}); !known)
+            return known;
         config.mlp_bias = false;
         return detail::complete_deepseek(config);
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::deepseek_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::deepseek_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::deepseek_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<DeepseekV3>);

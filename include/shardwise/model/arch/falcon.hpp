@@ -57,8 +57,8 @@ struct Falcon {
         NameAlias{"output.weight", "lm_head.weight"},
     };
 
-    /// Key-value heads: num_kv_heads in the new layout (absent: all heads), one with multi_query, else all heads. The new
-    /// layout has two norms in parallel unless told otherwise.
+    /// Key-value heads: num_kv_heads in the new layout (absent: all heads), one with multi_query, else all heads. The
+    /// new layout has two norms in parallel unless told otherwise.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"FalconForCausalLM", "FalconModel"}); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
@@ -106,15 +106,16 @@ struct Falcon {
         tree.keep_whole("FalconDecoderLayer");
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
         auto const rotary = part.rotary("FalconRotaryEmbedding", round_up(config.head_dim, 2));
-        auto const model = tree.add("FalconModel", {},
-                                    {{"word_embeddings", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
-                                     {"h", list},
-                                     {"ln_f", norm, ModuleRole::norm},
-                                     {"rotary_emb", rotary}});
+        auto const model =
+            tree.add("FalconModel", {},
+                     {{"word_embeddings", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                      {"h", list},
+                      {"ln_f", norm, ModuleRole::norm},
+                      {"rotary_emb", rotary}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
-        auto const head = part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size),
-                                      TensorUse::head);
+        auto const head =
+            part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(tree.add("FalconForCausalLM", {}, {{"transformer", model}, {"lm_head", head, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("transformer.word_embeddings.weight", "lm_head.weight");
         return tree;
@@ -132,7 +133,9 @@ struct Falcon {
     }
 
 private:
-    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "FalconForCausalLM"; }
+    static constexpr bool has_head(ModelConfig const& config) {
+        return config.model_class.view() == "FalconForCausalLM";
+    }
     static constexpr bool has_two_norms(ModelConfig const& config) {
         return config.parallel_attention && config.ln_in_parallel_attention == 2;
     }
@@ -152,7 +155,9 @@ private:
     static constexpr BlockBody layer_body(ModelConfig const& config) {
         BodyBuilder body(config.hidden_size);
         auto const shape = detail::plain_attention(config);
-        auto const bias = [&](std::string_view bias_name) { return config.attention_bias ? bias_name : std::string_view{}; };
+        auto const bias = [&](std::string_view bias_name) {
+            return config.attention_bias ? bias_name : std::string_view{};
+        };
         bool const two = has_two_norms(config);
         auto const normed = body.norm(body.input(), NormKind::layer, two ? "ln_attn.weight" : "input_layernorm.weight",
                                       two ? "ln_attn.bias" : "input_layernorm.bias");

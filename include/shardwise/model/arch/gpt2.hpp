@@ -21,7 +21,8 @@ struct Gpt2 {
         positive_field("n_layer", &ModelConfig::layers, 12).named("num_hidden_layers").in_gguf("block_count"),
         positive_field("n_head", &ModelConfig::heads, 12).named("num_attention_heads").in_gguf("attention.head_count"),
         positive_field("n_positions", &ModelConfig::max_positions, 1024)
-            .named("max_position_embeddings").in_gguf("context_length"),
+            .named("max_position_embeddings")
+            .in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         activation_field("activation_function", ActivationKind::gelu_new),
@@ -70,18 +71,21 @@ struct Gpt2 {
         auto const packed = conv1d(tree, part, hidden, 3 * hidden, ShardRule::qkv(1, config.heads, config.heads));
         auto const out = conv1d(tree, part, hidden, hidden, ShardRule::units(0, config.heads));
         auto const positions = config.max_positions;
-        auto const attention = tree.add(
-            "GPT2Attention",
-            {Tensor{.name = "bias", .shape = {1, 1, positions, positions}, .dtype = Dtype::boolean,
-                    .kind = TensorKind::transient_buffer},
-             Tensor{.name = "masked_bias", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer}},
-            {{"c_attn", packed}, {"c_proj", out}, {"attn_dropout", dropout}, {"resid_dropout", dropout}});
+        auto const attention =
+            tree.add("GPT2Attention",
+                     {Tensor{.name = "bias",
+                             .shape = {1, 1, positions, positions},
+                             .dtype = Dtype::boolean,
+                             .kind = TensorKind::transient_buffer},
+                      Tensor{.name = "masked_bias", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer}},
+                     {{"c_attn", packed}, {"c_proj", out}, {"attn_dropout", dropout}, {"resid_dropout", dropout}});
         auto const mlp = tree.add("GPT2MLP", {},
                                   {{"c_fc", conv1d(tree, part, hidden, width, ShardRule::units(1, width))},
                                    {"c_proj", conv1d(tree, part, width, hidden, ShardRule::units(0, width))},
                                    {"act", part.plain(activation_class(config.activation))},
                                    {"dropout", dropout}});
-        auto const block = tree.add("GPT2Block", {}, {{"ln_1", norm}, {"attn", attention}, {"ln_2", norm}, {"mlp", mlp}});
+        auto const block =
+            tree.add("GPT2Block", {}, {{"ln_1", norm}, {"attn", attention}, {"ln_2", norm}, {"mlp", mlp}});
         tree.keep_whole("GPT2Block");
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, block, ModuleRole::layer)});
         auto const model = tree.add("GPT2Model", {},
@@ -92,8 +96,8 @@ struct Gpt2 {
                                      {"ln_f", norm, ModuleRole::norm}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
-        auto const head = part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size),
-                                      TensorUse::head);
+        auto const head =
+            part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(tree.add("GPT2LMHeadModel", {}, {{"transformer", model}, {"lm_head", head, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("transformer.wte.weight", "lm_head.weight");
         return tree;
@@ -113,8 +117,8 @@ struct Gpt2 {
                                           LinearSplit::row(), "attn.c_proj.bias");
         auto const middle = body.add(body.input(), attended);
         auto const normed_again = body.norm(middle, NormKind::layer, "ln_2.weight", "ln_2.bias");
-        auto const mlp = detail::append_mlp(body, config, normed_again,
-                                            {"mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias"});
+        auto const mlp = detail::append_mlp(
+            body, config, normed_again, {"mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias"});
         (void)body.add(middle, mlp);
         program.append_layers(head ? "transformer.h" : "h", 0, config.layers, program.add(std::move(body).finish()));
         detail::append_norm_block(program, config, ModuleRole::norm, head ? "transformer.ln_f" : "ln_f");
@@ -123,8 +127,11 @@ struct Gpt2 {
     }
 
 private:
-    static constexpr detail::ConfigKeys keys{
-        .hidden_size = "n_embd", .layers = "n_layer", .heads = "n_head", .kv_heads = "n_head", .intermediate_size = "n_inner"};
+    static constexpr detail::ConfigKeys keys{.hidden_size = "n_embd",
+                                             .layers = "n_layer",
+                                             .heads = "n_head",
+                                             .kv_heads = "n_head",
+                                             .intermediate_size = "n_inner"};
 
     static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "GPT2LMHeadModel"; }
 

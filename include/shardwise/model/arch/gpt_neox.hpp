@@ -51,7 +51,8 @@ struct GptNeoX {
     };
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"GPTNeoXForCausalLM", "GPTNeoXModel"}); !known) return known;
+        if (auto const known = detail::check_class(config, {"GPTNeoXForCausalLM", "GPTNeoXModel"}); !known)
+            return known;
         config.kv_heads = config.heads;
         if (auto const ok = detail::check_sizes(config, {}); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;
@@ -66,10 +67,10 @@ struct GptNeoX {
         bool const bias = config.attention_bias;
         auto const norm = detail::add_layer_norm(part, hidden);
         auto const dropout = part.plain("Dropout");
-        auto const attention = tree.add(
-            "GPTNeoXAttention", {},
-            {{"query_key_value", part.linear(3 * hidden, hidden, bias, ShardRule::units(0, config.heads))},
-             {"dense", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
+        auto const attention =
+            tree.add("GPTNeoXAttention", {},
+                     {{"query_key_value", part.linear(3 * hidden, hidden, bias, ShardRule::units(0, config.heads))},
+                      {"dense", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
         auto const mlp = tree.add("GPTNeoXMLP", {},
                                   {{"dense_h_to_4h", part.linear(width, hidden, true, ShardRule::units(0, width))},
                                    {"dense_4h_to_h", part.linear(hidden, width, true, ShardRule::units(1, width))},
@@ -83,16 +84,17 @@ struct GptNeoX {
                                      {"mlp", mlp}});
         tree.keep_whole("GPTNeoXLayer");
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
-        auto const model = tree.add("GPTNeoXModel", {},
-                                    {{"embed_in", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
-                                     {"emb_dropout", dropout},
-                                     {"layers", list},
-                                     {"final_layer_norm", norm, ModuleRole::norm},
-                                     {"rotary_emb", part.rotary("GPTNeoXRotaryEmbedding", round_up(config.rotary_dim, 2))}});
+        auto const model =
+            tree.add("GPTNeoXModel", {},
+                     {{"embed_in", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                      {"emb_dropout", dropout},
+                      {"layers", list},
+                      {"final_layer_norm", norm, ModuleRole::norm},
+                      {"rotary_emb", part.rotary("GPTNeoXRotaryEmbedding", round_up(config.rotary_dim, 2))}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
-        auto const head = part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size),
-                                      TensorUse::head);
+        auto const head =
+            part.linear(config.vocab_size, hidden, false, ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(tree.add("GPTNeoXForCausalLM", {}, {{"gpt_neox", model}, {"embed_out", head, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("gpt_neox.embed_in.weight", "embed_out.weight");
         return tree;
@@ -104,7 +106,9 @@ struct GptNeoX {
         detail::append_token_block(program, config, head ? "gpt_neox.embed_in" : "embed_in", config.hidden_size);
         BodyBuilder body(config.hidden_size);
         auto const shape = detail::plain_attention(config);
-        auto const bias = [&](std::string_view bias_name) { return config.attention_bias ? bias_name : std::string_view{}; };
+        auto const bias = [&](std::string_view bias_name) {
+            return config.attention_bias ? bias_name : std::string_view{};
+        };
         auto const normed = body.norm(body.input(), NormKind::layer, "input_layernorm.weight", "input_layernorm.bias");
         auto qkv = body.linear(normed, "qkv", "attention.query_key_value.weight", 3 * config.hidden_size,
                                LinearSplit::column(config.heads), bias("attention.query_key_value.bias"));
@@ -121,13 +125,16 @@ struct GptNeoX {
         (void)body.add(middle, mlp);
         program.append_layers(head ? "gpt_neox.layers" : "layers", 0, config.layers,
                               program.add(std::move(body).finish()));
-        detail::append_norm_block(program, config, ModuleRole::norm, head ? "gpt_neox.final_layer_norm" : "final_layer_norm");
+        detail::append_norm_block(program, config, ModuleRole::norm,
+                                  head ? "gpt_neox.final_layer_norm" : "final_layer_norm");
         if (head) detail::append_head_block(program, config, "embed_out", config.hidden_size);
         return program;
     }
 
 private:
-    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "GPTNeoXForCausalLM"; }
+    static constexpr bool has_head(ModelConfig const& config) {
+        return config.model_class.view() == "GPTNeoXForCausalLM";
+    }
 };
 
 static_assert(ModelArchitecture<GptNeoX>);

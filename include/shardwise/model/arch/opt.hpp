@@ -59,11 +59,12 @@ struct Opt {
         bool const bias = config.attention_bias;
         auto const norm = config.norm_affine ? detail::add_layer_norm(part, hidden) : part.plain("LayerNorm");
         auto const in = part.linear(hidden, hidden, bias, ShardRule::units(0, config.heads));
-        auto const attention = tree.add("OPTAttention", {},
-                                        {{"k_proj", in},
-                                         {"v_proj", in},
-                                         {"q_proj", in},
-                                         {"out_proj", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
+        auto const attention =
+            tree.add("OPTAttention", {},
+                     {{"k_proj", in},
+                      {"v_proj", in},
+                      {"q_proj", in},
+                      {"out_proj", part.linear(hidden, hidden, bias, ShardRule::units(1, config.heads))}});
         auto const layer = tree.add("OPTDecoderLayer", {},
                                     {{"self_attn", attention},
                                      {"activation_fn", part.plain(activation_class(config.activation))},
@@ -74,14 +75,17 @@ struct Opt {
         tree.keep_whole("OPTDecoderLayer");
         std::vector<Child> children{
             {"embed_tokens", part.vocabulary(config.vocab_size, config.embedding_size), ModuleRole::embedding},
-            {"embed_positions", part.table(config.max_positions + position_offset, hidden, "OPTLearnedPositionalEmbedding"),
+            {"embed_positions",
+             part.table(config.max_positions + position_offset, hidden, "OPTLearnedPositionalEmbedding"),
              ModuleRole::embedding}};
         if (is_projected(config)) {
             children.push_back({"project_out", part.linear(config.embedding_size, hidden, false), ModuleRole::norm});
-            children.push_back({"project_in", part.linear(hidden, config.embedding_size, false), ModuleRole::embedding});
+            children.push_back(
+                {"project_in", part.linear(hidden, config.embedding_size, false), ModuleRole::embedding});
         }
         if (has_final_norm(config)) children.push_back({"final_layer_norm", norm, ModuleRole::norm});
-        children.push_back({"layers", tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)})});
+        children.push_back(
+            {"layers", tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)})});
         auto const model = tree.add("OPTModel", {}, {{"decoder", tree.add("OPTDecoder", children)}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
@@ -101,7 +105,8 @@ struct Opt {
             append_projection(program, ModuleRole::embedding, head ? "model.decoder.project_in" : "decoder.project_in",
                               config.embedding_size, config.hidden_size);
         }
-        detail::append_position_block(program, config, head ? "model.decoder.embed_positions" : "decoder.embed_positions",
+        detail::append_position_block(program, config,
+                                      head ? "model.decoder.embed_positions" : "decoder.embed_positions",
                                       config.max_positions + position_offset, position_offset);
         program.append_layers(head ? "model.decoder.layers" : "decoder.layers", 0, config.layers,
                               program.add(layer_body(config)));
@@ -121,20 +126,22 @@ struct Opt {
 
 private:
     static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "OPTForCausalLM"; }
-    static constexpr bool is_projected(ModelConfig const& config) { return config.embedding_size != config.hidden_size; }
+    static constexpr bool is_projected(ModelConfig const& config) {
+        return config.embedding_size != config.hidden_size;
+    }
     static constexpr bool has_final_norm(ModelConfig const& config) {
         return config.norm_before && !config.remove_final_norm;
     }
 
     /// A layer norm, with parameters where the config's norms have them.
-    static constexpr ValueId append_norm(BodyBuilder& body, ModelConfig const& config, ValueId in, std::string_view weight,
-                                         std::string_view bias) {
+    static constexpr ValueId append_norm(BodyBuilder& body, ModelConfig const& config, ValueId in,
+                                         std::string_view weight, std::string_view bias) {
         if (!config.norm_affine) weight = bias = {};
         return body.norm(in, NormKind::layer, weight, bias);
     }
 
-    static constexpr void append_projection(BlockProgram& program, ModuleRole role, std::string_view module, std::int64_t in,
-                                            std::int64_t out) {
+    static constexpr void append_projection(BlockProgram& program, ModuleRole role, std::string_view module,
+                                            std::int64_t in, std::int64_t out) {
         BodyBuilder body(in);
         (void)body.linear(body.input(), "projected", "weight", out);
         program.append(role, module, program.add(std::move(body).finish()));
@@ -143,7 +150,9 @@ private:
     static constexpr BlockBody layer_body(ModelConfig const& config) {
         BodyBuilder body(config.hidden_size);
         auto const hidden = config.hidden_size;
-        auto const bias = [&](std::string_view bias_name) { return config.attention_bias ? bias_name : std::string_view{}; };
+        auto const bias = [&](std::string_view bias_name) {
+            return config.attention_bias ? bias_name : std::string_view{};
+        };
         auto const attention_norm = [&](ValueId in) {
             return append_norm(body, config, in, "self_attn_layer_norm.weight", "self_attn_layer_norm.bias");
         };
@@ -152,12 +161,15 @@ private:
         };
         auto const split = LinearSplit::column(config.heads);
         auto const normed = config.norm_before ? attention_norm(body.input()) : body.input();
-        auto const q = body.linear(normed, "q", "self_attn.q_proj.weight", hidden, split, bias("self_attn.q_proj.bias"));
-        auto const k = body.linear(normed, "k", "self_attn.k_proj.weight", hidden, split, bias("self_attn.k_proj.bias"));
-        auto const v = body.linear(normed, "v", "self_attn.v_proj.weight", hidden, split, bias("self_attn.v_proj.bias"));
+        auto const q =
+            body.linear(normed, "q", "self_attn.q_proj.weight", hidden, split, bias("self_attn.q_proj.bias"));
+        auto const k =
+            body.linear(normed, "k", "self_attn.k_proj.weight", hidden, split, bias("self_attn.k_proj.bias"));
+        auto const v =
+            body.linear(normed, "v", "self_attn.v_proj.weight", hidden, split, bias("self_attn.v_proj.bias"));
         auto const context = body.attention(q, k, v, detail::plain_attention(config));
-        auto const attended = body.linear(context, "attention_out", "self_attn.out_proj.weight", hidden, LinearSplit::row(),
-                                          bias("self_attn.out_proj.bias"));
+        auto const attended = body.linear(context, "attention_out", "self_attn.out_proj.weight", hidden,
+                                          LinearSplit::row(), bias("self_attn.out_proj.bias"));
         auto middle = body.add(body.input(), attended);
         if (!config.norm_before) middle = attention_norm(middle);
         auto const normed_again = config.norm_before ? mlp_norm(middle) : middle;

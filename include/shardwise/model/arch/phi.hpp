@@ -7,7 +7,8 @@
 
 namespace shardwise::inline v0 {
 
-/// Phi-1, 1.5 and 2: attention and MLP read one norm in parallel, heads are rotated in part, every linear layer has a bias.
+/// Phi-1, 1.5 and 2: attention and MLP read one norm in parallel, heads are rotated in part, every linear layer has a
+/// bias.
 ///
 /// Source  transformers 4.57 models/phi/modeling_phi.py
 struct Phi {
@@ -88,21 +89,23 @@ struct Phi {
                                   {{"activation_fn", part.plain(activation_class(config.activation))},
                                    {"fc1", part.linear(width, hidden, true, ShardRule::units(0, width))},
                                    {"fc2", part.linear(hidden, width, true, ShardRule::units(1, width))}});
-        auto const layer = tree.add("PhiDecoderLayer", {},
-                                    {{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"resid_dropout", dropout}});
+        auto const layer =
+            tree.add("PhiDecoderLayer", {},
+                     {{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"resid_dropout", dropout}});
         tree.keep_whole("PhiDecoderLayer");
         auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
         auto const rotary = part.rotary("PhiRotaryEmbedding", round_up(config.rotary_dim, 2));
-        auto const model = tree.add("PhiModel", {},
-                                    {{"embed_tokens", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
-                                     {"layers", list},
-                                     {"rotary_emb", rotary},
-                                     {"embed_dropout", dropout},
-                                     {"final_layernorm", norm, ModuleRole::norm}});
+        auto const model =
+            tree.add("PhiModel", {},
+                     {{"embed_tokens", part.vocabulary(config.vocab_size, hidden), ModuleRole::embedding},
+                      {"layers", list},
+                      {"rotary_emb", rotary},
+                      {"embed_dropout", dropout},
+                      {"final_layernorm", norm, ModuleRole::norm}});
         tree.set_root(model);
         if (!has_head(config)) return tree;
-        auto const head = part.linear(config.vocab_size, hidden, true, ShardRule::units(0, config.vocab_size),
-                                      TensorUse::head);
+        auto const head =
+            part.linear(config.vocab_size, hidden, true, ShardRule::units(0, config.vocab_size), TensorUse::head);
         tree.set_root(tree.add("PhiForCausalLM", {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
         if (config.tie_word_embeddings) tree.tie("model.embed_tokens.weight", "lm_head.weight");
         return tree;
@@ -136,8 +139,10 @@ struct Phi {
         auto const mlp = detail::append_mlp(body, config, normed,
                                             {"mlp.fc1.weight", "mlp.fc1.bias", "mlp.fc2.weight", "mlp.fc2.bias"});
         (void)body.add(middle, mlp);
-        program.append_layers(head ? "model.layers" : "layers", 0, config.layers, program.add(std::move(body).finish()));
-        detail::append_norm_block(program, config, ModuleRole::norm, head ? "model.final_layernorm" : "final_layernorm");
+        program.append_layers(head ? "model.layers" : "layers", 0, config.layers,
+                              program.add(std::move(body).finish()));
+        detail::append_norm_block(program, config, ModuleRole::norm,
+                                  head ? "model.final_layernorm" : "final_layernorm");
         if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size, "bias");
         return program;
     }

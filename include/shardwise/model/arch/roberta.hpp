@@ -60,7 +60,8 @@ struct Roberta {
     static constexpr detail::BertLayout layout{.prefix = "Roberta", .first_position = 2};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"RobertaForMaskedLM", "RobertaModel"}); !known) return known;
+        if (auto const known = detail::check_class(config, {"RobertaForMaskedLM", "RobertaModel"}); !known)
+            return known;
         return detail::complete_bert(config);
     }
 
@@ -70,11 +71,11 @@ struct Roberta {
         tree.set_root(model);
         if (!has_head(config)) return tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const head = tree.add("RobertaLMHead",
-                                   {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
-                                   {{"dense", part.linear(config.hidden_size, config.hidden_size, true)},
-                                    {"layer_norm", detail::add_layer_norm(part, config.hidden_size)},
-                                    {"decoder", detail::add_masked_decoder(part, config)}});
+        auto const head =
+            tree.add("RobertaLMHead", {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
+                     {{"dense", part.linear(config.hidden_size, config.hidden_size, true)},
+                      {"layer_norm", detail::add_layer_norm(part, config.hidden_size)},
+                      {"decoder", detail::add_masked_decoder(part, config)}});
         tree.set_root(tree.add("RobertaForMaskedLM", {}, {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
         tree.keep_whole("RobertaSelfAttention");
         tree.keep_whole("RobertaSdpaSelfAttention");
@@ -100,7 +101,9 @@ struct Roberta {
     }
 
 private:
-    static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "RobertaForMaskedLM"; }
+    static constexpr bool has_head(ModelConfig const& config) {
+        return config.model_class.view() == "RobertaForMaskedLM";
+    }
 };
 
 static_assert(ModelArchitecture<Roberta>);

@@ -21,7 +21,9 @@ struct T5 {
         positive_field("d_ff", &ModelConfig::intermediate_size, 2048).in_gguf("feed_forward_length"),
         positive_field("num_layers", &ModelConfig::layers, 6).named("num_hidden_layers").in_gguf("block_count"),
         optional_field("num_decoder_layers", &ModelConfig::decoder_layers, 0).in_gguf("decoder_block_count"),
-        positive_field("num_heads", &ModelConfig::heads, 8).named("num_attention_heads").in_gguf("attention.head_count"),
+        positive_field("num_heads", &ModelConfig::heads, 8)
+            .named("num_attention_heads")
+            .in_gguf("attention.head_count"),
         positive_field("relative_attention_num_buckets", &ModelConfig::position_buckets, 32)
             .in_gguf("attention.relative_buckets_count"),
         natural_field("n_positions", &ModelConfig::max_positions, 0).in_gguf("context_length"),
@@ -37,7 +39,8 @@ struct T5 {
         NameAlias{"enc.blk.{}.attn_k.weight", "encoder.block.{}.layer.0.SelfAttention.k.weight"},
         NameAlias{"enc.blk.{}.attn_v.weight", "encoder.block.{}.layer.0.SelfAttention.v.weight"},
         NameAlias{"enc.blk.{}.attn_o.weight", "encoder.block.{}.layer.0.SelfAttention.o.weight"},
-        NameAlias{"enc.blk.{}.attn_rel_b.weight", "encoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"},
+        NameAlias{"enc.blk.{}.attn_rel_b.weight",
+                  "encoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"},
         NameAlias{"enc.blk.{}.ffn_norm.weight", "encoder.block.{}.layer.1.layer_norm.weight"},
         NameAlias{"enc.blk.{}.ffn_gate.weight", "encoder.block.{}.layer.1.DenseReluDense.wi_0.weight"},
         NameAlias{"enc.blk.{}.ffn_up.weight", "encoder.block.{}.layer.1.DenseReluDense.wi_1.weight"},
@@ -49,7 +52,8 @@ struct T5 {
         NameAlias{"dec.blk.{}.attn_k.weight", "decoder.block.{}.layer.0.SelfAttention.k.weight"},
         NameAlias{"dec.blk.{}.attn_v.weight", "decoder.block.{}.layer.0.SelfAttention.v.weight"},
         NameAlias{"dec.blk.{}.attn_o.weight", "decoder.block.{}.layer.0.SelfAttention.o.weight"},
-        NameAlias{"dec.blk.{}.attn_rel_b.weight", "decoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"},
+        NameAlias{"dec.blk.{}.attn_rel_b.weight",
+                  "decoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"},
         NameAlias{"dec.blk.{}.cross_attn_norm.weight", "decoder.block.{}.layer.1.layer_norm.weight"},
         NameAlias{"dec.blk.{}.cross_attn_q.weight", "decoder.block.{}.layer.1.EncDecAttention.q.weight"},
         NameAlias{"dec.blk.{}.cross_attn_k.weight", "decoder.block.{}.layer.1.EncDecAttention.k.weight"},
@@ -66,20 +70,28 @@ struct T5 {
 
     /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"T5ForConditionalGeneration", "T5Model", "T5EncoderModel"}); !known) {
+        if (auto const known = detail::check_class(config, {"T5ForConditionalGeneration", "T5Model", "T5EncoderModel"});
+            !known) {
             return known;
         }
         config.kv_heads = config.heads;
-        detail::ConfigKeys const keys{.hidden_size = "d_model", .layers = "num_layers", .heads = "num_heads",
-                                      .kv_heads = "num_heads", .intermediate_size = "d_ff"};
+        detail::ConfigKeys const keys{.hidden_size = "d_model",
+                                      .layers = "num_layers",
+                                      .heads = "num_heads",
+                                      .kv_heads = "num_heads",
+                                      .intermediate_size = "d_ff"};
         if (auto const ok = detail::check_sizes(config, keys, true); !ok) return ok;
         if (auto const ok = detail::check_size("d_kv", config.head_dim); !ok) return ok;
-        if (auto const ok = detail::check_size("relative_attention_num_buckets", config.position_buckets); !ok) return ok;
+        if (auto const ok = detail::check_size("relative_attention_num_buckets", config.position_buckets); !ok)
+            return ok;
         if (config.decoder_layers == 0) config.decoder_layers = config.layers;
         if (auto const ok = detail::check_size("num_decoder_layers", config.decoder_layers); !ok) return ok;
         if (config.decoder_layers > LayerSet::capacity) {
-            return Error{ErrorCode::capacity_exceeded}.at("num_decoder_layers").because("is more than this library plans for")
-                .got(config.decoder_layers).expected(LayerSet::capacity);
+            return Error{ErrorCode::capacity_exceeded}
+                .at("num_decoder_layers")
+                .because("is more than this library plans for")
+                .got(config.decoder_layers)
+                .expected(LayerSet::capacity);
         }
         auto both_stacks = config;
         both_stacks.layers += 2 * config.decoder_layers;  // a decoder block has two attentions
@@ -118,7 +130,9 @@ struct T5 {
     }
 
 private:
-    static constexpr bool has_decoder(ModelConfig const& config) { return config.model_class.view() != "T5EncoderModel"; }
+    static constexpr bool has_decoder(ModelConfig const& config) {
+        return config.model_class.view() != "T5EncoderModel";
+    }
     static constexpr bool has_head(ModelConfig const& config) {
         return config.model_class.view() == "T5ForConditionalGeneration";
     }

@@ -14,7 +14,9 @@ struct BertLayout {
 };
 
 /// True where positions are added to the embeddings; else attention takes distances.
-[[nodiscard]] constexpr bool has_absolute_positions(ModelConfig const& config) { return config.position_kind == 0; }
+[[nodiscard]] constexpr bool has_absolute_positions(ModelConfig const& config) {
+    return config.position_kind == 0;
+}
 
 /// The checks and derived sizes of both families.
 [[nodiscard]] constexpr Result<> complete_bert(ModelConfig& config) {
@@ -29,10 +31,13 @@ struct BertLayout {
 }
 
 /// embeddings: tables of tokens, positions and token types, a norm, and the index buffers that files do not store.
-[[nodiscard]] constexpr ModuleId add_bert_embeddings(ModuleTree& tree, ModelConfig const& config, BertLayout const& layout) {
+[[nodiscard]] constexpr ModuleId add_bert_embeddings(ModuleTree& tree, ModelConfig const& config,
+                                                     BertLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const indices = [&](std::string_view name) {
-        return Tensor{.name = name, .shape = {1, config.max_positions}, .dtype = Dtype::i64,
+        return Tensor{.name = name,
+                      .shape = {1, config.max_positions},
+                      .dtype = Dtype::i64,
                       .kind = TensorKind::transient_buffer};
     };
     return tree.add(part.name(layout.prefix, "Embeddings"), {indices("position_ids"), indices("token_type_ids")},
@@ -56,11 +61,11 @@ struct BertLayout {
         self.push_back({"distance_embedding", part.table(2 * config.max_positions - 1, config.head_dim)});
     }
     auto const attended = part.linear(hidden, hidden, true, ShardRule::units(1, config.heads));
-    auto const attention = tree.add(
-        part.name(layout.prefix, "Attention"), {},
-        {{"self", tree.add(part.name(layout.prefix, "SdpaSelfAttention"), self)},
-         {"output", tree.add(part.name(layout.prefix, "SelfOutput"), {},
-                             {{"dense", attended}, {"LayerNorm", norm}, {"dropout", dropout}})}});
+    auto const attention =
+        tree.add(part.name(layout.prefix, "Attention"), {},
+                 {{"self", tree.add(part.name(layout.prefix, "SdpaSelfAttention"), self)},
+                  {"output", tree.add(part.name(layout.prefix, "SelfOutput"), {},
+                                      {{"dense", attended}, {"LayerNorm", norm}, {"dropout", dropout}})}});
     auto const up = part.linear(width, hidden, true, ShardRule::units(0, width));
     auto const down = part.linear(hidden, width, true, ShardRule::units(1, width));
     auto const activation = part.plain(activation_class(config.activation));
@@ -83,9 +88,10 @@ struct BertLayout {
                                 {"encoder", tree.add(part.name(layout.prefix, "Encoder"), {}, {{"layer", list}})}};
     if (has_pooler) {
         auto const dense = part.linear(config.hidden_size, config.hidden_size, true);
-        children.push_back({"pooler",
-                            tree.add(part.name(layout.prefix, "Pooler"), {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
-                            ModuleRole::head});
+        children.push_back(
+            {"pooler",
+             tree.add(part.name(layout.prefix, "Pooler"), {}, {{"dense", dense}, {"activation", part.plain("Tanh")}}),
+             ModuleRole::head});
     }
     tree.keep_whole(part.name(layout.prefix, "Embeddings"));
     tree.keep_whole(part.name(layout.prefix, "Layer"));
@@ -112,19 +118,22 @@ constexpr void append_bert_embeddings(BlockProgram& program, ModelConfig const& 
     BodyBuilder body(config.hidden_size);
     auto const hidden = config.hidden_size;
     auto const split = LinearSplit::column(config.heads);
-    auto const q = body.linear(body.input(), "q", "attention.self.query.weight", hidden, split, "attention.self.query.bias");
-    auto const k = body.linear(body.input(), "k", "attention.self.key.weight", hidden, split, "attention.self.key.bias");
-    auto const v = body.linear(body.input(), "v", "attention.self.value.weight", hidden, split, "attention.self.value.bias");
+    auto const q =
+        body.linear(body.input(), "q", "attention.self.query.weight", hidden, split, "attention.self.query.bias");
+    auto const k =
+        body.linear(body.input(), "k", "attention.self.key.weight", hidden, split, "attention.self.key.bias");
+    auto const v =
+        body.linear(body.input(), "v", "attention.self.value.weight", hidden, split, "attention.self.value.bias");
     auto const context = body.attention(
         q, k, v, plain_attention(config, false),
         has_absolute_positions(config) ? std::string_view{} : "attention.self.distance_embedding.weight");
-    auto const attended = body.linear(context, "attention_out", "attention.output.dense.weight", hidden, LinearSplit::row(),
-                                      "attention.output.dense.bias");
-    auto const middle = body.norm(body.add(body.input(), attended), NormKind::layer, "attention.output.LayerNorm.weight",
-                                  "attention.output.LayerNorm.bias");
-    auto const mlp = append_mlp(body, config, middle,
-                                {"intermediate.dense.weight", "intermediate.dense.bias", "output.dense.weight",
-                                 "output.dense.bias"});
+    auto const attended = body.linear(context, "attention_out", "attention.output.dense.weight", hidden,
+                                      LinearSplit::row(), "attention.output.dense.bias");
+    auto const middle = body.norm(body.add(body.input(), attended), NormKind::layer,
+                                  "attention.output.LayerNorm.weight", "attention.output.LayerNorm.bias");
+    auto const mlp = append_mlp(
+        body, config, middle,
+        {"intermediate.dense.weight", "intermediate.dense.bias", "output.dense.weight", "output.dense.bias"});
     (void)body.norm(body.add(middle, mlp), NormKind::layer, "output.LayerNorm.weight", "output.LayerNorm.bias");
     return std::move(body).finish();
 }
@@ -158,7 +167,8 @@ constexpr void append_masked_head(BlockProgram& program, ModelConfig const& conf
 
 /// The decoder of a masked head: [vocab, hidden] with a bias, tied to the head's own bias in any case.
 [[nodiscard]] constexpr ModuleId add_masked_decoder(PartMaker& part, ModelConfig const& config) {
-    return part.linear(config.vocab_size, config.hidden_size, true, ShardRule::units(0, config.vocab_size), TensorUse::head);
+    return part.linear(config.vocab_size, config.hidden_size, true, ShardRule::units(0, config.vocab_size),
+                       TensorUse::head);
 }
 
 }  // namespace shardwise::inline v0::detail

@@ -30,7 +30,8 @@ struct ConfigKeys {
 /// The sizes that every family has, kv_heads included: call it when absent values are derived.
 ///
 /// Errors  invalid_field, capacity_exceeded
-[[nodiscard]] constexpr Result<> check_sizes(ModelConfig const& config, ConfigKeys const& keys, bool is_head_dim_given = false) {
+[[nodiscard]] constexpr Result<> check_sizes(ModelConfig const& config, ConfigKeys const& keys,
+                                             bool is_head_dim_given = false) {
     if (auto const ok = check_size("vocab_size", config.vocab_size); !ok) return ok;
     if (auto const ok = check_size(keys.hidden_size, config.hidden_size); !ok) return ok;
     if (auto const ok = check_size(keys.intermediate_size, config.intermediate_size); !ok) return ok;
@@ -38,16 +39,25 @@ struct ConfigKeys {
     if (auto const ok = check_size(keys.heads, config.heads); !ok) return ok;
     if (auto const ok = check_size(keys.kv_heads, config.kv_heads); !ok) return ok;
     if (config.layers > LayerSet::capacity) {
-        return Error{ErrorCode::capacity_exceeded}.at(keys.layers).because("is more than this library plans for")
-            .got(config.layers).expected(LayerSet::capacity);
+        return Error{ErrorCode::capacity_exceeded}
+            .at(keys.layers)
+            .because("is more than this library plans for")
+            .got(config.layers)
+            .expected(LayerSet::capacity);
     }
     if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
-        return Error{ErrorCode::invalid_field}.at(keys.hidden_size).because("is not a multiple of the number of heads")
-            .got(config.hidden_size).expected(config.heads);
+        return Error{ErrorCode::invalid_field}
+            .at(keys.hidden_size)
+            .because("is not a multiple of the number of heads")
+            .got(config.hidden_size)
+            .expected(config.heads);
     }
     if (config.heads % config.kv_heads != 0) {
-        return Error{ErrorCode::invalid_field}.at(keys.kv_heads).because("does not divide the number of heads")
-            .got(config.kv_heads).expected(config.heads);
+        return Error{ErrorCode::invalid_field}
+            .at(keys.kv_heads)
+            .because("does not divide the number of heads")
+            .got(config.kv_heads)
+            .expected(config.heads);
     }
     return check_products(config);
 }
@@ -64,8 +74,11 @@ struct ConfigKeys {
         config.rotary_dim = static_cast<std::int64_t>(static_cast<double>(config.head_dim) * factor);
     }
     if (config.rotary_dim < 0 || config.rotary_dim > config.head_dim) {
-        return Error{ErrorCode::invalid_field}.at("rope.dimension_count").because("is more than a head has")
-            .got(config.rotary_dim).expected(config.head_dim);
+        return Error{ErrorCode::invalid_field}
+            .at("rope.dimension_count")
+            .because("is more than a head has")
+            .got(config.rotary_dim)
+            .expected(config.head_dim);
     }
     return {};
 }
@@ -77,7 +90,10 @@ struct ConfigKeys {
 
 /// Attention with as many key-value heads as configured, the model's head size, and causal unless said otherwise.
 [[nodiscard]] constexpr AttentionShape plain_attention(ModelConfig const& config, bool is_causal = true) {
-    return {.heads = config.heads, .kv_heads = config.kv_heads, .key_dim = config.head_dim, .value_dim = config.head_dim,
+    return {.heads = config.heads,
+            .kv_heads = config.kv_heads,
+            .key_dim = config.head_dim,
+            .value_dim = config.head_dim,
             .is_causal = is_causal};
 }
 
@@ -90,15 +106,17 @@ struct MlpNames {
 };
 
 /// up -> act -> down; biases where the names are not empty.
-[[nodiscard]] constexpr ValueId append_mlp(BodyBuilder& body, ModelConfig const& config, ValueId in, MlpNames const& names) {
-    auto const up = body.linear(in, "up", names.up, config.intermediate_size, LinearSplit::column(config.intermediate_size),
-                                names.up_bias);
+[[nodiscard]] constexpr ValueId append_mlp(BodyBuilder& body, ModelConfig const& config, ValueId in,
+                                           MlpNames const& names) {
+    auto const up = body.linear(in, "up", names.up, config.intermediate_size,
+                                LinearSplit::column(config.intermediate_size), names.up_bias);
     auto const activated = body.activation(up, config.activation);
     return body.linear(activated, "mlp_out", names.down, config.hidden_size, LinearSplit::row(), names.down_bias);
 }
 
 /// A block that is one layer norm with bias.
-constexpr void append_norm_block(BlockProgram& program, ModelConfig const& config, ModuleRole role, std::string_view module) {
+constexpr void append_norm_block(BlockProgram& program, ModelConfig const& config, ModuleRole role,
+                                 std::string_view module) {
     BodyBuilder body(config.hidden_size);
     (void)body.norm(body.input(), NormKind::layer, "weight", "bias");
     program.append(role, module, program.add(std::move(body).finish()));

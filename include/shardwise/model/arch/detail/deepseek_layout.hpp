@@ -20,8 +20,8 @@ struct DeepseekLayout {
     return config.mlp_bias ? bias : std::string_view{};
 }
 
-/// The checks and derived values of both versions. Layer i has experts when i >= first_k_dense_replace; transformers reads
-/// no moe_layer_freq.
+/// The checks and derived values of both versions. Layer i has experts when i >= first_k_dense_replace; transformers
+/// reads no moe_layer_freq.
 [[nodiscard]] constexpr Result<> complete_deepseek(ModelConfig& config) {
     config.kv_heads = config.heads;
     if (auto const ok = check_heads(config, true); !ok) return ok;
@@ -30,21 +30,27 @@ struct DeepseekLayout {
         std::int64_t value;
         std::int64_t least;
     };
-    for (auto const& size : {Size{"kv_lora_rank", config.kv_lora_rank, 1}, Size{"q_lora_rank", config.q_lora_rank, 0},
-                             Size{"qk_nope_head_dim", config.qk_nope_head_dim, 1},
-                             Size{"qk_rope_head_dim", config.qk_rope_head_dim, 1},
-                             Size{"v_head_dim", config.v_head_dim, 1}, Size{"n_shared_experts", config.shared_experts, 0},
-                             Size{"first_k_dense_replace", config.first_dense_layers, 0}}) {
+    for (auto const& size :
+         {Size{"kv_lora_rank", config.kv_lora_rank, 1}, Size{"q_lora_rank", config.q_lora_rank, 0},
+          Size{"qk_nope_head_dim", config.qk_nope_head_dim, 1}, Size{"qk_rope_head_dim", config.qk_rope_head_dim, 1},
+          Size{"v_head_dim", config.v_head_dim, 1}, Size{"n_shared_experts", config.shared_experts, 0},
+          Size{"first_k_dense_replace", config.first_dense_layers, 0}}) {
         constexpr std::int64_t most = 1 << 20;
         if (size.value < size.least) {
-            return Error{ErrorCode::invalid_field}.at(size.key).because("is too small").got(size.value).expected(size.least);
+            return Error{ErrorCode::invalid_field}
+                .at(size.key)
+                .because("is too small")
+                .got(size.value)
+                .expected(size.least);
         }
         if (size.value > most) {
             return Error{ErrorCode::invalid_field}.at(size.key).because("is too large").got(size.value).expected(most);
         }
     }
     if (config.qk_rope_head_dim % 2 != 0) {
-        return Error{ErrorCode::invalid_field}.at("qk_rope_head_dim").because("is odd; positions rotate pairs")
+        return Error{ErrorCode::invalid_field}
+            .at("qk_rope_head_dim")
+            .because("is odd; positions rotate pairs")
             .got(config.qk_rope_head_dim);
     }
     config.dense_layers = {};
@@ -53,7 +59,10 @@ struct DeepseekLayout {
     }
     if (config.first_dense_layers < config.layers) {
         if (config.experts < 1) {
-            return Error{ErrorCode::invalid_field}.at("n_routed_experts").because("must be at least 1").got(config.experts);
+            return Error{ErrorCode::invalid_field}
+                .at("n_routed_experts")
+                .because("must be at least 1")
+                .got(config.experts);
         }
         if (auto const ok = check_experts(config); !ok) return ok;
     }
@@ -70,16 +79,20 @@ struct DeepseekLayout {
     return check_products(widest);
 }
 
-/// Attention's geometry: every head has keys and values of its own, made from one latent that the cache may hold instead.
+/// Attention's geometry: every head has keys and values of its own, made from one latent that the cache may hold
+/// instead.
 [[nodiscard]] constexpr AttentionShape mla_shape(ModelConfig const& config) {
-    return {.heads = config.heads, .kv_heads = config.heads,
-            .key_dim = config.qk_nope_head_dim + config.qk_rope_head_dim, .value_dim = config.v_head_dim,
+    return {.heads = config.heads,
+            .kv_heads = config.heads,
+            .key_dim = config.qk_nope_head_dim + config.qk_rope_head_dim,
+            .value_dim = config.v_head_dim,
             .latent = config.kv_lora_rank + config.qk_rope_head_dim};
 }
 
-/// self_attn: the low-rank pairs q_a, q_b (or q_proj) and kv_a, kv_b with norms between; tensor-parallel ranks deal the heads
-/// of the second of each pair.
-[[nodiscard]] constexpr ModuleId add_mla_attention(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout) {
+/// self_attn: the low-rank pairs q_a, q_b (or q_proj) and kv_a, kv_b with norms between; tensor-parallel ranks deal the
+/// heads of the second of each pair.
+[[nodiscard]] constexpr ModuleId add_mla_attention(ModuleTree& tree, ModelConfig const& config,
+                                                   LlamaLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const shape = mla_shape(config);
     auto const hidden = config.hidden_size;
@@ -113,15 +126,17 @@ struct DeepseekLayout {
     std::vector<Child> children{{"experts", add_expert_list(tree, config, expert)}};
     auto const weight = part.tensors().weight(config.experts, config.hidden_size, {}, TensorUse::router);
     if (layout.has_correction) {
-        children.push_back({"gate", tree.add(layout.router_class,
-                                             {weight, Tensor{.name = "e_score_correction_bias", .shape = {config.experts},
-                                                             .dtype = config.dtype_or(Dtype::f32),
-                                                             .kind = TensorKind::buffer, .use = TensorUse::bias}})});
+        children.push_back({"gate", tree.add(layout.router_class, {weight, Tensor{.name = "e_score_correction_bias",
+                                                                                  .shape = {config.experts},
+                                                                                  .dtype = config.dtype_or(Dtype::f32),
+                                                                                  .kind = TensorKind::buffer,
+                                                                                  .use = TensorUse::bias}})});
     } else {
         children.push_back({"gate", tree.add(layout.router_class, {weight})});
     }
     if (config.shared_experts > 0) {
-        children.push_back({"shared_experts", add_gated_mlp(tree, config, common, config.shared_expert_intermediate_size)});
+        children.push_back(
+            {"shared_experts", add_gated_mlp(tree, config, common, config.shared_expert_intermediate_size)});
     }
     return tree.add(part.name(common.prefix, "MoE"), children);
 }
@@ -139,19 +154,22 @@ struct DeepseekLayout {
         auto const mlp = add_gated_mlp(tree, config, common, config.intermediate_size);
         dense = add_decoder_layer(tree, config, common, attention, mlp);
     }
-    if (has_sparse) sparse = add_decoder_layer(tree, config, common, attention, add_deepseek_experts(tree, config, layout));
+    if (has_sparse)
+        sparse = add_decoder_layer(tree, config, common, attention, add_deepseek_experts(tree, config, layout));
     finish_decoder(tree, config, common, mixed_layers(config, sparse, dense), config.head_dim);
     return tree;
 }
 
-/// normed -> q; normed -> [latent | rotated key], which the compressed cache holds -> keys and values -> attention -> o.
+/// normed -> q; normed -> [latent | rotated key], which the compressed cache holds -> keys and values -> attention ->
+/// o.
 [[nodiscard]] constexpr ValueId append_mla_attention(BodyBuilder& body, ModelConfig const& config, ValueId normed) {
     auto const shape = mla_shape(config);
     auto const bias = [&](std::string_view name) { return config.attention_bias ? name : std::string_view{}; };
     auto const split = LinearSplit::column(config.heads);
     auto q = normed;
     if (config.q_lora_rank > 0) {
-        q = body.linear(normed, "q_latent", "self_attn.q_a_proj.weight", config.q_lora_rank, {}, bias("self_attn.q_a_proj.bias"));
+        q = body.linear(normed, "q_latent", "self_attn.q_a_proj.weight", config.q_lora_rank, {},
+                        bias("self_attn.q_a_proj.bias"));
         q = body.norm(q, NormKind::rms, "self_attn.q_a_layernorm.weight");
     }
     q = body.linear(q, "q", config.q_lora_rank > 0 ? "self_attn.q_b_proj.weight" : "self_attn.q_proj.weight",
@@ -161,8 +179,9 @@ struct DeepseekLayout {
     latent = body.head_norm(latent, NormKind::rms, "self_attn.kv_a_layernorm.weight", config.kv_lora_rank);
     q = body.rope(q, shape);
     latent = body.rope(latent, shape);
-    auto const kv = body.linear(latent, "kv", "self_attn.kv_b_proj.weight",
-                                config.heads * (config.qk_nope_head_dim + config.v_head_dim), split, {}, config.kv_lora_rank);
+    auto const kv =
+        body.linear(latent, "kv", "self_attn.kv_b_proj.weight",
+                    config.heads * (config.qk_nope_head_dim + config.v_head_dim), split, {}, config.kv_lora_rank);
     auto const context = body.attention(q, latent, kv, shape);
     return body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size, LinearSplit::row(),
                        config.attention_out_bias ? "self_attn.o_proj.bias" : std::string_view{});
@@ -177,23 +196,24 @@ struct DeepseekLayout {
     auto const split = LinearSplit::column(width);
     auto const bias = [&](std::string_view name) { return bias_name(config, name); };
     auto const scores = body.linear(normed, "router", "mlp.gate.weight", count);
-    auto const routes = body.route(scores, count, chosen,
-                                   has_correction ? "mlp.gate.e_score_correction_bias" : std::string_view{});
-    auto const gate = body.experts(normed, routes, "gate", "mlp.experts.*.gate_proj.weight", width, count, chosen, split,
-                                   bias("mlp.experts.*.gate_proj.bias"));
+    auto const routes =
+        body.route(scores, count, chosen, has_correction ? "mlp.gate.e_score_correction_bias" : std::string_view{});
+    auto const gate = body.experts(normed, routes, "gate", "mlp.experts.*.gate_proj.weight", width, count, chosen,
+                                   split, bias("mlp.experts.*.gate_proj.bias"));
     auto const up = body.experts(normed, routes, "up", "mlp.experts.*.up_proj.weight", width, count, chosen, split,
                                  bias("mlp.experts.*.up_proj.bias"));
     auto const activated = body.gated(gate, up, config.activation);
-    auto const down = body.experts(activated, routes, "experts_out", "mlp.experts.*.down_proj.weight", config.hidden_size,
-                                   count, chosen, LinearSplit::row(), bias("mlp.experts.*.down_proj.bias"));
+    auto const down =
+        body.experts(activated, routes, "experts_out", "mlp.experts.*.down_proj.weight", config.hidden_size, count,
+                     chosen, LinearSplit::row(), bias("mlp.experts.*.down_proj.bias"));
     auto const combined = body.combine(down, routes, chosen);
     if (config.shared_experts == 0) return combined;
     auto const shared_width = config.shared_expert_intermediate_size;
     auto const shared_split = LinearSplit::column(shared_width);
     auto const shared_gate = body.linear(normed, "shared_gate", "mlp.shared_experts.gate_proj.weight", shared_width,
                                          shared_split, bias("mlp.shared_experts.gate_proj.bias"));
-    auto const shared_up = body.linear(normed, "shared_up", "mlp.shared_experts.up_proj.weight", shared_width, shared_split,
-                                       bias("mlp.shared_experts.up_proj.bias"));
+    auto const shared_up = body.linear(normed, "shared_up", "mlp.shared_experts.up_proj.weight", shared_width,
+                                       shared_split, bias("mlp.shared_experts.up_proj.bias"));
     auto const shared = body.linear(body.gated(shared_gate, shared_up, config.activation), "shared_out",
                                     "mlp.shared_experts.down_proj.weight", config.hidden_size, LinearSplit::row(),
                                     bias("mlp.shared_experts.down_proj.bias"));

@@ -8,7 +8,8 @@
 
 namespace shardwise::inline v0::detail {
 
-/// Takes the first of a family's classes for a config that names none, and refuses a class that the family does not count.
+/// Takes the first of a family's classes for a config that names none, and refuses a class that the family does not
+/// count.
 ///
 /// Errors  unsupported, which names the class
 [[nodiscard]] constexpr Result<> check_class(ModelConfig& config, std::initializer_list<std::string_view> classes) {
@@ -17,8 +18,11 @@ namespace shardwise::inline v0::detail {
         if (config.model_class.view() == known) return {};
     }
     FixedText<64> const usual{*classes.begin()};
-    return Error{ErrorCode::unsupported}.in(config.model_class.view()).at("architectures")
-        .because("is not a class of this family that can be counted").fix(usual.view());
+    return Error{ErrorCode::unsupported}
+        .in(config.model_class.view())
+        .at("architectures")
+        .because("is not a class of this family that can be counted")
+        .fix(usual.view());
 }
 
 }  // namespace shardwise::inline v0::detail

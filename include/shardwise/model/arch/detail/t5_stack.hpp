@@ -13,7 +13,8 @@ namespace shardwise::inline v0::detail {
     auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, config.heads));
     std::vector<Child> children{{"q", in}, {"k", in}, {"v", in}, {"o", out}};
     if (has_positions) {
-        auto const table = part.tensors().table(config.position_buckets, config.heads, ShardRule::units(1, config.heads));
+        auto const table =
+            part.tensors().table(config.position_buckets, config.heads, ShardRule::units(1, config.heads));
         children.push_back({"relative_attention_bias", tree.add("Embedding", {table})});
     }
     return tree.add("T5Attention", children);
@@ -63,7 +64,8 @@ namespace shardwise::inline v0::detail {
 }
 
 /// A whole stack; `table` is the embedding that all stacks share.
-[[nodiscard]] constexpr ModuleId add_t5_stack(ModuleTree& tree, ModelConfig const& config, ModuleId table, bool is_decoder) {
+[[nodiscard]] constexpr ModuleId add_t5_stack(ModuleTree& tree, ModelConfig const& config, ModuleId table,
+                                              bool is_decoder) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const blocks = t5_blocks(config, is_decoder);
     std::vector<Child> runs{numbered(0, 1, add_t5_block(tree, config, is_decoder, true), ModuleRole::layer)};
@@ -104,7 +106,9 @@ struct T5AttentionNames {
 
 /// norm -> wi (or the gated pair) -> wo, added to the residual; the decoder's is layer 2 of its block.
 constexpr void append_t5_dense(BodyBuilder& body, ModelConfig const& config, ValueId in, bool is_decoder) {
-    auto const pick = [&](std::string_view decoder, std::string_view encoder) { return is_decoder ? decoder : encoder; };
+    auto const pick = [&](std::string_view decoder, std::string_view encoder) {
+        return is_decoder ? decoder : encoder;
+    };
     auto const split = LinearSplit::column(config.intermediate_size);
     auto const up = [&](ValueId normed, std::string_view value, std::string_view weight) {
         return body.linear(normed, value, weight, config.intermediate_size, split);
@@ -112,19 +116,22 @@ constexpr void append_t5_dense(BodyBuilder& body, ModelConfig const& config, Val
     auto const normed = body.norm(in, NormKind::rms, pick("layer.2.layer_norm.weight", "layer.1.layer_norm.weight"));
     ValueId activated = no_value;
     if (config.gated_mlp) {
-        auto const gate = up(normed, "gate", pick("layer.2.DenseReluDense.wi_0.weight", "layer.1.DenseReluDense.wi_0.weight"));
-        auto const value = up(normed, "up", pick("layer.2.DenseReluDense.wi_1.weight", "layer.1.DenseReluDense.wi_1.weight"));
+        auto const gate =
+            up(normed, "gate", pick("layer.2.DenseReluDense.wi_0.weight", "layer.1.DenseReluDense.wi_0.weight"));
+        auto const value =
+            up(normed, "up", pick("layer.2.DenseReluDense.wi_1.weight", "layer.1.DenseReluDense.wi_1.weight"));
         activated = body.gated(gate, value, config.activation);
     } else {
-        auto const value = up(normed, "up", pick("layer.2.DenseReluDense.wi.weight", "layer.1.DenseReluDense.wi.weight"));
+        auto const value =
+            up(normed, "up", pick("layer.2.DenseReluDense.wi.weight", "layer.1.DenseReluDense.wi.weight"));
         activated = body.activation(value, config.activation);
     }
     auto const weight = pick("layer.2.DenseReluDense.wo.weight", "layer.1.DenseReluDense.wo.weight");
     (void)body.add(in, body.linear(activated, "mlp_out", weight, config.hidden_size, LinearSplit::row()));
 }
 
-/// A block's operations. All blocks take the relative positions of the first, which names their table. The keys and values
-/// of cross-attention are made from the encoder's output when its cache is filled.
+/// A block's operations. All blocks take the relative positions of the first, which names their table. The keys and
+/// values of cross-attention are made from the encoder's output when its cache is filled.
 [[nodiscard]] constexpr BlockBody t5_block_body(ModelConfig const& config, bool is_decoder, bool has_positions) {
     BodyBuilder body(config.hidden_size);
     auto shape = plain_attention(config, is_decoder);
@@ -137,11 +144,11 @@ constexpr void append_t5_dense(BodyBuilder& body, ModelConfig const& config, Val
     if (is_decoder) {
         shape.is_causal = false;
         shape.is_cross = true;
-        hidden = append_t5_attention(body, config, hidden, body.external("encoder", config.hidden_size),
-                                     {"layer.1.layer_norm.weight", "layer.1.EncDecAttention.q.weight",
-                                      "layer.1.EncDecAttention.k.weight", "layer.1.EncDecAttention.v.weight",
-                                      "layer.1.EncDecAttention.o.weight"},
-                                     shape);
+        hidden = append_t5_attention(
+            body, config, hidden, body.external("encoder", config.hidden_size),
+            {"layer.1.layer_norm.weight", "layer.1.EncDecAttention.q.weight", "layer.1.EncDecAttention.k.weight",
+             "layer.1.EncDecAttention.v.weight", "layer.1.EncDecAttention.o.weight"},
+            shape);
     }
     append_t5_dense(body, config, hidden, is_decoder);
     return std::move(body).finish();
@@ -149,7 +156,8 @@ constexpr void append_t5_dense(BodyBuilder& body, ModelConfig const& config, Val
 
 /// The blocks of a stack in order: embedding, layers, final norm.
 constexpr void append_t5_stack(BlockProgram& program, ModelConfig const& config, bool is_decoder) {
-    append_token_block(program, config, is_decoder ? "decoder.embed_tokens" : "encoder.embed_tokens", config.hidden_size);
+    append_token_block(program, config, is_decoder ? "decoder.embed_tokens" : "encoder.embed_tokens",
+                       config.hidden_size);
     auto const module = std::string_view{is_decoder ? "decoder.block" : "encoder.block"};
     auto const blocks = t5_blocks(config, is_decoder);
     program.append_layers(module, 0, 1, program.add(t5_block_body(config, is_decoder, true)));
