@@ -1,0 +1,100 @@
+#include "arch/golden_cases.hpp"
+
+#include <shardwise/model/presets.hpp>
+#include <shardwise/model/tree_totals.hpp>
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+using namespace shardwise;
+
+namespace {
+
+/// The preset that a golden case is the published configuration of; null for the others.
+ModelPreset const* preset_of(std::string const& name) {
+    if (name.rfind("small-", 0) == 0) return nullptr;
+    auto const ending = name.find("-model");
+    return find_preset(name.substr(0, ending));
+}
+
+/// The fields of the family's table in which two configurations differ, separated by blanks.
+std::string differing_fields(ModelConfig const& a, ModelConfig const& b) {
+    std::string names;
+    Architectures::with(a.model_type.view(), [&]<class Arch>(Arch) {
+        for (auto const& field : Arch::fields) {
+            bool is_same = true;
+            switch (field.type) {
+                case FieldType::integer:
+                case FieldType::choice: is_same = a.*field.integer == b.*field.integer; break;
+                case FieldType::flag: is_same = a.*field.flag == b.*field.flag; break;
+                case FieldType::real:
+                    is_same = field.rope != nullptr ? a.rope.*field.rope == b.rope.*field.rope : a.*field.real == b.*field.real;
+                    break;
+                case FieldType::activation: is_same = a.*field.activation == b.*field.activation; break;
+            }
+            if (!is_same) names += std::string(field.key) + ' ';
+        }
+    });
+    if (a.rope.kind != b.rope.kind) names += "rope.kind ";
+    if (a.rope.factor != b.rope.factor) names += "rope.factor ";
+    if (!(a.sliding_layers == b.sliding_layers)) names += "layer_types ";
+    if (!(a.dense_layers == b.dense_layers)) names += "mlp_only_layers ";
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE("Presets are the published configurations, field by field") {
+    std::set<std::string_view> compared;
+    for (auto const& row : golden::golden_cases()) {
+        auto const* const preset = preset_of(row.name);
+        if (preset == nullptr) continue;
+        CAPTURE(row.name);
+        auto const golden = golden::read_golden(row.name);
+        auto const published = golden::describe_case(golden);
+        REQUIRE_MESSAGE(published.has_value(), published.error().message());
+        auto const ours = describe(*preset->config);
+        REQUIRE_MESSAGE(ours.has_value(), ours.error().message());
+        // A published BertForMaskedLM and our BertModel differ in their head alone.
+        if (published->config.model_class == ours->config.model_class) {
+            CHECK(count_parameters(ours->tree) == golden.at("parameters").get<std::int64_t>());
+        }
+        CHECK(differing_fields(ours->config, published->config) == "");
+        // gpt-oss publishes no dtype; its unpacked parts are bf16.
+        if (preset->config->model_type.view() != "gpt_oss") {
+            CHECK(ours->config.dtype_or(Dtype::f32) == published->config.dtype_or(Dtype::f32));
+        }
+        compared.insert(preset->name);
+    }
+    CHECK(compared.size() >= 60);
+}
+
+TEST_CASE("Every preset describes a model and has a name for reports") {
+    for (auto const& preset : model_presets) {
+        CAPTURE(preset.name);
+        auto const model = describe(*preset.config);
+        REQUIRE_MESSAGE(model.has_value(), model.error().message());
+        CHECK(!preset.config->name.empty());
+        CHECK(preset.config->dtype.has_value());
+        CHECK(!model->program.blocks().empty());
+    }
+}
+
+TEST_CASE("Presets cover every family") {
+    std::set<std::string_view> families;
+    for (auto const& preset : model_presets) families.insert(preset.config->model_type.view());
+    Architectures::for_each([&]<class Arch>(Arch) { CHECK_MESSAGE(families.count(Arch::name) == 1, Arch::name); });
+}
+
+TEST_CASE("A wrong name is answered with the nearest preset") {
+    auto const near = preset_config("lama-3-70b");
+    REQUIRE(!near);
+    CHECK(near.error().code() == ErrorCode::unknown_name);
+    CHECK(near.error().message().find("llama-3-70b") != std::string::npos);
+    auto const far = preset_config("xyzzy");
+    REQUIRE(!far);
+    CHECK(far.error().advice().empty());
+    CHECK(!preset_config(std::string(10000, 'a')));
+}
