@@ -1,0 +1,93 @@
+#include <shardwise/model/block_program.hpp>
+#include <shardwise/model/body_builder.hpp>
+
+#include <doctest/doctest.h>
+
+#include <utility>
+
+using namespace shardwise;
+
+TEST_CASE("BlockProgram: neighbouring layers of one body become a run") {
+    BlockProgram program;
+    auto const a = program.add(BodyBuilder(8).finish());
+    auto const b = program.add(BodyBuilder(8).finish());
+    for (auto const& [number, body] : {std::pair{0, a}, {1, a}, {2, b}, {3, a}, {4, a}}) program.append_layer("layers", number, body);
+    program.append_layer("other", 5, a);
+    program.append_layer("other", 7, a);
+    REQUIRE(program.blocks().size() == 5);
+    CHECK(program.blocks()[0].count == 2);
+    CHECK(program.blocks()[2].first == 3);
+    CHECK(program.blocks()[2].count == 2);
+    CHECK(program.blocks()[4].first == 7);
+}
+
+TEST_CASE("BlockProgram: single blocks are no runs, and empty runs are none") {
+    BlockProgram program;
+    auto const body = program.add(BodyBuilder(8).finish());
+    program.append_layers("layers", 0, 0, body);
+    CHECK(program.blocks().empty());
+    program.append(ModuleRole::head, "lm_head", body);
+    program.append_layers("layers", 3, 1, body);
+    CHECK(!program.blocks()[0].is_numbered);
+    CHECK(program.blocks()[1].is_numbered);
+    CHECK(&program.body(program.blocks()[1]) == &program.bodies()[0]);
+}
+
+TEST_CASE("BodyBuilder: column linears shard their output, row linears leave a summand") {
+    BodyBuilder body(16);
+    auto const up = body.linear(body.input(), "up", "up.weight", 64, LinearSplit::column(64));
+    CHECK(body.at(up).spread == Spread::sharded);
+    CHECK(body.at(up).units == 64);
+    auto const act = body.activation(up, ActivationKind::gelu);
+    CHECK(body.at(act).spread == Spread::sharded);
+    auto const down = body.linear(act, "down", "down.weight", 16, LinearSplit::row(), "down.bias");
+    CHECK(body.at(down).spread == Spread::partial);
+    CHECK(body.at(down).width == 16);
+    auto const sum = body.add(body.input(), down);
+    CHECK(body.at(sum).spread == Spread::replicated);
+    auto const finished = std::move(body).finish();
+    CHECK(finished.operations().size() == 4);
+    CHECK(finished.operations()[2].parameters[1] == "down.bias");
+    CHECK(finished.operations()[2].in_features == 64);
+}
+
+TEST_CASE("BodyBuilder: a norm of a summand reads the reduced value") {
+    BodyBuilder body(16);
+    auto const partial = body.linear(body.input(), "o", "o.weight", 16, LinearSplit::row());
+    CHECK(body.at(body.norm(partial, NormKind::rms, "norm.weight")).spread == Spread::replicated);
+}
+
+TEST_CASE("BodyBuilder: rope and head norms work in place") {
+    BodyBuilder body(16);
+    auto const q = body.linear(body.input(), "q", "q.weight", 16, LinearSplit::column(4));
+    CHECK(body.head_norm(q, NormKind::rms, "q_norm.weight", 4) == q);
+    CHECK(body.rope(q, AttentionShape{.heads = 4, .kv_heads = 2, .key_dim = 4, .value_dim = 4}) == q);
+}
+
+TEST_CASE("BodyBuilder: experts work on routed rows and combine brings back tokens") {
+    BodyBuilder body(16);
+    auto const scores = body.linear(body.input(), "router", "gate.weight", 8);
+    auto const routes = body.route(scores, 8, 2);
+    CHECK(body.at(routes).width == 4);
+    auto const up = body.experts(body.input(), routes, "up", "experts.*.up.weight", 32, 8, 2, LinearSplit::column(32));
+    CHECK(body.at(up).rows == Rows::routed);
+    auto const down = body.experts(up, routes, "down", "experts.*.down.weight", 16, 8, 2, LinearSplit::row());
+    auto const out = body.combine(down, routes, 2);
+    CHECK(body.at(out).rows == Rows::tokens);
+    CHECK(body.at(out).spread == Spread::partial);
+    auto const scale = body.linear(body.input(), "scale", "scale.weight", 1);
+    CHECK(body.at(body.scaled_rows(scale, out, ActivationKind::sigmoid)).width == 16);
+}
+
+TEST_CASE("BodyBuilder: halves, tables, the last rows and logits have their shapes") {
+    BodyBuilder body(Value{.name = "ids", .width = 1});
+    auto const embedded = body.embedding(body.input(), "weight", 100, 16);
+    CHECK(body.at(embedded).width == 16);
+    auto const packed = body.linear(embedded, "gate_up", "gate_up.weight", 64, LinearSplit::column(32));
+    CHECK(body.at(body.gated_halves(packed, ActivationKind::silu)).width == 32);
+    auto const last = body.last_token(embedded);
+    CHECK(body.at(last).rows == Rows::sequences);
+    auto const logits = body.logits(last, "weight", 100);
+    CHECK(body.at(logits).is_fp32);
+    CHECK(body.at(logits).units == 100);
+}

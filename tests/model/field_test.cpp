@@ -1,0 +1,77 @@
+#include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/field.hpp>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <set>
+#include <string>
+
+using namespace shardwise;
+
+TEST_CASE("Field: stores reals in the config or its rope") {
+    ModelConfig config;
+    rope_field("rope_theta", &RopeParameters::theta, 5.0).store(config, 7.0);
+    real_field("eps", &ModelConfig::norm_epsilon, 1.0).store_default(config);
+    natural_field("window", &ModelConfig::sliding_window, 3).store_default(config);
+    flag_field("tie", &ModelConfig::tie_word_embeddings, true).store_default(config);
+    activation_field("act", ActivationKind::relu).store_default(config);
+    CHECK(config.rope.theta == 7.0);
+    CHECK(config.norm_epsilon == 1.0);
+    CHECK(config.sliding_window == 3);
+    CHECK(config.tie_word_embeddings);
+    CHECK(config.activation == ActivationKind::relu);
+}
+
+TEST_CASE("Field tables have one row per key, and no key that another row reads") {
+    Architectures::for_each([&]<class Arch>(Arch) {
+        std::set<std::string_view> keys;
+        for (auto const& field : Arch::fields) {
+            CAPTURE(field.key);
+            CHECK(keys.insert(field.key).second);
+            for (auto const alias : field.aliases) CHECK((alias.empty() || keys.insert(alias).second));
+        }
+    });
+}
+
+TEST_CASE("Defaults are those of transformers' configuration classes") {
+    std::ifstream file(std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/config_defaults.json");
+    auto const golden = nlohmann::json::parse(file);
+    int compared = 0;
+    Architectures::for_each([&]<class Arch>(Arch) {
+        CAPTURE(Arch::name);
+        auto const& type = golden.at("types").at(std::string(Arch::name));
+        for (auto const& field : Arch::fields) {
+            CAPTURE(field.key);
+            // A key that is no parameter of the class has its default in `base` or nowhere.
+            std::string const key(field.key);
+            auto const& fields = type.at("fields");
+            auto const& base = golden.at("base");
+            if (!fields.contains(key) && !base.contains(key)) continue;
+            auto const& wanted = fields.contains(key) ? fields.at(key) : base.at(key);
+            ++compared;
+            switch (field.type) {
+                case FieldType::integer: CHECK(field.fallback == (wanted.is_null() ? 0 : wanted.get<std::int64_t>())); break;
+                case FieldType::choice: CHECK(field.choices[0] == wanted.get<std::string>()); break;
+                case FieldType::flag: CHECK((field.fallback != 0) == (!wanted.is_null() && wanted.get<bool>())); break;
+                case FieldType::real: CHECK(field.real_fallback == (wanted.is_null() ? 0.0 : wanted.get<double>())); break;
+                case FieldType::activation:
+                    CHECK(static_cast<ActivationKind>(field.fallback) == parse_activation(wanted.get<std::string>()));
+                    break;
+            }
+        }
+    });
+    CHECK(compared > 200);
+}
+
+TEST_CASE("Activations: configurations' names, and the classes of their modules") {
+    CHECK(parse_activation("gelu_pytorch_tanh") == ActivationKind::gelu_tanh);
+    CHECK(parse_activation("swish") == ActivationKind::silu);
+    CHECK(!parse_activation("GELU"));
+    CHECK(!parse_activation(""));
+    CHECK(activation_class(ActivationKind::gelu_new) == "NewGELUActivation");
+    CHECK(activation_class(ActivationKind::gelu_tanh) == "GELUTanh");
+    CHECK(activation_class(ActivationKind::swiglu_clamped).empty());
+}
