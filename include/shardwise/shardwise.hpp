@@ -6,7 +6,9 @@
 #include <shardwise/core/version.hpp>
 #include <shardwise/hardware/presets.hpp>
 #include <shardwise/hardware/spec.hpp>
+#include <shardwise/memory/estimator.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/model/presets.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/balanced.hpp>
 #include <shardwise/placement/custom.hpp>

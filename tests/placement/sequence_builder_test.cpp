@@ -25,7 +25,7 @@ ModuleId add_three(ModuleTree& tree) {
 
 ModuleSequence sequence_of(ModuleTree const& tree, std::span<std::string_view const> no_split = {},
                            Granularity granularity = Granularity::modules) {
-    return build_sequence(tree, no_split, [](Tensor const& tensor, LayerId) { return tensor.bytes(); }, granularity);
+    return build_sequence(tree, no_split, [](Tensor const& tensor, LayerPosition const&) { return tensor.bytes(); }, granularity);
 }
 
 std::string text_of(ModuleSequence const& sequence) {

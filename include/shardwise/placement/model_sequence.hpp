@@ -40,15 +40,11 @@ namespace detail {
 [[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& request,
                                                       std::span<std::string_view const> no_split,
                                                       Granularity granularity = Granularity::modules) {
-    bool is_head_tied = false;
-    for (auto const& tie : model.tree.ties()) {
-        auto const* tensor = find_tensor(model.tree, tie.other);
-        is_head_tied = is_head_tied || (tensor != nullptr && tensor->use == TensorUse::head);
-    }
-    auto const weigh = [&](Tensor const& tensor, LayerId layer) {
-        return weight_bytes(tensor, LayerPosition{layer.value(), model.config.layers, is_head_tied}, request);
-    };
-    auto sequence = build_sequence(model.tree, no_split, weigh, granularity, depends_on_layer(request));
+    auto const weigh = [&](Tensor const& tensor, LayerPosition const& position) { return weight_bytes(tensor, position, request); };
+    // GGUF types go by a tensor's name and, in mixtures, its layer.
+    bool const is_priced_by_place = request.quant && request.quant->is_ggml();
+    auto sequence = build_sequence(model.tree, no_split, weigh, granularity, root_position(model.config, model.tree),
+                                   is_priced_by_place);
     auto const step = step_of(Phase::decode, request, model.config);
     attach_blocks(sequence, model.program, [&](Block const& block) {
         auto const& body = model.program.body(block);
@@ -74,7 +70,7 @@ namespace detail {
 [[nodiscard]] constexpr ModuleSequence build_tree_sequence(ModuleTree const& tree, std::optional<Dtype> dtype,
                                                            std::span<std::string_view const> no_split,
                                                            Granularity granularity = Granularity::modules) {
-    auto const weigh = [dtype](Tensor const& tensor, LayerId) {
+    auto const weigh = [dtype](Tensor const& tensor, LayerPosition const&) {
         if (!dtype || !traits(tensor.dtype).is_floating) return tensor.bytes();
         return Bytes{ceil_divide(tensor.shape.elements() * bits(*dtype), 8)};
     };

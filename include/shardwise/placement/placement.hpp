@@ -49,17 +49,15 @@ struct Placement {
                                                       Placement const& placement) {
     std::vector<Bytes> used(budgets.size());
     std::vector<Bytes> workspace(budgets.size());
-    std::vector<bool> is_taken(budgets.size(), false);
     for (std::size_t unit = 0; unit < modules.units.size(); ++unit) {
         auto const device = static_cast<std::size_t>(placement.device_of[unit]);
         used[device] += modules.units[unit].resident();
         if (workspace[device] < modules.units[unit].workspace) workspace[device] = modules.units[unit].workspace;
-        if (modules.units[unit].resident() > Bytes{}) is_taken[device] = true;
     }
     for (std::size_t device = 0; device < budgets.size(); ++device) {
+        if (used[device] > Bytes{}) used[device] += budgets[device].overhead;
         // What lies on disk is streamed through another device.
         if (budgets[device].id.kind != DeviceClass::disk) used[device] += workspace[device];
-        if (is_taken[device]) used[device] += budgets[device].overhead;
     }
     return used;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/memory/weights.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/unit.hpp>
 
@@ -27,18 +28,18 @@ namespace detail {
     return name.size() == path.size() || name[path.size()] == '.';
 }
 
-/// Cuts a module tree into placement units. `weigh(tensor, layer)` prices one tensor; where it does not depend on the layer,
-/// equal bodies are priced once.
+/// Cuts a module tree into placement units. `weigh(tensor, position)` prices one tensor; where that does not depend on layers
+/// and names, equal bodies are priced once.
 template <class Weigh>
 class SequenceBuilder {
 public:
     constexpr SequenceBuilder(ModuleTree const& tree, std::span<std::string_view const> no_split, Granularity granularity,
-                              Weigh weigh, bool is_priced_per_layer)
-        : tree_(tree), no_split_(no_split), granularity_(granularity), weigh_(weigh),
-          is_priced_per_layer_(is_priced_per_layer), prices_(tree.modules().size(), Bytes{-1}) {}
+                              Weigh weigh, LayerPosition const& root, bool is_priced_by_place)
+        : tree_(tree), no_split_(no_split), granularity_(granularity), weigh_(weigh), root_(root),
+          is_priced_by_place_(is_priced_by_place), prices_(tree.modules().size(), Bytes{-1}) {}
 
     constexpr ModuleSequence build() && {
-        if (!tree_.modules().empty()) visit(tree_.root(), {}, ModuleRole::none, LayerId{});
+        if (!tree_.modules().empty()) visit(tree_.root(), {}, ModuleRole::none, root_);
         for (auto const& tie : tree_.ties()) resolve(tie);
         return std::move(sequence_);
     }
@@ -53,14 +54,14 @@ private:
         return false;
     }
 
-    constexpr Bytes price(ModuleId id, LayerId layer) {
-        if (!is_priced_per_layer_ && prices_[id] >= Bytes{}) return prices_[id];
+    constexpr Bytes price(ModuleId id, LayerPosition const& position) {
+        if (!is_priced_by_place_ && prices_[id] >= Bytes{}) return prices_[id];
         auto const& module = tree_.module(id);
         Bytes sum{};
-        for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += weigh_(tree_.tensor(module, i), layer);
+        for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += weigh_(tree_.tensor(module, i), position);
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
             auto const& child = tree_.child(module, i);
-            sum += price(child.module, layer) * child.count;
+            sum += price(child.module, position.inside(child, tree_.module(child.module))) * child.count;
         }
         prices_[id] = sum;
         return sum;
@@ -79,40 +80,41 @@ private:
         return false;
     }
 
-    constexpr void append(std::string_view path, ModuleRole role, LayerId layer, Bytes weights) {
+    constexpr void append(std::string_view path, ModuleRole role, LayerPosition const& position, Bytes weights) {
         PlacementUnit unit;
         unit.path = path;
         unit.role = role;
-        unit.layer = layer;
+        unit.layer = LayerId{static_cast<std::int32_t>(position.layer)};
         unit.weights = weights;
         sequence_.units.push_back(unit);
     }
 
-    constexpr void visit(ModuleId id, std::string_view path, ModuleRole role, LayerId layer) {
+    constexpr void visit(ModuleId id, std::string_view path, ModuleRole role, LayerPosition const& position) {
         auto const& module = tree_.module(id);
         if (is_whole(module)) {
-            auto const weights = price(id, layer);
-            if (weights > Bytes{} || is_stored(id)) append(path, role, layer, weights);
+            auto const weights = price(id, position);
+            if (weights > Bytes{} || is_stored(id)) append(path, role, position, weights);
             return;
         }
         auto const own = [&](bool is_buffer) {
             for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
                 auto const& tensor = tree_.tensor(module, i);
                 if (tensor.is_parameter() == is_buffer) continue;
-                auto const weights = weigh_(tensor, layer);
+                auto const weights = weigh_(tensor, position);
                 if (weights == Bytes{} && tensor.kind == TensorKind::transient_buffer) continue;
-                append(joined(path, tensor.name), role, layer, weights);
+                append(joined(path, tensor.name), role, position, weights);
             }
         };
         own(false);
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
             auto const& child = tree_.child(module, i);
             auto const child_role = child.role == ModuleRole::none || child.role == ModuleRole::expert ? role : child.role;
+            auto inner = position.inside(child, tree_.module(child.module));
             for (std::int32_t k = 0; k < child.count; ++k) {
                 auto const name = child.name.empty() ? sequence_.names.number(static_cast<std::size_t>(child.first + k))
                                                      : child.name;
-                auto const child_layer = child.role == ModuleRole::layer ? LayerId{next_layer_++} : layer;
-                visit(child.module, joined(path, name), child_role, child_layer);
+                if (child.role == ModuleRole::layer) inner.layer = next_layer_++;
+                visit(child.module, joined(path, name), child_role, inner);
             }
         }
         own(true);
@@ -130,13 +132,28 @@ private:
         return sequence_.units.size();
     }
 
+    /// Where a tensor stands, found by walking down its name.
+    constexpr LayerPosition position_of(std::string_view name, LayerId layer) const {
+        auto position = root_;
+        auto const* module = &tree_.module(tree_.root());
+        for (auto dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.')) {
+            auto const* child = find_child(tree_, *module, name.substr(0, dot));
+            if (child == nullptr) break;
+            module = &tree_.module(child->module);
+            position = position.inside(*child, *module);
+            name.remove_prefix(dot + 1);
+        }
+        position.layer = layer.value();
+        return position;
+    }
+
     /// The tied name costs nothing; its unit goes where the first name is when nothing else is in it.
     constexpr void resolve(Tie const& tie) {
         auto const other = unit_of(tie.other);
         auto const* tensor = find_tensor(tree_, tie.other);
         if (other == sequence_.units.size() || tensor == nullptr) return;
         auto& unit = sequence_.units[other];
-        unit.weights -= weigh_(*tensor, unit.layer);
+        unit.weights -= weigh_(*tensor, position_of(tie.other, unit.layer));
         auto const first = unit_of(tie.first);
         if (first == other || first == sequence_.units.size()) return;
         if (unit.weights > Bytes{}) {
@@ -154,10 +171,11 @@ private:
     std::span<std::string_view const> no_split_;
     Granularity granularity_;
     Weigh weigh_;
-    bool is_priced_per_layer_;
+    LayerPosition root_;
+    bool is_priced_by_place_;
     std::vector<Bytes> prices_;
     ModuleSequence sequence_;
-    std::int32_t next_layer_ = 0;
+    std::int64_t next_layer_ = 0;
 };
 
 }  // namespace detail
@@ -168,8 +186,8 @@ private:
 template <class Weigh>
 [[nodiscard]] constexpr ModuleSequence build_sequence(ModuleTree const& tree, std::span<std::string_view const> no_split,
                                                       Weigh weigh, Granularity granularity = Granularity::modules,
-                                                      bool is_priced_per_layer = false) {
-    return detail::SequenceBuilder<Weigh>(tree, no_split, granularity, weigh, is_priced_per_layer).build();
+                                                      LayerPosition const& root = {}, bool is_priced_by_place = false) {
+    return detail::SequenceBuilder<Weigh>(tree, no_split, granularity, weigh, root, is_priced_by_place).build();
 }
 
 }  // namespace shardwise::inline v0
