@@ -11,7 +11,8 @@ TEST_CASE("BlockProgram: neighbouring layers of one body become a run") {
     BlockProgram program;
     auto const a = program.add(BodyBuilder(8).finish());
     auto const b = program.add(BodyBuilder(8).finish());
-    for (auto const& [number, body] : {std::pair{0, a}, {1, a}, {2, b}, {3, a}, {4, a}}) program.append_layer("layers", number, body);
+    for (auto const& [number, body] : {std::pair{0, a}, {1, a}, {2, b}, {3, a}, {4, a}})
+        program.append_layer("layers", number, body);
     program.append_layer("other", 5, a);
     program.append_layer("other", 7, a);
     REQUIRE(program.blocks().size() == 5);

@@ -53,10 +53,18 @@ TEST_CASE("Defaults are those of transformers' configuration classes") {
             auto const& wanted = fields.contains(key) ? fields.at(key) : base.at(key);
             ++compared;
             switch (field.type) {
-                case FieldType::integer: CHECK(field.fallback == (wanted.is_null() ? 0 : wanted.get<std::int64_t>())); break;
-                case FieldType::choice: CHECK(field.choices[0] == wanted.get<std::string>()); break;
-                case FieldType::flag: CHECK((field.fallback != 0) == (!wanted.is_null() && wanted.get<bool>())); break;
-                case FieldType::real: CHECK(field.real_fallback == (wanted.is_null() ? 0.0 : wanted.get<double>())); break;
+                case FieldType::integer:
+                    CHECK(field.fallback == (wanted.is_null() ? 0 : wanted.get<std::int64_t>()));
+                    break;
+                case FieldType::choice:
+                    CHECK(field.choices[0] == wanted.get<std::string>());
+                    break;
+                case FieldType::flag:
+                    CHECK((field.fallback != 0) == (!wanted.is_null() && wanted.get<bool>()));
+                    break;
+                case FieldType::real:
+                    CHECK(field.real_fallback == (wanted.is_null() ? 0.0 : wanted.get<double>()));
+                    break;
                 case FieldType::activation:
                     CHECK(static_cast<ActivationKind>(field.fallback) == parse_activation(wanted.get<std::string>()));
                     break;

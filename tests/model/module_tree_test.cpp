@@ -1,8 +1,8 @@
-#include "small_tree.hpp"
-
 #include <shardwise/model/module_tree.hpp>
 
 #include <doctest/doctest.h>
+
+#include "small_tree.hpp"
 
 #include <utility>
 

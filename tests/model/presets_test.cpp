@@ -1,9 +1,9 @@
-#include "arch/golden_cases.hpp"
-
 #include <shardwise/model/presets.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
 #include <doctest/doctest.h>
+
+#include "arch/golden_cases.hpp"
 
 #include <set>
 #include <string>
@@ -27,12 +27,19 @@ std::string differing_fields(ModelConfig const& a, ModelConfig const& b) {
             bool is_same = true;
             switch (field.type) {
                 case FieldType::integer:
-                case FieldType::choice: is_same = a.*field.integer == b.*field.integer; break;
-                case FieldType::flag: is_same = a.*field.flag == b.*field.flag; break;
-                case FieldType::real:
-                    is_same = field.rope != nullptr ? a.rope.*field.rope == b.rope.*field.rope : a.*field.real == b.*field.real;
+                case FieldType::choice:
+                    is_same = a.*field.integer == b.*field.integer;
                     break;
-                case FieldType::activation: is_same = a.*field.activation == b.*field.activation; break;
+                case FieldType::flag:
+                    is_same = a.*field.flag == b.*field.flag;
+                    break;
+                case FieldType::real:
+                    is_same = field.rope != nullptr ? a.rope.*field.rope == b.rope.*field.rope
+                                                    : a.*field.real == b.*field.real;
+                    break;
+                case FieldType::activation:
+                    is_same = a.*field.activation == b.*field.activation;
+                    break;
             }
             if (!is_same) names += std::string(field.key) + ' ';
         }

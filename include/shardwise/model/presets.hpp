@@ -113,7 +113,9 @@ inline constexpr std::array model_presets{
 
 namespace detail {
 
-[[nodiscard]] constexpr bool is_name_digit(char letter) { return letter >= '0' && letter <= '9'; }
+[[nodiscard]] constexpr bool is_name_digit(char letter) {
+    return letter >= '0' && letter <= '9';
+}
 [[nodiscard]] constexpr bool is_separator(char letter) {
     return letter == '-' || letter == '_' || letter == '.' || letter == ' ';
 }
@@ -129,7 +131,8 @@ public:
         auto const begin = at_;
         while (at_ < text_.size() && is_separator(text_[at_])) ++at_;
         if (at_ == text_.size()) return 0;
-        bool const parts_numbers = at_ > begin && begin > 0 && is_name_digit(text_[begin - 1]) && is_name_digit(text_[at_]);
+        bool const parts_numbers =
+            at_ > begin && begin > 0 && is_name_digit(text_[begin - 1]) && is_name_digit(text_[at_]);
         if (parts_numbers && !is_dot_given_) return is_dot_given_ = true, at_ = begin, '.';
         is_dot_given_ = false;
         return to_lower(text_[at_++]);
@@ -153,7 +156,8 @@ private:
 
 }  // namespace detail
 
-/// The preset with this name or alias, in any case and with any or no separators ("Llama3 70B"); null where there is none.
+/// The preset with this name or alias, in any case and with any or no separators ("Llama3 70B"); null where there is
+/// none.
 [[nodiscard]] constexpr ModelPreset const* find_preset(std::string_view name) {
     if (name.empty()) return nullptr;
     for (auto const& preset : model_presets) {
@@ -172,7 +176,10 @@ private:
     if (auto const* const preset = find_preset(name)) return *preset->config;
     ClosestName closest(name);
     for (auto const& preset : model_presets) closest.offer(preset.name);
-    return Error{ErrorCode::unknown_name}.in(name).because("is not a known model").fix(did_you_mean(closest.best()).view());
+    return Error{ErrorCode::unknown_name}
+        .in(name)
+        .because("is not a known model")
+        .fix(did_you_mean(closest.best()).view());
 }
 
 }  // namespace shardwise::inline v0

@@ -8,12 +8,13 @@ namespace detail {
 
 /// The transformers before llama: as many key-value heads as heads, tied embeddings.
 [[nodiscard]] constexpr ModelConfig classic_preset(std::string_view model_type, std::string_view name, Dtype dtype,
-                                                   std::int64_t vocab_size, std::int64_t hidden_size, std::int64_t layers,
-                                                   std::int64_t heads, std::int64_t max_positions) {
-    auto config = tied(decoder_preset(model_type, name, dtype,
-                                      {vocab_size, hidden_size, 4 * hidden_size, layers, heads, heads, hidden_size / heads,
-                                       max_positions},
-                                      10000.0, 1e-5));
+                                                   std::int64_t vocab_size, std::int64_t hidden_size,
+                                                   std::int64_t layers, std::int64_t heads,
+                                                   std::int64_t max_positions) {
+    auto config = tied(decoder_preset(
+        model_type, name, dtype,
+        {vocab_size, hidden_size, 4 * hidden_size, layers, heads, heads, hidden_size / heads, max_positions}, 10000.0,
+        1e-5));
     config.activation = ActivationKind::gelu;
     return config;
 }
@@ -42,8 +43,8 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig neox_preset(std::string_view name, std::int64_t vocab_size, std::int64_t hidden_size,
-                                                std::int64_t layers, std::int64_t heads) {
+[[nodiscard]] constexpr ModelConfig neox_preset(std::string_view name, std::int64_t vocab_size,
+                                                std::int64_t hidden_size, std::int64_t layers, std::int64_t heads) {
     auto config = classic_preset("gpt_neox", name, Dtype::f16, vocab_size, hidden_size, layers, heads, 2048);
     config.tie_word_embeddings = false;
     config.attention_bias = true;
@@ -106,8 +107,8 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig t5_preset(std::string_view name, std::int64_t hidden_size, std::int64_t intermediate_size,
-                                              std::int64_t layers, std::int64_t heads) {
+[[nodiscard]] constexpr ModelConfig t5_preset(std::string_view name, std::int64_t hidden_size,
+                                              std::int64_t intermediate_size, std::int64_t layers, std::int64_t heads) {
     auto config = classic_preset("t5", name, Dtype::f32, 32128, hidden_size, layers, heads, 512);
     config.intermediate_size = intermediate_size;
     config.head_dim = 64;
@@ -120,7 +121,8 @@ namespace detail {
 
 /// Flan-T5: a gated MLP and a head of its own.
 [[nodiscard]] constexpr ModelConfig flan_t5_preset(std::string_view name, std::int64_t hidden_size,
-                                                   std::int64_t intermediate_size, std::int64_t layers, std::int64_t heads) {
+                                                   std::int64_t intermediate_size, std::int64_t layers,
+                                                   std::int64_t heads) {
     auto config = t5_preset(name, hidden_size, intermediate_size, layers, heads);
     config.gated_mlp = true;
     config.activation = ActivationKind::gelu_new;

@@ -16,8 +16,8 @@ struct DeepseekSizes {
     std::int64_t q_lora_rank;
 };
 
-[[nodiscard]] constexpr ModelConfig deepseek_preset(std::string_view model_type, std::string_view name, DecoderSizes sizes,
-                                                    DeepseekSizes const& own) {
+[[nodiscard]] constexpr ModelConfig deepseek_preset(std::string_view model_type, std::string_view name,
+                                                    DecoderSizes sizes, DeepseekSizes const& own) {
     sizes.head_dim = 0;
     auto config = decoder_preset(model_type, name, Dtype::bf16, sizes, 10000.0, 1e-6);
     config.experts = own.experts;

@@ -13,7 +13,8 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig gemma2_preset(std::string_view name, DecoderSizes const& sizes, double query_scale) {
+[[nodiscard]] constexpr ModelConfig gemma2_preset(std::string_view name, DecoderSizes const& sizes,
+                                                  double query_scale) {
     auto config = tied(decoder_preset("gemma2", name, Dtype::f32, sizes, 10000.0, 1e-6));
     config.activation = ActivationKind::gelu_tanh;
     config.sliding_window = 4096;
@@ -45,8 +46,10 @@ namespace presets {
 
 inline constexpr auto gemma_2b = detail::gemma_preset("Gemma-2B", {256000, 2048, 16384, 18, 8, 1, 256, 8192});
 inline constexpr auto gemma_7b = detail::gemma_preset("Gemma-7B", {256000, 3072, 24576, 28, 16, 16, 256, 8192});
-inline constexpr auto gemma_2_2b = detail::gemma2_preset("Gemma-2-2B", {256000, 2304, 9216, 26, 8, 4, 256, 8192}, 256.0);
-inline constexpr auto gemma_2_9b = detail::gemma2_preset("Gemma-2-9B", {256000, 3584, 14336, 42, 16, 8, 256, 8192}, 256.0);
+inline constexpr auto gemma_2_2b =
+    detail::gemma2_preset("Gemma-2-2B", {256000, 2304, 9216, 26, 8, 4, 256, 8192}, 256.0);
+inline constexpr auto gemma_2_9b =
+    detail::gemma2_preset("Gemma-2-9B", {256000, 3584, 14336, 42, 16, 8, 256, 8192}, 256.0);
 inline constexpr auto gemma_2_27b =
     detail::gemma2_preset("Gemma-2-27B", {256000, 4608, 36864, 46, 32, 16, 128, 8192}, 144.0);
 inline constexpr auto gemma_3_1b =

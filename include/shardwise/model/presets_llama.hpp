@@ -47,7 +47,8 @@ struct DecoderSizes {
 }
 
 /// Llama 3.1 and later: rope stretched by `factor` from the 8192 positions of Llama 3.
-[[nodiscard]] constexpr ModelConfig llama_31_preset(std::string_view name, DecoderSizes const& sizes, double factor = 8.0) {
+[[nodiscard]] constexpr ModelConfig llama_31_preset(std::string_view name, DecoderSizes const& sizes,
+                                                    double factor = 8.0) {
     auto config = llama_preset(name, Dtype::bf16, sizes, 500000.0);
     config.rope.kind = RopeKind::llama3;
     config.rope.factor = factor;
@@ -89,7 +90,8 @@ inline constexpr auto llama_3_8b =
     detail::llama_preset("Llama-3-8B", Dtype::bf16, {128256, 4096, 14336, 32, 32, 8, 128, 8192}, 500000.0);
 inline constexpr auto llama_3_70b =
     detail::llama_preset("Llama-3-70B", Dtype::bf16, {128256, 8192, 28672, 80, 64, 8, 128, 8192}, 500000.0);
-inline constexpr auto llama_3_1_8b = detail::llama_31_preset("Llama-3.1-8B", {128256, 4096, 14336, 32, 32, 8, 128, 131072});
+inline constexpr auto llama_3_1_8b =
+    detail::llama_31_preset("Llama-3.1-8B", {128256, 4096, 14336, 32, 32, 8, 128, 131072});
 inline constexpr auto llama_3_1_70b =
     detail::llama_31_preset("Llama-3.1-70B", {128256, 8192, 28672, 80, 64, 8, 128, 131072});
 inline constexpr auto llama_3_1_405b =
@@ -102,8 +104,8 @@ inline constexpr auto tinyllama_1_1b =
     detail::llama_preset("TinyLlama-1.1B", Dtype::f32, {32000, 2048, 5632, 22, 32, 4, 64, 2048});
 inline constexpr auto smollm2_135m =
     detail::tied(detail::llama_preset("SmolLM2-135M", Dtype::bf16, {49152, 576, 1536, 30, 9, 3, 64, 8192}, 100000.0));
-inline constexpr auto smollm2_1_7b =
-    detail::tied(detail::llama_preset("SmolLM2-1.7B", Dtype::bf16, {49152, 2048, 8192, 24, 32, 32, 64, 8192}, 130000.0));
+inline constexpr auto smollm2_1_7b = detail::tied(
+    detail::llama_preset("SmolLM2-1.7B", Dtype::bf16, {49152, 2048, 8192, 24, 32, 32, 64, 8192}, 130000.0));
 inline constexpr auto yi_6b =
     detail::llama_preset("Yi-6B", Dtype::bf16, {64000, 4096, 11008, 32, 32, 4, 128, 4096}, 5000000.0);
 
@@ -113,8 +115,10 @@ inline constexpr auto mistral_7b_v0_3 =
     detail::mistral_preset("Mistral-7B-v0.3", {32768, 4096, 14336, 32, 32, 8, 128, 32768}, 1000000.0);
 inline constexpr auto mistral_nemo_12b =
     detail::mistral_preset("Mistral-Nemo-12B", {131072, 5120, 14336, 40, 32, 8, 128, 131072}, 1000000.0);
-inline constexpr auto mixtral_8x7b = detail::mixtral_preset("Mixtral-8x7B", {32000, 4096, 14336, 32, 32, 8, 128, 32768});
-inline constexpr auto mixtral_8x22b = detail::mixtral_preset("Mixtral-8x22B", {32000, 6144, 16384, 56, 48, 8, 128, 65536});
+inline constexpr auto mixtral_8x7b =
+    detail::mixtral_preset("Mixtral-8x7B", {32000, 4096, 14336, 32, 32, 8, 128, 32768});
+inline constexpr auto mixtral_8x22b =
+    detail::mixtral_preset("Mixtral-8x22B", {32000, 6144, 16384, 56, 48, 8, 128, 65536});
 
 }  // namespace presets
 

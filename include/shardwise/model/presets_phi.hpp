@@ -21,7 +21,8 @@ namespace detail {
 
 /// gpt-oss before packing: bf16, as the parts that MXFP4 does not cover are stored.
 [[nodiscard]] constexpr ModelConfig gpt_oss_preset(std::string_view name, std::int64_t layers, std::int64_t experts) {
-    auto config = decoder_preset("gpt_oss", name, Dtype::bf16, {201088, 2880, 2880, layers, 64, 8, 64, 131072}, 150000.0, 1e-5);
+    auto config =
+        decoder_preset("gpt_oss", name, Dtype::bf16, {201088, 2880, 2880, layers, 64, 8, 64, 131072}, 150000.0, 1e-5);
     config.experts = experts;
     config.experts_per_token = 4;
     config.sliding_window = 128;
@@ -36,7 +37,8 @@ namespace detail {
 
 namespace presets {
 
-inline constexpr auto phi_3_mini = detail::phi3_preset("Phi-3-mini-4k", {32064, 3072, 8192, 32, 32, 32, 96, 4096}, 10000.0, 2047);
+inline constexpr auto phi_3_mini =
+    detail::phi3_preset("Phi-3-mini-4k", {32064, 3072, 8192, 32, 32, 32, 96, 4096}, 10000.0, 2047);
 inline constexpr auto phi_3_medium =
     detail::phi3_preset("Phi-3-medium-4k", {32064, 5120, 17920, 40, 40, 10, 128, 4096}, 10000.0, 2047);
 inline constexpr auto phi_4 = detail::phi3_preset("Phi-4", {100352, 5120, 17920, 40, 40, 10, 128, 16384}, 250000.0, 0);

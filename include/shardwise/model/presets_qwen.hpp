@@ -7,7 +7,8 @@ namespace shardwise::inline v0 {
 namespace detail {
 
 /// No published Qwen uses its window: use_sliding_window is false.
-[[nodiscard]] constexpr ModelConfig qwen_preset(std::string_view model_type, std::string_view name, DecoderSizes const& sizes) {
+[[nodiscard]] constexpr ModelConfig qwen_preset(std::string_view model_type, std::string_view name,
+                                                DecoderSizes const& sizes) {
     auto config = decoder_preset(model_type, name, Dtype::bf16, sizes, 1000000.0, 1e-6);
     config.use_sliding_window = false;
     config.sliding_pattern = sizes.layers;
@@ -26,7 +27,8 @@ namespace detail {
 }
 
 [[nodiscard]] constexpr ModelConfig qwen15_moe_preset() {
-    auto config = qwen_moe_preset("qwen2_moe", "Qwen1.5-MoE-A2.7B", {151936, 2048, 5632, 24, 16, 16, 128, 8192}, 60, 4, 1408);
+    auto config =
+        qwen_moe_preset("qwen2_moe", "Qwen1.5-MoE-A2.7B", {151936, 2048, 5632, 24, 16, 16, 128, 8192}, 60, 4, 1408);
     config.shared_expert_intermediate_size = 5632;
     config.attention_bias = true;
     config.norm_expert_weights = false;
@@ -60,8 +62,10 @@ inline constexpr auto qwen3_1_7b =
 inline constexpr auto qwen3_4b =
     detail::tied(detail::qwen_preset("qwen3", "Qwen3-4B", {151936, 2560, 9728, 36, 32, 8, 128, 40960}));
 inline constexpr auto qwen3_8b = detail::qwen_preset("qwen3", "Qwen3-8B", {151936, 4096, 12288, 36, 32, 8, 128, 40960});
-inline constexpr auto qwen3_14b = detail::qwen_preset("qwen3", "Qwen3-14B", {151936, 5120, 17408, 40, 40, 8, 128, 40960});
-inline constexpr auto qwen3_32b = detail::qwen_preset("qwen3", "Qwen3-32B", {151936, 5120, 25600, 64, 64, 8, 128, 40960});
+inline constexpr auto qwen3_14b =
+    detail::qwen_preset("qwen3", "Qwen3-14B", {151936, 5120, 17408, 40, 40, 8, 128, 40960});
+inline constexpr auto qwen3_32b =
+    detail::qwen_preset("qwen3", "Qwen3-32B", {151936, 5120, 25600, 64, 64, 8, 128, 40960});
 
 inline constexpr auto qwen1_5_moe_a2_7b = detail::qwen15_moe_preset();
 inline constexpr auto qwen3_30b_a3b =

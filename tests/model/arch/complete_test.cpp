@@ -42,9 +42,9 @@ Model describe_or_fail(ModelConfig const& config) {
 
 /// One preset of each decoder family that this file tests.
 std::vector<ModelConfig> one_of_each_family() {
-    return {presets::llama_3_8b, presets::mistral_7b, presets::qwen2_5_7b,    presets::qwen3_8b,   presets::qwen1_5_moe_a2_7b,
-            presets::qwen3_30b_a3b, presets::mixtral_8x7b, presets::gemma_2b, presets::gemma_2_9b, presets::gemma_3_1b,
-            presets::phi_4,     presets::gpt_oss_20b};
+    return {presets::llama_3_8b,        presets::mistral_7b,    presets::qwen2_5_7b,   presets::qwen3_8b,
+            presets::qwen1_5_moe_a2_7b, presets::qwen3_30b_a3b, presets::mixtral_8x7b, presets::gemma_2b,
+            presets::gemma_2_9b,        presets::gemma_3_1b,    presets::phi_4,        presets::gpt_oss_20b};
 }
 
 ErrorCode refusal(ModelConfig const& config) {
@@ -136,14 +136,18 @@ TEST_CASE("Impossible sizes are refused in every family") {
         {"no heads", [](ModelConfig& c) { c.heads = 0; }, ErrorCode::invalid_field},
         {"no vocabulary", [](ModelConfig& c) { c.vocab_size = 0; }, ErrorCode::invalid_field},
         {"kv heads that do not divide", [](ModelConfig& c) { c.kv_heads = c.heads + 1; }, ErrorCode::invalid_field},
-        {"hidden of 2^62", [](ModelConfig& c) { c.hidden_size = std::int64_t{1} << 62U, c.heads = c.kv_heads = 1, c.head_dim = 64; },
+        {"hidden of 2^62",
+         [](ModelConfig& c) { c.hidden_size = std::int64_t{1} << 62U, c.heads = c.kv_heads = 1, c.head_dim = 64; },
          ErrorCode::size_overflow},
         {"an overflowing product",
-         [](ModelConfig& c) { c.hidden_size = c.intermediate_size = std::int64_t{1} << 30U, c.heads = c.kv_heads = 1, c.head_dim = 64; },
+         [](ModelConfig& c) {
+             c.hidden_size = c.intermediate_size = std::int64_t{1} << 30U, c.heads = c.kv_heads = 1, c.head_dim = 64;
+         },
          ErrorCode::size_overflow},
         {"a hidden size that heads do not divide",
          [](ModelConfig& c) { c.head_dim = 0, c.hidden_size = c.heads * 64 + 1; }, ErrorCode::invalid_field},
-        {"a class of another kind", [](ModelConfig& c) { c.model_class = "LlamaForSequenceClassification"; }, ErrorCode::unsupported},
+        {"a class of another kind", [](ModelConfig& c) { c.model_class = "LlamaForSequenceClassification"; },
+         ErrorCode::unsupported},
     };
     for (auto const& healthy : one_of_each_family()) {
         for (auto const& damage : damages) {
@@ -157,7 +161,8 @@ TEST_CASE("Impossible sizes are refused in every family") {
 }
 
 TEST_CASE("Impossible experts are refused in every family that has them") {
-    for (auto const& healthy : {presets::qwen1_5_moe_a2_7b, presets::qwen3_30b_a3b, presets::mixtral_8x7b, presets::gpt_oss_20b}) {
+    for (auto const& healthy :
+         {presets::qwen1_5_moe_a2_7b, presets::qwen3_30b_a3b, presets::mixtral_8x7b, presets::gpt_oss_20b}) {
         CAPTURE(healthy.name.view());
         auto config = healthy;
         config.experts_per_token = config.experts + 1;
@@ -208,7 +213,8 @@ TEST_CASE("Qwen's sparse step and dense layers make runs of both kinds") {
     auto const model = describe_or_fail(config);
     std::vector<bool> has_experts;
     for (int i = 0; i < 8; ++i) {
-        has_experts.push_back(find_tensor(model.tree, "model.layers." + std::to_string(i) + ".mlp.experts.127.up_proj.weight") != nullptr);
+        has_experts.push_back(find_tensor(model.tree, "model.layers." + std::to_string(i) +
+                                                          ".mlp.experts.127.up_proj.weight") != nullptr);
     }
     CHECK(has_experts == std::vector<bool>{false, true, false, false, false, true, false, true});
     config.experts = 0;

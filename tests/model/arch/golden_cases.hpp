@@ -1,11 +1,11 @@
 #pragma once
 
-#include "golden_tree.hpp"
-
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/config_json.hpp>
 
 #include <doctest/doctest.h>
+
+#include "golden_tree.hpp"
 
 #include <fstream>
 #include <sstream>

@@ -1,9 +1,9 @@
-#include "golden_cases.hpp"
-#include "golden_tree.hpp"
-
 #include <shardwise/model/tree_totals.hpp>
 
 #include <doctest/doctest.h>
+
+#include "golden_cases.hpp"
+#include "golden_tree.hpp"
 
 #include <algorithm>
 #include <set>

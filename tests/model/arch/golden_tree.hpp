@@ -10,14 +10,15 @@
 #include <string>
 #include <vector>
 
-/// Golden trees and ours as the same lines of text (tests/golden/README.md: what tree_sha256 is over), so that a comparison of
-/// two lists of lines compares everything: names, classes, dtypes, shapes, kinds and their order.
+/// Golden trees and ours as the same lines of text (tests/golden/README.md: what tree_sha256 is over), so that a
+/// comparison of two lists of lines compares everything: names, classes, dtypes, shapes, kinds and their order.
 namespace golden {
 
 using Json = nlohmann::ordered_json;
 using Lines = std::vector<std::string>;
 
-inline std::string entry(char kind, std::string const& name, std::string const& dtype, std::vector<std::int64_t> const& shape) {
+inline std::string entry(char kind, std::string const& name, std::string const& dtype,
+                         std::vector<std::int64_t> const& shape) {
     std::string line = std::string(1, kind) + '\t' + name + '\t' + dtype + '\t';
     for (std::size_t i = 0; i < shape.size(); ++i) line += (i > 0 ? "," : "") + std::to_string(shape[i]);
     return line;
@@ -31,7 +32,8 @@ inline void expand(Json const& node, std::string const& prefix, Lines& lines) {
         lines.push_back(entry('P', prefix + tensor[0].get<std::string>(), tensor[1], tensor[2]));
     }
     for (auto const& tensor : node.value("buffers", Json::array())) {
-        lines.push_back(entry(tensor[3].get<bool>() ? 'B' : 'N', prefix + tensor[0].get<std::string>(), tensor[1], tensor[2]));
+        lines.push_back(
+            entry(tensor[3].get<bool>() ? 'B' : 'N', prefix + tensor[0].get<std::string>(), tensor[1], tensor[2]));
     }
     for (auto const& child : node.value("children", Json::array())) {
         auto const name = child[0].get<std::string>();
@@ -56,7 +58,9 @@ inline Lines lines_of(shardwise::ModuleTree const& tree) {
             lines.push_back("M\t" + std::string(path) + '\t' + std::string(module.class_name));
         },
         [&](std::string_view path, shardwise::Tensor const& tensor) {
-            char const kind = tensor.kind == TensorKind::parameter ? 'P' : tensor.kind == TensorKind::buffer ? 'B' : 'N';
+            char const kind = tensor.kind == TensorKind::parameter ? 'P'
+                              : tensor.kind == TensorKind::buffer  ? 'B'
+                                                                   : 'N';
             lines.push_back(entry(kind, std::string(path), std::string(shardwise::traits(tensor.dtype).torch_name),
                                   {tensor.shape.begin(), tensor.shape.end()}));
         });

@@ -1,9 +1,9 @@
-#include "golden_cases.hpp"
-
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/model/walk.hpp>
 
 #include <doctest/doctest.h>
+
+#include "golden_cases.hpp"
 
 #include <cstdint>
 #include <set>
@@ -14,7 +14,8 @@ namespace {
 
 using namespace shardwise;
 
-/// The parameters of an expanded tree by name; numbers that stand below a list of experts become `*`, as programs write them.
+/// The parameters of an expanded tree by name; numbers that stand below a list of experts become `*`, as programs write
+/// them.
 using Parameters = std::map<std::string, Tensor const*>;
 
 std::string with_star(std::string name) {
@@ -67,14 +68,15 @@ TEST_CASE("Programs read every parameter of their tree, and nothing that it lack
     golden::for_each_case([](golden::Json const&, Model const& model) {
         auto const parameters = parameters_of(model.tree);
         std::set<std::string> read;
-        for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const&, Operation const& op) {
-            for (auto const parameter : op.parameters) {
-                if (parameter.empty()) continue;
-                auto const name = full_name(block, layer, parameter);
-                CHECK_MESSAGE(parameters.count(name) == 1, name);
-                read.insert(name);
-            }
-        });
+        for_each_operation(model.program,
+                           [&](Block const& block, std::int32_t layer, BlockBody const&, Operation const& op) {
+                               for (auto const parameter : op.parameters) {
+                                   if (parameter.empty()) continue;
+                                   auto const name = full_name(block, layer, parameter);
+                                   CHECK_MESSAGE(parameters.count(name) == 1, name);
+                                   read.insert(name);
+                               }
+                           });
         // A tied name counts as read where its other name is.
         for (auto const& tie : model.tree.ties()) {
             std::string const first(tie.first);
@@ -93,7 +95,8 @@ TEST_CASE("Programs read every parameter of their tree, and nothing that it lack
 TEST_CASE("Operations have the sizes of the parameters that they read") {
     golden::for_each_case([](golden::Json const&, Model const& model) {
         auto const parameters = parameters_of(model.tree);
-        for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body, Operation const& op) {
+        for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body,
+                                              Operation const& op) {
             if (op.parameters[0].empty()) return;
             auto const name = full_name(block, layer, op.parameters[0]);
             auto const found = parameters.find(name);
@@ -111,8 +114,11 @@ TEST_CASE("Operations have the sizes of the parameters that they read") {
                     CHECK(has_sides(tensor.shape, op.in_features, op.out_features));
                     CHECK(output.width == op.out_features);
                     break;
-                case OpKind::norm: CHECK(tensor.shape.elements() == op.in_features); break;
-                default: break;
+                case OpKind::norm:
+                    CHECK(tensor.shape.elements() == op.in_features);
+                    break;
+                default:
+                    break;
             }
             if (!op.parameters[1].empty() && op.kind == OpKind::linear) {
                 CHECK(parameters.at(full_name(block, layer, op.parameters[1]))->shape.elements() == op.out_features);
@@ -126,7 +132,8 @@ TEST_CASE("Inputs of operations exist before they are read") {
         for (auto const& body : model.program.bodies()) {
             std::vector<bool> is_made(body.values().size(), false);
             is_made[0] = true;
-            for (std::size_t i = 0; i < body.values().size(); ++i) is_made[i] = is_made[i] || body.values()[i].is_external;
+            for (std::size_t i = 0; i < body.values().size(); ++i)
+                is_made[i] = is_made[i] || body.values()[i].is_external;
             for (auto const& op : body.operations()) {
                 for (auto const input : op.inputs) {
                     if (input != no_value) CHECK(is_made[static_cast<std::size_t>(input)]);
@@ -148,14 +155,21 @@ TEST_CASE("Shard rules deal whole units, and sharded values have whole units") {
             auto const extent = tensor.shape[rule.dim];
             REQUIRE(rule.count > 0);
             switch (rule.kind) {
-                case ShardKind::replicated: break;
-                case ShardKind::units: CHECK(extent % rule.count == 0); break;
+                case ShardKind::replicated:
+                    break;
+                case ShardKind::units:
+                    CHECK(extent % rule.count == 0);
+                    break;
                 case ShardKind::kv_heads:
                     CHECK(extent % rule.count == 0);
                     CHECK(rule.heads % rule.count == 0);
                     break;
-                case ShardKind::packed_qkv: CHECK(extent % (rule.heads + 2 * rule.count) == 0); break;
-                case ShardKind::packed_parts: CHECK(extent % (rule.heads * rule.count) == 0); break;
+                case ShardKind::packed_qkv:
+                    CHECK(extent % (rule.heads + 2 * rule.count) == 0);
+                    break;
+                case ShardKind::packed_parts:
+                    CHECK(extent % (rule.heads * rule.count) == 0);
+                    break;
             }
         }
         for (auto const& body : model.program.bodies()) {
@@ -170,7 +184,8 @@ TEST_CASE("Shard rules deal whole units, and sharded values have whole units") {
 TEST_CASE("Outputs are dealt as the rows of their weight are") {
     golden::for_each_case([](golden::Json const&, Model const& model) {
         auto const parameters = parameters_of(model.tree);
-        for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body, Operation const& op) {
+        for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body,
+                                              Operation const& op) {
             if (op.kind != OpKind::linear && op.kind != OpKind::experts) return;
             auto const name = full_name(block, layer, op.parameters[0]);
             auto const& tensor = *parameters.at(name);

@@ -37,14 +37,17 @@ struct Gemma {
 
     /// transformers 4.57 reads hidden_act and not hidden_activation.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"GemmaForCausalLM", "GemmaModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"GemmaForCausalLM", "GemmaModel"}); !checked)
+            return checked;
         config.sliding_window = config.layer_types_count = 0;
         config.sliding_layers = {};
         return detail::complete_gemma(config);
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::dense_decoder_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::dense_decoder_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<Gemma>);

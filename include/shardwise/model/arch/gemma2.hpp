@@ -35,20 +35,24 @@ struct Gemma2 {
         activation_field("hidden_activation", ActivationKind::gelu_tanh),
     };
 
-    static constexpr auto aliases = detail::join_aliases(
-        detail::gguf_frame, detail::gguf_qkv, detail::gguf_four_norms, detail::gguf_gated_mlp);
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_four_norms, detail::gguf_gated_mlp);
 
-    static constexpr detail::LlamaLayout layout{.prefix = "Gemma2", .norm = NormKind::rms_offset, .has_post_norms = true};
+    static constexpr detail::LlamaLayout layout{
+        .prefix = "Gemma2", .norm = NormKind::rms_offset, .has_post_norms = true};
 
     /// Without layer_types, layers 0, 2, ... slide.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Gemma2ForCausalLM", "Gemma2Model"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"Gemma2ForCausalLM", "Gemma2Model"}); !checked)
+            return checked;
         if (auto const checked = detail::complete_gemma(config); !checked) return checked;
         return detail::complete_windows(config, [](std::int64_t layer) { return layer % 2 == 0; });
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::dense_decoder_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::dense_decoder_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<Gemma2>);

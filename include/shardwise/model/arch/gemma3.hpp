@@ -38,17 +38,18 @@ struct Gemma3Text {
         activation_field("hidden_activation", ActivationKind::gelu_tanh),
     };
 
-    static constexpr auto aliases = detail::join_aliases(
-        detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms, detail::gguf_four_norms, detail::gguf_gated_mlp);
+    static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms,
+                                                         detail::gguf_four_norms, detail::gguf_gated_mlp);
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Gemma3", .model_suffix = "TextModel", .norm = NormKind::rms_offset, .has_post_norms = true};
 
-    /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide. The model with images counts as
-    /// its text part.
+    /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide. The model with images
+    /// counts as its text part.
     static constexpr Result<> complete(ModelConfig& config) {
         if (config.model_class.view() == "Gemma3ForConditionalGeneration") config.model_class = "Gemma3ForCausalLM";
-        if (auto const checked = detail::check_class(config, {"Gemma3ForCausalLM", "Gemma3TextModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"Gemma3ForCausalLM", "Gemma3TextModel"}); !checked)
+            return checked;
         if (auto const checked = detail::complete_gemma(config); !checked) return checked;
         config.qk_norm = true;
         if (config.sliding_pattern < 1) config.sliding_pattern = 6;
@@ -63,7 +64,8 @@ struct Gemma3Text {
         auto const attention = detail::add_attention(tree, config, layout);
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, mlp);
-        auto const table = part.tensors().table(config.vocab_size, config.hidden_size, ShardRule::units(0, config.vocab_size));
+        auto const table =
+            part.tensors().table(config.vocab_size, config.hidden_size, ShardRule::units(0, config.vocab_size));
         Tensor scale{.name = "embed_scale", .shape = {}, .dtype = dtype, .kind = TensorKind::transient_buffer};
         auto const embedding = tree.add("Gemma3TextScaledWordEmbedding", {table, scale});
         auto const rotary = part.rotary("Gemma3RotaryEmbedding", config.head_dim);
@@ -72,7 +74,8 @@ struct Gemma3Text {
                                                     {numbered(0, config.layers, layer, ModuleRole::layer)},
                                                     {{"rotary_emb", rotary}, {"rotary_emb_local", rotary}}});
         // The classes of the vision part that transformers' Gemma3 models name, which the text part does not contain.
-        for (auto const* const unused : {"SiglipEncoderLayer", "SiglipMultiheadAttentionPoolingHead", "SiglipVisionEmbeddings"}) {
+        for (auto const* const unused :
+             {"SiglipEncoderLayer", "SiglipMultiheadAttentionPoolingHead", "SiglipVisionEmbeddings"}) {
             tree.keep_whole(unused);
         }
         return tree;

@@ -18,7 +18,8 @@ struct GptOss {
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 201088).in_gguf("vocab_size"),
         positive_field("hidden_size", &ModelConfig::hidden_size, 2880).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 2880).in_gguf("expert_feed_forward_length"),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 2880)
+            .in_gguf("expert_feed_forward_length"),
         positive_field("num_hidden_layers", &ModelConfig::layers, 36).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 64).in_gguf("attention.head_count"),
         optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
@@ -55,10 +56,11 @@ struct GptOss {
 
     static constexpr detail::LlamaLayout layout{.prefix = "GptOss"};
 
-    /// attention_bias covers all four projections; without layer_types, layers 0, 2, ... slide; the published model's rope
-    /// scaling is the class's default.
+    /// attention_bias covers all four projections; without layer_types, layers 0, 2, ... slide; the published model's
+    /// rope scaling is the class's default.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"GptOssForCausalLM", "GptOssModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"GptOssForCausalLM", "GptOssModel"}); !checked)
+            return checked;
         config.expert_intermediate_size = config.intermediate_size;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (auto const checked = detail::check_experts(config); !checked) return checked;
@@ -77,7 +79,8 @@ struct GptOss {
         ModuleTree tree;
         auto const dtype = config.dtype_or(Dtype::f32);
         detail::PartMaker part(tree, dtype);
-        Tensor sinks{.name = "sinks", .shape = {config.heads}, .dtype = dtype, .shard = ShardRule::units(0, config.heads)};
+        Tensor sinks{
+            .name = "sinks", .shape = {config.heads}, .dtype = dtype, .shard = ShardRule::units(0, config.heads)};
         auto const q_width = config.heads * config.head_dim;
         auto const has_bias = config.attention_bias;
         auto const q = part.linear(q_width, config.hidden_size, has_bias, ShardRule::units(0, config.heads));
@@ -86,9 +89,11 @@ struct GptOss {
         auto const o = part.linear(config.hidden_size, q_width, has_bias, ShardRule::units(1, config.heads));
         auto const attention =
             tree.add("GptOssAttention", {sinks}, {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}});
-        auto const mlp = tree.add("GptOssMLP", {}, {{"router", add_router(tree, config)}, {"experts", add_experts(tree, config)}});
+        auto const mlp =
+            tree.add("GptOssMLP", {}, {{"router", add_router(tree, config)}, {"experts", add_experts(tree, config)}});
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, mlp);
-        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, config.head_dim);
+        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
+                               config.head_dim);
         return tree;
     }
 
@@ -106,8 +111,8 @@ struct GptOss {
 private:
     static constexpr ModuleId add_router(ModuleTree& tree, ModelConfig const& config) {
         detail::TensorMaker const make{config.dtype_or(Dtype::f32)};
-        return tree.add("GptOssTopKRouter",
-                        {make.weight(config.experts, config.hidden_size, {}, TensorUse::router), make.bias(config.experts)});
+        return tree.add("GptOssTopKRouter", {make.weight(config.experts, config.hidden_size, {}, TensorUse::router),
+                                             make.bias(config.experts)});
     }
 
     /// Weights are [experts, in, out]; gate and up columns alternate, so that a unit is a pair of them.
@@ -116,14 +121,17 @@ private:
         auto const experts = config.experts;
         auto const width = config.expert_intermediate_size;
         auto const hidden = config.hidden_size;
-        auto const tensor = [&](std::string_view tensor_name, Shape const& shape, TensorUse use, ShardRule const& shard) {
-            return Tensor{.name = tensor_name, .shape = shape, .dtype = dtype, .use = use, .shard = shard.stacked(experts)};
+        auto const tensor = [&](std::string_view tensor_name, Shape const& shape, TensorUse use,
+                                ShardRule const& shard) {
+            return Tensor{
+                .name = tensor_name, .shape = shape, .dtype = dtype, .use = use, .shard = shard.stacked(experts)};
         };
-        return tree.add("GptOssExperts",
-                        {tensor("gate_up_proj", {experts, hidden, 2 * width}, TensorUse::linear, ShardRule::units(2, width)),
-                         tensor("gate_up_proj_bias", {experts, 2 * width}, TensorUse::bias, ShardRule::units(1, width)),
-                         tensor("down_proj", {experts, width, hidden}, TensorUse::linear, ShardRule::units(1, width)),
-                         tensor("down_proj_bias", {experts, hidden}, TensorUse::bias, {})});
+        return tree.add(
+            "GptOssExperts",
+            {tensor("gate_up_proj", {experts, hidden, 2 * width}, TensorUse::linear, ShardRule::units(2, width)),
+             tensor("gate_up_proj_bias", {experts, 2 * width}, TensorUse::bias, ShardRule::units(1, width)),
+             tensor("down_proj", {experts, width, hidden}, TensorUse::linear, ShardRule::units(1, width)),
+             tensor("down_proj_bias", {experts, hidden}, TensorUse::bias, {})});
     }
 
     static constexpr ValueId append_stacked_experts(BodyBuilder& body, ModelConfig const& config, ValueId in) {
@@ -135,8 +143,8 @@ private:
         auto const gate_up = body.experts(in, routes, "gate_up", "mlp.experts.gate_up_proj", 2 * width, count, chosen,
                                           LinearSplit::column(width), "mlp.experts.gate_up_proj_bias");
         auto const activated = body.gated_halves(gate_up, config.activation);
-        auto const down = body.experts(activated, routes, "experts_out", "mlp.experts.down_proj", config.hidden_size, count,
-                                       chosen, LinearSplit::row(), "mlp.experts.down_proj_bias");
+        auto const down = body.experts(activated, routes, "experts_out", "mlp.experts.down_proj", config.hidden_size,
+                                       count, chosen, LinearSplit::row(), "mlp.experts.down_proj_bias");
         return body.combine(down, routes, chosen);
     }
 };

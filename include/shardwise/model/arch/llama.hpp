@@ -38,7 +38,8 @@ struct Llama {
 
     /// attention_bias covers all four projections; there are no windows.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"LlamaForCausalLM", "LlamaModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"LlamaForCausalLM", "LlamaModel"}); !checked)
+            return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.sliding_window = config.layer_types_count = 0;
@@ -47,7 +48,9 @@ struct Llama {
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::dense_decoder_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::dense_decoder_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<Llama>);

@@ -51,7 +51,8 @@ struct Mixtral {
 
     /// No projection has a bias; intermediate_size is an expert's; a window is for all layers. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"MixtralForCausalLM", "MixtralModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"MixtralForCausalLM", "MixtralModel"}); !checked)
+            return checked;
         config.expert_intermediate_size = config.intermediate_size;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (auto const checked = detail::check_experts(config); !checked) return checked;
@@ -67,25 +68,24 @@ struct Mixtral {
         auto const width = config.expert_intermediate_size;
         auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
         auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
-        auto const expert = tree.add("MixtralBlockSparseTop2MLP", {},
-                                     {{"w1", in},
-                                      {"w2", out},
-                                      {"w3", in},
-                                      {"act_fn", part.plain(activation_class(config.activation))}});
-        auto const moe = tree.add("MixtralSparseMoeBlock", {},
-                                  {{"gate", detail::add_router(tree, config)},
-                                   {"experts", detail::add_expert_list(tree, config, expert)}});
+        auto const expert = tree.add(
+            "MixtralBlockSparseTop2MLP", {},
+            {{"w1", in}, {"w2", out}, {"w3", in}, {"act_fn", part.plain(activation_class(config.activation))}});
+        auto const moe = tree.add(
+            "MixtralSparseMoeBlock", {},
+            {{"gate", detail::add_router(tree, config)}, {"experts", detail::add_expert_list(tree, config, expert)}});
         auto const attention = detail::add_attention(tree, config, layout);
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, moe);
-        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, config.head_dim);
+        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
+                               config.head_dim);
         return tree;
     }
 
     static constexpr BlockProgram program(ModelConfig const& config) {
-        constexpr detail::SparseMlpNames names{.router = "block_sparse_moe.gate.weight",
-                                               .experts = {"block_sparse_moe.experts.*.w1.weight",
-                                                           "block_sparse_moe.experts.*.w3.weight",
-                                                           "block_sparse_moe.experts.*.w2.weight"}};
+        constexpr detail::SparseMlpNames names{
+            .router = "block_sparse_moe.gate.weight",
+            .experts = {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight",
+                        "block_sparse_moe.experts.*.w2.weight"}};
         return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
             return detail::decoder_body(
                 config, layout,

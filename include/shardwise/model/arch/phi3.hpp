@@ -32,19 +32,20 @@ struct Phi3 {
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr auto aliases = detail::join_aliases(
-        detail::gguf_frame, detail::gguf_second_norm,
-        std::array{
-            NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight"},
-            NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight"},
-            NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"},
-        });
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_frame, detail::gguf_second_norm,
+                             std::array{
+                                 NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight"},
+                                 NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight"},
+                                 NameAlias{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"},
+                             });
 
     static constexpr detail::LlamaLayout layout{.prefix = "Phi3"};
 
     /// No projection has a bias; a window is for all layers; the rotated part of a head lies within it.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Phi3ForCausalLM", "Phi3Model"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"Phi3ForCausalLM", "Phi3Model"}); !checked)
+            return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         auto const part = config.rope.partial_rotary_factor;
         if (!(part > 0.0 && part <= 1.0)) {
@@ -81,7 +82,8 @@ struct Phi3 {
                                      {"resid_mlp_dropout", dropout}});
         auto const rotary_dim =
             static_cast<std::int64_t>(static_cast<double>(config.head_dim) * config.rope.partial_rotary_factor);
-        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, rotary_dim);
+        detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
+                               rotary_dim);
         return tree;
     }
 
@@ -101,10 +103,11 @@ struct Phi3 {
                 },
                 [&](BodyBuilder& body, ValueId in) {
                     auto const width = config.intermediate_size;
-                    auto const gate_up = body.linear(in, "gate_up", "mlp.gate_up_proj.weight", 2 * width,
-                                                     LinearSplit::column(width));
+                    auto const gate_up =
+                        body.linear(in, "gate_up", "mlp.gate_up_proj.weight", 2 * width, LinearSplit::column(width));
                     auto const activated = body.gated_halves(gate_up, config.activation);
-                    return body.linear(activated, "mlp_out", "mlp.down_proj.weight", config.hidden_size, LinearSplit::row());
+                    return body.linear(activated, "mlp_out", "mlp.down_proj.weight", config.hidden_size,
+                                       LinearSplit::row());
                 });
         });
     }

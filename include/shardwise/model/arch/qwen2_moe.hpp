@@ -56,11 +56,15 @@ struct Qwen2Moe {
 
     /// qkv_bias is for q, k and v. Heads times head_dim must be the hidden size. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel"}); !checked)
+            return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (config.head_dim * config.heads != config.hidden_size) {
-            return Error{ErrorCode::invalid_field}.at("head_dim").because("times num_attention_heads is not hidden_size")
-                .got(config.head_dim * config.heads).expected(config.hidden_size);
+            return Error{ErrorCode::invalid_field}
+                .at("head_dim")
+                .because("times num_attention_heads is not hidden_size")
+                .got(config.head_dim * config.heads)
+                .expected(config.hidden_size);
         }
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
@@ -70,7 +74,9 @@ struct Qwen2Moe {
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::mixed_decoder_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::mixed_decoder_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<Qwen2Moe>);

@@ -26,7 +26,8 @@ struct Qwen3Moe {
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
         natural_field("num_experts", &ModelConfig::experts, 128).in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 8).in_gguf("expert_used_count"),
-        positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 768).in_gguf("expert_feed_forward_length"),
+        positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 768)
+            .in_gguf("expert_feed_forward_length"),
         positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
@@ -38,13 +39,15 @@ struct Qwen3Moe {
         activation_field("hidden_act", ActivationKind::silu),
     };
 
-    static constexpr auto aliases = detail::join_aliases(detail::gguf_llama, detail::gguf_qk_norms, detail::gguf_experts);
+    static constexpr auto aliases =
+        detail::join_aliases(detail::gguf_llama, detail::gguf_qk_norms, detail::gguf_experts);
 
     static constexpr detail::LlamaLayout layout{.prefix = "Qwen3Moe"};
 
     /// attention_bias covers all four projections; a window is for all layers. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Qwen3MoeForCausalLM", "Qwen3MoeModel"}); !checked) return checked;
+        if (auto const checked = detail::check_class(config, {"Qwen3MoeForCausalLM", "Qwen3MoeModel"}); !checked)
+            return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
@@ -57,7 +60,9 @@ struct Qwen3Moe {
     }
 
     static constexpr ModuleTree tree(ModelConfig const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) { return detail::mixed_decoder_program(config, layout); }
+    static constexpr BlockProgram program(ModelConfig const& config) {
+        return detail::mixed_decoder_program(config, layout);
+    }
 };
 
 static_assert(ModelArchitecture<Qwen3Moe>);

@@ -10,28 +10,33 @@
 /// What `complete` of the families refuses, and the values that many of them derive alike.
 namespace shardwise::inline v0::detail {
 
-/// Refuses sizes whose products leave 63 bits: every later sum of elements, bits or bytes of the model stays below them.
+/// Refuses sizes whose products leave 63 bits: every later sum of elements, bits or bytes of the model stays below
+/// them.
 ///
 /// Errors  size_overflow
 [[nodiscard]] constexpr Result<> check_products(ModelConfig const& config) {
     constexpr std::array members{
-        &ModelConfig::vocab_size,       &ModelConfig::hidden_size,
+        &ModelConfig::vocab_size,        &ModelConfig::hidden_size,
         &ModelConfig::intermediate_size, &ModelConfig::heads,
-        &ModelConfig::kv_heads,         &ModelConfig::head_dim,
-        &ModelConfig::max_positions,    &ModelConfig::expert_intermediate_size,
-        &ModelConfig::experts,          &ModelConfig::shared_expert_intermediate_size,
-        &ModelConfig::sliding_window,   &ModelConfig::embedding_size,
+        &ModelConfig::kv_heads,          &ModelConfig::head_dim,
+        &ModelConfig::max_positions,     &ModelConfig::expert_intermediate_size,
+        &ModelConfig::experts,           &ModelConfig::shared_expert_intermediate_size,
+        &ModelConfig::sliding_window,    &ModelConfig::embedding_size,
     };
     constexpr auto most = std::int64_t{1} << 31U;
     for (auto const member : members) {
         auto const size = config.*member;
         if (size < 0 || size > most) {
-            return Error{ErrorCode::size_overflow}.because("a size of the model is out of range").got(size).expected(most);
+            return Error{ErrorCode::size_overflow}
+                .because("a size of the model is out of range")
+                .got(size)
+                .expected(most);
         }
     }
     auto widest = config.heads * config.head_dim;
-    for (auto const size : {config.vocab_size, config.hidden_size, config.intermediate_size, config.expert_intermediate_size,
-                            config.shared_expert_intermediate_size, config.max_positions / 64}) {
+    for (auto const size :
+         {config.vocab_size, config.hidden_size, config.intermediate_size, config.expert_intermediate_size,
+          config.shared_expert_intermediate_size, config.max_positions / 64}) {
         if (size > widest) widest = size;
     }
     // At most four matrices per expert and eight others per layer, none wider than `widest`; 64 bits per element.
@@ -39,7 +44,9 @@ namespace shardwise::inline v0::detail {
     for (auto const factor : {config.hidden_size, widest, config.layers, 4 * (config.experts + 2)}) {
         auto const next = checked_multiply(product, factor);
         if (!next) {
-            return Error{ErrorCode::size_overflow}.because("the model's size does not fit into 63 bits").fix("check its sizes");
+            return Error{ErrorCode::size_overflow}
+                .because("the model's size does not fit into 63 bits")
+                .fix("check its sizes");
         }
         product = *next;
     }
@@ -59,17 +66,25 @@ namespace shardwise::inline v0::detail {
     if (auto const ok = positive(config.kv_heads, "num_key_value_heads"); !ok) return ok;
     if (auto const ok = positive(config.layers, "num_hidden_layers"); !ok) return ok;
     if (config.layers > LayerSet::capacity) {
-        return Error{ErrorCode::capacity_exceeded}.at("num_hidden_layers").because("is more than this library plans for")
-            .got(config.layers).expected(LayerSet::capacity);
+        return Error{ErrorCode::capacity_exceeded}
+            .at("num_hidden_layers")
+            .because("is more than this library plans for")
+            .got(config.layers)
+            .expected(LayerSet::capacity);
     }
     if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
-        return Error{ErrorCode::invalid_field}.at("hidden_size")
-            .because("is not a multiple of num_attention_heads, and head_dim is not given").got(config.hidden_size)
+        return Error{ErrorCode::invalid_field}
+            .at("hidden_size")
+            .because("is not a multiple of num_attention_heads, and head_dim is not given")
+            .got(config.hidden_size)
             .expected(config.heads);
     }
     if (config.heads % config.kv_heads != 0) {
-        return Error{ErrorCode::invalid_field}.at("num_key_value_heads").because("does not divide num_attention_heads")
-            .got(config.kv_heads).expected(config.heads);
+        return Error{ErrorCode::invalid_field}
+            .at("num_key_value_heads")
+            .because("does not divide num_attention_heads")
+            .got(config.kv_heads)
+            .expected(config.heads);
     }
     return check_products(config);
 }
@@ -83,15 +98,18 @@ namespace shardwise::inline v0::detail {
     return {};
 }
 
-/// Makes sliding_layers the truth: none without a window; what layer_types said where it is given; else the layers for which
-/// slides(layer) holds. Call it when the number of layers is checked.
+/// Makes sliding_layers the truth: none without a window; what layer_types said where it is given; else the layers for
+/// which slides(layer) holds. Call it when the number of layers is checked.
 ///
 /// Errors  invalid_field where layer_types has another length than the model has layers
 template <class Slides>
 [[nodiscard]] constexpr Result<> complete_windows(ModelConfig& config, Slides slides) {
     if (config.layer_types_count != 0 && config.layer_types_count != config.layers) {
-        return Error{ErrorCode::invalid_field}.at("layer_types").because("does not have one entry per layer")
-            .got(config.layer_types_count).expected(config.layers);
+        return Error{ErrorCode::invalid_field}
+            .at("layer_types")
+            .because("does not have one entry per layer")
+            .got(config.layer_types_count)
+            .expected(config.layers);
     }
     if (config.sliding_window == 0) {
         config.sliding_layers = {};
@@ -113,15 +131,23 @@ template <class Slides>
         return Error{ErrorCode::invalid_field}.at("num_experts").because("must be at least 1").got(config.experts);
     }
     if (config.experts > most) {
-        return Error{ErrorCode::capacity_exceeded}.at("num_experts").because("is more than this library plans for")
-            .got(config.experts).expected(most);
+        return Error{ErrorCode::capacity_exceeded}
+            .at("num_experts")
+            .because("is more than this library plans for")
+            .got(config.experts)
+            .expected(most);
     }
     if (config.experts_per_token < 1 || config.experts_per_token > config.experts) {
-        return Error{ErrorCode::invalid_field}.at("num_experts_per_tok").because("must be between 1 and the number of experts")
-            .got(config.experts_per_token).expected(config.experts);
+        return Error{ErrorCode::invalid_field}
+            .at("num_experts_per_tok")
+            .because("must be between 1 and the number of experts")
+            .got(config.experts_per_token)
+            .expected(config.experts);
     }
     if (config.expert_intermediate_size < 1) {
-        return Error{ErrorCode::invalid_field}.at("moe_intermediate_size").because("must be at least 1")
+        return Error{ErrorCode::invalid_field}
+            .at("moe_intermediate_size")
+            .because("must be at least 1")
             .got(config.expert_intermediate_size);
     }
     return {};

@@ -7,7 +7,8 @@
 #include <array>
 #include <vector>
 
-/// The pre-norm decoder layer with separate q, k, v and a gated MLP that llama made common: tree and program in one place.
+/// The pre-norm decoder layer with separate q, k, v and a gated MLP that llama made common: tree and program in one
+/// place.
 namespace shardwise::inline v0::detail {
 
 /// What differs between families of llama's layout.
@@ -29,8 +30,12 @@ struct LlamaLayout {
 
 /// Attention's geometry for one layer; window 0 sees everything.
 [[nodiscard]] constexpr AttentionShape attention_shape(ModelConfig const& config, std::int64_t window = 0) {
-    return {.heads = config.heads, .kv_heads = config.kv_heads, .key_dim = config.head_dim, .value_dim = config.head_dim,
-            .window = window, .is_causal = !config.is_bidirectional};
+    return {.heads = config.heads,
+            .kv_heads = config.kv_heads,
+            .key_dim = config.head_dim,
+            .value_dim = config.head_dim,
+            .window = window,
+            .is_causal = !config.is_bidirectional};
 }
 
 /// self_attn: q, k, v and o projections, biases as configured; per-head norms where qk_norm is set.
@@ -41,7 +46,8 @@ struct LlamaLayout {
     auto const q = part.linear(q_width, config.hidden_size, config.attention_bias, ShardRule::units(0, config.heads));
     auto const kv = part.linear(kv_width, config.hidden_size, config.attention_bias,
                                 ShardRule::kv(0, config.kv_heads, config.heads));
-    auto const o = part.linear(config.hidden_size, q_width, config.attention_out_bias, ShardRule::units(1, config.heads));
+    auto const o =
+        part.linear(config.hidden_size, q_width, config.attention_out_bias, ShardRule::units(1, config.heads));
     std::vector<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
     if (config.qk_norm) {
         auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.head_dim);
@@ -68,8 +74,8 @@ struct LlamaLayout {
 }
 
 /// The decoder layer: attention, `mlp`, and the norms around them.
-[[nodiscard]] constexpr ModuleId add_decoder_layer(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
-                                                   ModuleId attention, ModuleId mlp) {
+[[nodiscard]] constexpr ModuleId add_decoder_layer(ModuleTree& tree, ModelConfig const& config,
+                                                   LlamaLayout const& layout, ModuleId attention, ModuleId mlp) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
     std::vector<Child> children{
@@ -90,8 +96,8 @@ struct DecoderParts {
     std::vector<Child> rest{};
 };
 
-/// embed_tokens, layers, norm, `rest`, and over them the causal head, tied where configured. The class name ends in "Model"
-/// for the model without a head.
+/// embed_tokens, layers, norm, `rest`, and over them the causal head, tied where configured. The class name ends in
+/// "Model" for the model without a head.
 constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
                               DecoderParts const& parts) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
@@ -105,8 +111,8 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     if (is_base_class(config)) return tree.set_root(model);
     auto const head = part.linear(config.vocab_size, config.hidden_size, false, ShardRule::units(0, config.vocab_size),
                                   TensorUse::head);
-    tree.set_root(tree.add(part.name(layout.prefix, "ForCausalLM"), {},
-                           {{"model", model}, {"lm_head", head, ModuleRole::head}}));
+    tree.set_root(
+        tree.add(part.name(layout.prefix, "ForCausalLM"), {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
     if (config.tie_word_embeddings) tree.tie("model.embed_tokens.weight", "lm_head.weight");
 }
 

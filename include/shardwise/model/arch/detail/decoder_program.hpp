@@ -8,8 +8,9 @@
 namespace shardwise::inline v0::detail {
 
 /// normed -> q, k, v -> rope -> attention -> o. `sinks` names attention's extra scores (gpt_oss).
-[[nodiscard]] constexpr ValueId append_attention(BodyBuilder& body, ModelConfig const& config, LlamaLayout const& layout,
-                                                 ValueId normed, std::int64_t window, std::string_view sinks = {}) {
+[[nodiscard]] constexpr ValueId append_attention(BodyBuilder& body, ModelConfig const& config,
+                                                 LlamaLayout const& layout, ValueId normed, std::int64_t window,
+                                                 std::string_view sinks = {}) {
     auto const shape = attention_shape(config, window);
     auto const bias = [&](std::string_view name) { return config.attention_bias ? name : std::string_view{}; };
     auto const q_split = LinearSplit::column(config.heads);
@@ -43,10 +44,11 @@ namespace shardwise::inline v0::detail {
                        bias("mlp.down_proj.bias"));
 }
 
-/// One layer: norm, attend(body, normed), residual, norm, feed(body, normed), residual; norms of the results where the layout
-/// has them.
+/// One layer: norm, attend(body, normed), residual, norm, feed(body, normed), residual; norms of the results where the
+/// layout has them.
 template <class Attend, class Feed>
-[[nodiscard]] constexpr BlockBody decoder_body(ModelConfig const& config, LlamaLayout const& layout, Attend attend, Feed feed) {
+[[nodiscard]] constexpr BlockBody decoder_body(ModelConfig const& config, LlamaLayout const& layout, Attend attend,
+                                               Feed feed) {
     BodyBuilder body(config.hidden_size);
     auto const normed = body.norm(body.input(), layout.norm, "input_layernorm.weight");
     auto attended = attend(body, normed);
@@ -109,7 +111,8 @@ constexpr void finish_program(BlockProgram& program, ModelConfig const& config, 
 
 /// The program of a decoder of llama's layout: embedding, layers by make_body(kind), norm, head.
 template <class MakeBody>
-[[nodiscard]] constexpr BlockProgram decoder_program(ModelConfig const& config, LlamaLayout const& layout, MakeBody make_body) {
+[[nodiscard]] constexpr BlockProgram decoder_program(ModelConfig const& config, LlamaLayout const& layout,
+                                                     MakeBody make_body) {
     BlockProgram program;
     begin_program(program, config);
     append_decoder_layers(program, config, make_body);
@@ -123,7 +126,9 @@ template <class MakeBody>
         return decoder_body(
             config, layout,
             [&](BodyBuilder& body, ValueId in) { return append_attention(body, config, layout, in, kind.window); },
-            [&](BodyBuilder& body, ValueId in) { return append_gated_mlp(body, config, in, config.intermediate_size); });
+            [&](BodyBuilder& body, ValueId in) {
+                return append_gated_mlp(body, config, in, config.intermediate_size);
+            });
     });
 }
 

@@ -38,7 +38,8 @@ struct TensorMaker {
     }
     /// A table [entries, width], dealt by entries when it is a vocabulary.
     [[nodiscard]] constexpr Tensor table(std::int64_t entries, std::int64_t width, ShardRule shard = {}) const {
-        return {.name = "weight", .shape = {entries, width}, .dtype = dtype, .use = TensorUse::embedding, .shard = shard};
+        return {
+            .name = "weight", .shape = {entries, width}, .dtype = dtype, .use = TensorUse::embedding, .shard = shard};
     }
 };
 
@@ -73,7 +74,9 @@ public:
     constexpr ModuleId plain(std::string_view class_name) { return tree_.add(class_name, {}, {}); }
     /// A rotary embedding with its fp32 inverse frequencies, which checkpoints do not store.
     constexpr ModuleId rotary(std::string_view class_name, std::int64_t rotary_dim) {
-        return tree_.add(class_name, {Tensor{.name = "inv_freq", .shape = {(rotary_dim + 1) / 2}, .dtype = Dtype::f32,
+        return tree_.add(class_name, {Tensor{.name = "inv_freq",
+                                             .shape = {(rotary_dim + 1) / 2},
+                                             .dtype = Dtype::f32,
                                              .kind = TensorKind::transient_buffer}});
     }
     /// A class name made of the family's prefix and a common suffix ("Llama" + "Attention").

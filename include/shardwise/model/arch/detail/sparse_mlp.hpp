@@ -15,7 +15,8 @@ struct ExpertNames {
 /// The names of the parameters that one sparse MLP reads, relative to the layer; `*` stands for every expert.
 struct SparseMlpNames {
     std::string_view router = "mlp.gate.weight";
-    ExpertNames experts{"mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight", "mlp.experts.*.down_proj.weight"};
+    ExpertNames experts{"mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight",
+                        "mlp.experts.*.down_proj.weight"};
 };
 
 /// The router, a linear layer that every rank holds.
@@ -30,12 +31,14 @@ struct SparseMlpNames {
 }
 
 /// mlp of a sparse layer of the qwen families: gate and experts, then the gated shared expert where there is one.
-[[nodiscard]] constexpr ModuleId add_sparse_mlp(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout) {
+[[nodiscard]] constexpr ModuleId add_sparse_mlp(ModuleTree& tree, ModelConfig const& config,
+                                                LlamaLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const expert = add_gated_mlp(tree, config, layout, config.expert_intermediate_size);
     std::vector<Child> children{{"gate", add_router(tree, config)}, {"experts", add_expert_list(tree, config, expert)}};
     if (config.shared_expert_intermediate_size > 0) {
-        children.push_back({"shared_expert", add_gated_mlp(tree, config, layout, config.shared_expert_intermediate_size)});
+        children.push_back(
+            {"shared_expert", add_gated_mlp(tree, config, layout, config.shared_expert_intermediate_size)});
         children.push_back({"shared_expert_gate", part.linear(1, config.hidden_size, false)});
     }
     return tree.add(part.name(layout.prefix, "SparseMoeBlock"), children);
@@ -46,8 +49,10 @@ struct SparseMlpNames {
     std::vector<Child> runs;
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
         auto const module = config.dense_layers.contains(layer) ? dense : sparse;
-        if (!runs.empty() && runs.back().module == module) ++runs.back().count;
-        else runs.push_back(numbered(layer, 1, module, ModuleRole::layer));
+        if (!runs.empty() && runs.back().module == module)
+            ++runs.back().count;
+        else
+            runs.push_back(numbered(layer, 1, module, ModuleRole::layer));
     }
     return runs;
 }
@@ -57,7 +62,8 @@ struct SparseMlpNames {
     ModuleTree tree;
     auto const attention = add_attention(tree, config, layout);
     std::int64_t dense_layers = 0;
-    for (std::int64_t layer = 0; layer < config.layers; ++layer) dense_layers += config.dense_layers.contains(layer) ? 1 : 0;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+        dense_layers += config.dense_layers.contains(layer) ? 1 : 0;
     ModuleId sparse = 0;
     ModuleId dense = 0;
     if (dense_layers < config.layers) {
@@ -80,11 +86,11 @@ struct SparseMlpNames {
     auto const routes = body.route(scores, config.experts, config.experts_per_token);
     auto const gate = body.experts(normed, routes, "gate", names.experts.gate, width, config.experts,
                                    config.experts_per_token, split);
-    auto const up = body.experts(normed, routes, "up", names.experts.up, width, config.experts, config.experts_per_token,
-                                 split);
+    auto const up =
+        body.experts(normed, routes, "up", names.experts.up, width, config.experts, config.experts_per_token, split);
     auto const activated = body.gated(gate, up, config.activation);
-    auto const down = body.experts(activated, routes, "experts_out", names.experts.down, config.hidden_size, config.experts,
-                                   config.experts_per_token, LinearSplit::row());
+    auto const down = body.experts(activated, routes, "experts_out", names.experts.down, config.hidden_size,
+                                   config.experts, config.experts_per_token, LinearSplit::row());
     return body.combine(down, routes, config.experts_per_token);
 }
 
@@ -120,7 +126,9 @@ struct SparseMlpNames {
 /// experts, and where its number from 1 is no multiple of decoder_sparse_step.
 [[nodiscard]] constexpr Result<> complete_sparse_layers(ModelConfig& config) {
     if (config.decoder_sparse_step < 1) {
-        return Error{ErrorCode::invalid_field}.at("decoder_sparse_step").because("must be at least 1")
+        return Error{ErrorCode::invalid_field}
+            .at("decoder_sparse_step")
+            .because("must be at least 1")
             .got(config.decoder_sparse_step);
     }
     bool has_sparse = false;
