@@ -72,11 +72,22 @@ inline constexpr std::array<GgmlFileTypeTraits, 36> ggml_file_type_table{{
     {GgmlFileType::q2_0, "Q2_0", GgmlType::q2_0},
 }};
 
-[[nodiscard]] constexpr GgmlFileTypeTraits const& traits(GgmlFileType file_type) {
-    for (auto const& row : ggml_file_type_table) {
-        if (row.file_type == file_type) return row;
+namespace detail {
+
+/// The row of the table for each number; numbers without a file type have the first.
+[[nodiscard]] constexpr std::array<std::uint8_t, 42> index_file_types() {
+    std::array<std::uint8_t, 42> rows{};
+    for (std::size_t i = 0; i < ggml_file_type_table.size(); ++i) {
+        rows[static_cast<std::size_t>(ggml_file_type_table[i].file_type)] = static_cast<std::uint8_t>(i);
     }
-    return ggml_file_type_table[0];
+    return rows;
+}
+inline constexpr std::array<std::uint8_t, 42> file_type_rows = index_file_types();
+
+}  // namespace detail
+
+[[nodiscard]] constexpr GgmlFileTypeTraits const& traits(GgmlFileType file_type) {
+    return ggml_file_type_table[detail::file_type_rows[static_cast<std::size_t>(file_type)]];
 }
 
 /// The name that belongs to a file type: "Q4_K_M".

@@ -73,7 +73,8 @@ struct NamedRole {
     std::string_view module;
     /// The module around it; empty: any.
     std::string_view parent;
-    WeightRole role;
+    WeightRole role = WeightRole::other;
+    char first_letter = module.empty() ? ' ' : module.front();
 };
 
 /// Names of modules in transformers 4.57's families and of tensors in GGUF files (llama.cpp gguf-py tensor_mapping.py).
@@ -174,9 +175,11 @@ static_assert(roles_by_length.first.back() == named_roles.size(), "a module's na
 
 /// Removes the last dotted component of `path` and returns it.
 [[nodiscard]] constexpr std::string_view take_last_component(std::string_view& path) {
-    auto const dot = path.rfind('.');
-    auto const last = dot == std::string_view::npos ? path : path.substr(dot + 1);
-    path = dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot);
+    auto const* const text = path.data();
+    auto begin = path.size();
+    while (begin > 0 && text[begin - 1] != '.') --begin;
+    auto const last = path.substr(begin);
+    path = path.substr(0, begin > 0 ? begin - 1 : 0);
     return last;
 }
 
@@ -191,21 +194,26 @@ static_assert(roles_by_length.first.back() == named_roles.size(), "a module's na
 /// `other`.
 [[nodiscard]] constexpr WeightRole weight_role(std::string_view name) {
     using detail::take_last_component;
+    using namespace std::string_view_literals;
     auto module = take_last_component(name);
-    if (module == "bias") return WeightRole::other;
-    if (module == "weight") module = take_last_component(name);
-    for (std::string_view const suffix : {"_exps", "_shexp", "_blocks"}) {
-        module = detail::without_suffix(module, suffix);
+    if (module == "bias"sv) return WeightRole::other;
+    if (module == "weight"sv) module = take_last_component(name);
+    if (module.ends_with('s') || module.ends_with('p')) {
+        module = detail::without_suffix(module, "_exps"sv);
+        module = detail::without_suffix(module, "_shexp"sv);
+        module = detail::without_suffix(module, "_blocks"sv);
     }
-    if (module.starts_with("cross_attn_")) module.remove_prefix(std::string_view{"cross_"}.size());
+    if (module.starts_with("cross_attn_"sv)) module.remove_prefix("cross_"sv.size());
     auto const parent = take_last_component(name);
     // bert's `attention.output.dense` closes the attention, its `output.dense` the feed-forward part.
-    bool const in_attention = parent == "output" && take_last_component(name) == "attention";
-    if (in_attention && module == "dense") return WeightRole::attention_output;
+    bool const is_closing = module == "dense"sv && parent == "output"sv;
+    if (is_closing && take_last_component(name) == "attention"sv) return WeightRole::attention_output;
     auto const& table = detail::roles_by_length;
-    if (module.size() > detail::RolesByLength::longest) return WeightRole::other;
-    for (std::size_t i = table.first[module.size()]; i < table.first[module.size() + 1]; ++i) {
+    if (module.empty() || module.size() > detail::RolesByLength::longest) return WeightRole::other;
+    std::size_t const end = table.first[module.size() + 1];
+    for (std::size_t i = table.first[module.size()]; i < end; ++i) {
         auto const& known = table.roles[i];
+        if (known.first_letter != module.front()) continue;
         if (module == known.module && (known.parent.empty() || parent == known.parent)) return known.role;
     }
     return WeightRole::other;
