@@ -157,16 +157,17 @@ private:
         std::string parameter;
         std::string optional;
         std::int64_t parameters = 0;
-        for (std::size_t i = 0; i < states_.size(); ++i) {
-            if (states_[i].parts > 0) continue;
-            auto const name = tensors_.name_of(static_cast<std::int64_t>(i));
-            auto const kind = tensors_.find(name)->tensor->kind;
+        tensors_.for_each([&](std::int64_t number, Tensor const& tensor) {
+            if (states_[static_cast<std::size_t>(number)].parts > 0 || tensor.kind == TensorKind::transient_buffer) return;
+            bool const is_parameter = tensor.is_parameter();
+            if (is_parameter && parameters > 0) return static_cast<void>(++parameters);
+            if (!is_parameter && !optional.empty()) return;
+            auto name = tensors_.name_of(number);
             // llama.cpp drops bert's pooler, which its tasks do not use.
-            bool const is_optional = kind == TensorKind::buffer || (layout_ == Layout::gguf && name.substr(0, 7) == "pooler.");
-            if (kind == TensorKind::transient_buffer) continue;
-            if (is_optional && optional.empty()) optional = name;
-            if (!is_optional && parameters++ == 0) parameter = name;
-        }
+            bool const is_optional = !is_parameter || (layout_ == Layout::gguf && name.substr(0, 7) == "pooler.");
+            if (is_optional && optional.empty()) optional = std::move(name);
+            else if (!is_optional && parameters++ == 0) parameter = std::move(name);
+        });
         if (parameters > 0) {
             Error error{ErrorCode::malformed_file};
             error.in(path_).at(parameter);

@@ -76,6 +76,12 @@ public:
         return std::nullopt;
     }
 
+    /// Calls visit(number, tensor) for every tensor, in their order.
+    template <class Visit>
+    void for_each(Visit visit) const {
+        if (!sizes_.empty()) visit_body(tree_->root(), 0, visit);
+    }
+
     /// The full name of a tensor by its number.
     [[nodiscard]] std::string name_of(std::int64_t number) const {
         std::string name;
@@ -95,6 +101,18 @@ public:
     }
 
 private:
+    template <class Visit>
+    void visit_body(ModuleId id, std::int64_t first, Visit& visit) const {
+        auto const& module = tree_->module(id);
+        for (std::uint32_t i = 0; i < module.tensor_count; ++i) visit(first + i, tree_->tensor(module, i));
+        for (std::uint32_t i = 0; i < module.child_count; ++i) {
+            auto const& child = tree_->child(module, i);
+            auto const size = sizes_[child.module];
+            for (std::int32_t k = 0; k < child.count && size > 0; ++k) {
+                visit_body(child.module, first + offset_of(module, i) + k * size, visit);
+            }
+        }
+    }
     [[nodiscard]] Child const* find_run(Module const& module, std::string_view part) const {
         if (part != "*") return find_child(*tree_, module, part);
         if (module.child_count != 1) return nullptr;
