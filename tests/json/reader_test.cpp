@@ -48,6 +48,7 @@ TEST_CASE("read_json: tells values in the order of the text") {
           "{ k:a [ i:1 i:-2 r:2.500000 s:x ] k:b { k:c true k:d null } k:e [ ] k:f { } } ");
     CHECK(events_of("\t\r\n7 ") == "i:7 ");
     CHECK(events_of("false") == "false ");
+    CHECK(events_of(R"([{"a":1},[2,3],{"b":4}])") == "[ { k:a i:1 } [ i:2 i:3 ] { k:b i:4 } ] ");
     CHECK(events_of("[[[]],[]]") == "[ [ [ ] ] [ ] ] ");
 }
 
@@ -102,7 +103,7 @@ TEST_CASE("read_json: decodes escapes and surrogate pairs") {
 
 TEST_CASE("read_json: refuses lone surrogates, unknown escapes and control characters") {
     for (auto const* text : {R"("\ud800")", R"("\udc00")", R"("\ud800x")", R"("\ud800\n")", R"("\ud800\u0041")", R"("\ud800\ud800")",
-                             R"("\x41")", R"("\u00g0")", "\"\n\"", "\"12345678\x01\"", "\"\x1f\""}) {
+                             R"("\x41")", R"("\u00g0")", "\"\n\"", "\"12345678\x01\"", "\"abc\x01" "defghijklmn\"", "\"\x1f\""}) {
         CAPTURE(text);
         CHECK(is_refused(text));
     }

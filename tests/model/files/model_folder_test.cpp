@@ -114,6 +114,8 @@ TEST_CASE("ModelFolder: snapshots of a Hugging Face cache may link into their ow
     at.write("plain/blobs/abc", "weights");
     at.link("plain/snapshots/1234/model", "../../blobs/abc");
     CHECK(content(*ModelFolder::open(at / "plain/snapshots/1234"), "model") == "unsafe_path");
+    at.link("models--org--name/elsewhere/1234/model", "../../blobs/abc");
+    CHECK(content(*ModelFolder::open(at / "models--org--name/elsewhere/1234"), "model") == "unsafe_path");
 }
 
 // facts/model_files.md, row 62.

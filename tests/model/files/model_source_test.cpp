@@ -35,7 +35,7 @@ TEST_CASE("HubCache: only names that the hub allows reach the file system") {
         CAPTURE(name);
         CHECK(HubCache::is_repository_name(name));
     }
-    for (auto const* name : {"", "/name", "org/", "a/b/c", "..", "../x", "org/..", "org/.hidden", "a b", "a\\b", "org//x", "-x"}) {
+    for (auto const* name : {"", "/name", "org/", "a/b/c", "..", "../x", "org/..", "org/.hidden", "a b", "a\\b", "org//x", "-x", "org/a..b"}) {
         CAPTURE(name);
         CHECK_FALSE(HubCache::is_repository_name(name));
     }

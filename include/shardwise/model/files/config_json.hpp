@@ -36,6 +36,9 @@ struct ConfigFile {
 /// Units  bytes
 inline constexpr std::size_t max_config_file = std::size_t{4} << 20U;
 
+/// The most values that a config.json may hold; thousands are the names of a classifier's labels.
+inline constexpr std::size_t max_config_values = 100'000;
+
 namespace detail {
 
 /// Which object of a configuration describes the model, and under which model_type.
@@ -234,7 +237,7 @@ template <ModelArchitecture Arch>
 /// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
 ///         size_overflow, capacity_exceeded, unsupported, which name the field
 [[nodiscard]] inline Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
-    auto const document = parse_json(text);
+    auto const document = parse_json(text, {.values = max_config_values});
     if (!document) {
         auto error = document.error();
         return error.in(file);
