@@ -170,6 +170,7 @@ TEST_CASE("estimate: DeepSpeed's convention finds the documented parameters and 
     auto const both = estimate_of(t5_3b(), request);
     CHECK(both.parameters == 2851598336);
     CHECK(both.devices[0].total() == Bytes{4 * 32899072});
+    CHECK(both.host == Bytes{2851598336 * 27});  // 18 bytes and half of that again, for the node as a whole
     request.training->offload = Offload::optimizer;
     CHECK(gib(estimate_of(t5_3b(), request).devices[0].total()) == doctest::Approx(0.79).epsilon(0.005));
     request.training->offload = Offload::none;

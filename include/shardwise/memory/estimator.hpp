@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/memory/active_parameters.hpp>
+#include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
 
 namespace shardwise::inline v0 {
@@ -77,11 +78,12 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 /// The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers that
 /// checkpoints store, a tied tensor once.
 ///
-/// Errors   as check_request
+/// Errors   as check_request and check_sizes
 /// Example  estimate_memory(*describe(presets::llama_3_8b), {.context = 8192})->total
 [[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& request = {}) {
     auto const parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
+    if (auto const checked = check_sizes(model, request); !checked) return checked.error();
     MemoryEstimate estimate;
     estimate.context = context_of(request, model.config);
     estimate.parameters = count_parameters(model.tree);
@@ -94,6 +96,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 
     detail::RankEstimator ranks(model, request, parts);
     auto const& parallel = request.parallel;
+    bool const is_deepspeed = request.training && request.training->convention == MemoryConvention::deepspeed;
     for (std::int64_t pp = 0; pp < parallel.pp; ++pp) {
         auto const first = estimate.devices.size();
         for (std::int64_t ep = 0; ep < parallel.ep; ++ep) {
@@ -106,11 +109,18 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
             for (std::size_t i = 0; i < one_replica; ++i) {
                 auto device = estimate.devices[first + i];
                 device.place.dp = dp;
+                // DeepSpeed's host memory is that of the node, stated once.
+                if (is_deepspeed) device.host = Bytes{0};
                 estimate.devices.push_back(device);
             }
         }
     }
+    auto const most = Bytes{INT64_MAX / parallel.ranks()};
     for (auto const& device : estimate.devices) {
+        if (most < device.total() || most < device.host) {
+            return Error{ErrorCode::size_overflow}.because("all ranks together take more than can be counted")
+                .fix("lower --batch, --context or the number of ranks");
+        }
         estimate.terms += device.terms;
         estimate.host += device.host;
     }
@@ -126,7 +136,7 @@ template <ModelArchitecture Arch>
 struct MemoryEstimator {
     static constexpr std::string_view name = Arch::name;
 
-    /// Errors  what Arch::complete refuses; as check_request
+    /// Errors  what Arch::complete refuses; as check_request and check_sizes
     [[nodiscard]] static constexpr Result<MemoryEstimate> estimate(ModelConfig const& config,
                                                                    EstimateRequest const& request = {}) {
         auto const model = describe<Arch>(config);
