@@ -4,10 +4,12 @@
 #include <shardwise/json/reader.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/json/writer.hpp>
+#include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/gguf.hpp>
 #include <shardwise/model/files/hub_cache.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/safetensors.hpp>
+#include <shardwise/model/files/safetensors_reader.hpp>
 #include <shardwise/model/files/tree_json.hpp>
