@@ -39,7 +39,9 @@ std::string events_of(std::string_view text) {
     return read ? recorder.events : "error: " + read.error().message();
 }
 
-bool is_refused(std::string_view text) { return events_of(text).starts_with("error"); }
+bool is_refused(std::string_view text) {
+    return events_of(text).starts_with("error");
+}
 
 }  // namespace
 
@@ -85,9 +87,11 @@ TEST_CASE("read_json: refuses malformed numbers, NaN and Infinity") {
 }
 
 TEST_CASE("read_json: refuses what RFC 8259 does not allow") {
-    for (auto const* text : {"", " ", "{", "[", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "[1,]", "[,1]", "[1 2]",
-                             "{a:1}", "{'a':1}", "{1:2}", "tru", "True", "nul", "1 2", "{} {}", "[1]x", "// c\n1", "]", "}", "[}",
-                             "{]", "{\"a\" 1}", "{\"a\":}", "{,}", "\"", "\"a", "\"\\", "\"\\u", "\"\\u12", "\xEF\xBB\xBF{}"}) {
+    for (auto const* text : {"",          " ",          "{",    "[",    "{\"a\"", "{\"a\":",   "{\"a\":1",
+                             "{\"a\":1,", "{\"a\":1,}", "[1,]", "[,1]", "[1 2]",  "{a:1}",     "{'a':1}",
+                             "{1:2}",     "tru",        "True", "nul",  "1 2",    "{} {}",     "[1]x",
+                             "// c\n1",   "]",          "}",    "[}",   "{]",     "{\"a\" 1}", "{\"a\":}",
+                             "{,}",       "\"",         "\"a",  "\"\\", "\"\\u",  "\"\\u12",   "\xEF\xBB\xBF{}"}) {
         CAPTURE(text);
         CHECK(is_refused(text));
     }
@@ -96,14 +100,18 @@ TEST_CASE("read_json: refuses what RFC 8259 does not allow") {
 TEST_CASE("read_json: decodes escapes and surrogate pairs") {
     CHECK(events_of(R"("\"\\\/\b\f\n\r\t")") == "s:\"\\/\b\f\n\r\t ");
     CHECK(events_of(R"("a\u00e9\u20AC\uD83D\ude00z")") == "s:a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z ");
-    CHECK(events_of("\"plain text longer than eight bytes \\n and on\"") == "s:plain text longer than eight bytes \n and on ");
+    CHECK(events_of("\"plain text longer than eight bytes \\n and on\"") ==
+          "s:plain text longer than eight bytes \n and on ");
     CHECK(events_of("\"\\u0000\"") == std::string("s:\0 ", 4));
     CHECK(events_of(R"({"\u006bey":"v"})") == "{ k:key s:v } ");
 }
 
 TEST_CASE("read_json: refuses lone surrogates, unknown escapes and control characters") {
-    for (auto const* text : {R"("\ud800")", R"("\udc00")", R"("\ud800x")", R"("\ud800\n")", R"("\ud800\u0041")", R"("\ud800\ud800")",
-                             R"("\x41")", R"("\u00g0")", "\"\n\"", "\"12345678\x01\"", "\"abc\x01" "defghijklmn\"", "\"\x1f\""}) {
+    for (auto const* text : {R"("\ud800")", R"("\udc00")", R"("\ud800x")", R"("\ud800\n")", R"("\ud800\u0041")",
+                             R"("\ud800\ud800")", R"("\x41")", R"("\u00g0")", "\"\n\"", "\"12345678\x01\"",
+                             "\"abc\x01"
+                             "defghijklmn\"",
+                             "\"\x1f\""}) {
         CAPTURE(text);
         CHECK(is_refused(text));
     }
@@ -113,8 +121,9 @@ TEST_CASE("read_json: refuses lone surrogates, unknown escapes and control chara
 TEST_CASE("read_json: text must be UTF-8 without overlong forms and surrogates") {
     CHECK(events_of("\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xF4\x8F\xBF\xBF\"") ==
           "s:\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xF4\x8F\xBF\xBF ");
-    for (auto const* text : {"\"\x80\"", "\"\xC0\x80\"", "\"\xC1\xBF\"", "\"\xE0\x9F\xBF\"", "\"\xED\xA0\x80\"", "\"\xF0\x8F\xBF\xBF\"",
-                             "\"\xF4\x90\x80\x80\"", "\"\xF5\x80\x80\x80\"", "\"\xC3\"", "\"\xE2\x82\"", "\"\xFF\"", "\"1234567\xC3\""}) {
+    for (auto const* text :
+         {"\"\x80\"", "\"\xC0\x80\"", "\"\xC1\xBF\"", "\"\xE0\x9F\xBF\"", "\"\xED\xA0\x80\"", "\"\xF0\x8F\xBF\xBF\"",
+          "\"\xF4\x90\x80\x80\"", "\"\xF5\x80\x80\x80\"", "\"\xC3\"", "\"\xE2\x82\"", "\"\xFF\"", "\"1234567\xC3\""}) {
         CAPTURE(text);
         CHECK(is_refused(text));
     }

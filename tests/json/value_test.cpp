@@ -7,7 +7,8 @@
 using namespace shardwise;
 
 TEST_CASE("parse_json: gives members by key, in the order of the text, with exact numbers") {
-    auto const document = parse_json(R"({"b": {"x": [1, 2.5, "t\u00e9xt", true, null]}, "a": 18446744073709551615, "": -3})");
+    auto const document =
+        parse_json(R"({"b": {"x": [1, 2.5, "t\u00e9xt", true, null]}, "a": 18446744073709551615, "": -3})");
     REQUIRE(document);
     auto const root = document->root();
     CHECK(root.is_object());
@@ -54,8 +55,8 @@ TEST_CASE("parse_json: stays usable when the document is moved") {
 TEST_CASE("parse_json: duplicate keys are refused in any one object, not across objects") {
     CHECK(parse_json(R"([{"a": 1}, {"a": 2}])").has_value());
     CHECK(parse_json(R"({"a": {"a": 1}})").has_value());
-    for (auto const* text : {R"({"a": 1, "a": 1})", R"({"x": {"a": 1, "b": 2, "a": 3}})", R"({"": 1, "": 2})", R"({"a": 1, "\u0061": 2})",
-                             R"([{"k": {}, "z": [1, {"q": 1}], "k": {}}])"}) {
+    for (auto const* text : {R"({"a": 1, "a": 1})", R"({"x": {"a": 1, "b": 2, "a": 3}})", R"({"": 1, "": 2})",
+                             R"({"a": 1, "\u0061": 2})", R"([{"k": {}, "z": [1, {"q": 1}], "k": {}}])"}) {
         CAPTURE(text);
         auto const document = parse_json(text);
         REQUIRE_FALSE(document);

@@ -61,7 +61,8 @@ TEST_CASE("JsonWriter: text is escaped, control characters never reach a termina
     CHECK(written("a\"b\\c/\n\t") == R"("a\"b\\c/\n\t")");
     CHECK(written(std::string("nul\0x\x1b[31m\x7f", 11)) == R"("nul\u0000x\u001b[31m\u007f")");
     CHECK(written("caf\xC3\xA9 \xF0\x9F\x98\x80") == "\"caf\xC3\xA9 \xF0\x9F\x98\x80\"");
-    CHECK(written("\xC2\x9B" "1m") == R"("\u009b1m")");
+    CHECK(written("\xC2\x9B"
+                  "1m") == R"("\u009b1m")");
 }
 
 TEST_CASE("JsonWriter: text that is not UTF-8 becomes replacement characters") {

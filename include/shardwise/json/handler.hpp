@@ -48,8 +48,7 @@ concept HasRefusal = requires(H const& handler) {
 
 /// Receives the events of `read_json`. Every event returns whether to go on; false ends the reading with `refusal()`.
 template <class H>
-concept JsonHandler =
-    HandlesNesting<H> && HandlesText<H> && HandlesNumbers<H> && HandlesConstants<H> && HasRefusal<H>;
+concept JsonHandler = HandlesNesting<H> && HandlesText<H> && HandlesNumbers<H> && HandlesConstants<H> && HasRefusal<H>;
 
 /// A base for handlers: refuses every event that the handler does not define, and keeps the reason.
 ///

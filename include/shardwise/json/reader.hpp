@@ -23,7 +23,10 @@ template <JsonHandler Handler>
 class JsonScanner {
 public:
     JsonScanner(std::string_view text, Handler& handler, std::size_t max_depth)
-        : first_(text.data()), at_(text.data()), last_(text.data() + text.size()), handler_(handler),
+        : first_(text.data()),
+          at_(text.data()),
+          last_(text.data() + text.size()),
+          handler_(handler),
           max_depth_(max_depth < max_json_depth ? max_depth : max_json_depth) {}
 
     Result<> read() {
@@ -85,12 +88,17 @@ private:
                     std::string_view text;
                     return string(text) && told(handler_.string(text));
                 }
-                case 't': return word("true") && told(handler_.boolean(true));
-                case 'f': return word("false") && told(handler_.boolean(false));
-                case 'n': return word("null") && told(handler_.null());
+                case 't':
+                    return word("true") && told(handler_.boolean(true));
+                case 'f':
+                    return word("false") && told(handler_.boolean(false));
+                case 'n':
+                    return word("null") && told(handler_.null());
                 case 'N':
-                case 'I': return fail("has NaN or Infinity, which JSON does not have,");
-                default: return number();
+                case 'I':
+                    return fail("has NaN or Infinity, which JSON does not have,");
+                default:
+                    return number();
             }
         }
     }
@@ -183,16 +191,34 @@ private:
     bool escape() {
         if (last_ - at_ < 2) return fail("ends within a string");
         switch (at_[1]) {
-            case '"': unescaped_ += '"'; break;
-            case '\\': unescaped_ += '\\'; break;
-            case '/': unescaped_ += '/'; break;
-            case 'b': unescaped_ += '\b'; break;
-            case 'f': unescaped_ += '\f'; break;
-            case 'n': unescaped_ += '\n'; break;
-            case 'r': unescaped_ += '\r'; break;
-            case 't': unescaped_ += '\t'; break;
-            case 'u': return code_point();
-            default: return fail("has an unknown escape");
+            case '"':
+                unescaped_ += '"';
+                break;
+            case '\\':
+                unescaped_ += '\\';
+                break;
+            case '/':
+                unescaped_ += '/';
+                break;
+            case 'b':
+                unescaped_ += '\b';
+                break;
+            case 'f':
+                unescaped_ += '\f';
+                break;
+            case 'n':
+                unescaped_ += '\n';
+                break;
+            case 'r':
+                unescaped_ += '\r';
+                break;
+            case 't':
+                unescaped_ += '\t';
+                break;
+            case 'u':
+                return code_point();
+            default:
+                return fail("has an unknown escape");
         }
         at_ += 2;
         return true;
@@ -242,8 +268,8 @@ private:
 
 /// Reads a JSON text (RFC 8259) and tells the handler what it meets, in order.
 ///
-/// Strict: UTF-8 only, no lone surrogates, no comments, no NaN, nothing after the value. Whoever must know of duplicate keys
-/// looks at them in `key`; parse_json refuses them.
+/// Strict: UTF-8 only, no lone surrogates, no comments, no NaN, nothing after the value. Whoever must know of
+/// duplicate keys looks at them in `key`; parse_json refuses them.
 ///
 /// Memory  one buffer for the longest string that has escapes; constant otherwise, nesting included
 /// Errors  malformed_file with the byte; what the handler refuses

@@ -134,7 +134,9 @@ private:
     std::uint32_t index_;
 };
 
-inline JsonValue JsonDocument::root() const { return {this, 0}; }
+inline JsonValue JsonDocument::root() const {
+    return {this, 0};
+}
 
 /// The handler that makes a document of any JSON text; refuses duplicate keys and what exceeds its limits.
 class JsonDocumentBuilder : public JsonRefusals {

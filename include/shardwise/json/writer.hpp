@@ -16,7 +16,8 @@ namespace shardwise::inline v0 {
 
 /// Writes one JSON document in the order of the calls: valid UTF-8, escaped, no space but the indentation asked for.
 ///
-/// Example  JsonWriter json; json.begin_object(); json.member("fits", true); json.end_object(); puts(json.text().c_str());
+/// Example  JsonWriter json; json.begin_object(); json.member("fits", true); json.end_object();
+///          puts(json.text().c_str());
 class JsonWriter {
 public:
     JsonWriter() = default;

@@ -33,7 +33,9 @@ ErrorCode code(std::string const& text) {
 }
 
 /// A llama config with more members.
-std::string llama(std::string const& members) { return R"({"model_type": "llama")" + (members.empty() ? "" : ", " + members) + "}"; }
+std::string llama(std::string const& members) {
+    return R"({"model_type": "llama")" + (members.empty() ? "" : ", " + members) + "}";
+}
 
 }  // namespace
 
@@ -65,7 +67,8 @@ TEST_CASE("read_config: every golden configuration gives transformers' number of
     CHECK(checked >= 100);
 }
 
-// Oracle: tests/golden/config_defaults.json (LlamaConfig, MistralConfig, Qwen3Config, GPT2Config of transformers 4.57.6).
+// Oracle: tests/golden/config_defaults.json (LlamaConfig, MistralConfig, Qwen3Config, GPT2Config of transformers
+// 4.57.6).
 TEST_CASE("read_config: absent fields take the defaults of their configuration class") {
     auto const plain = read(llama("")).config;
     CHECK(plain.vocab_size == 32000);
@@ -105,9 +108,11 @@ TEST_CASE("read_config: both dialects of dtype, the newer one first") {
 
 TEST_CASE("read_config: both dialects of rotary positions") {
     auto const older = read(llama(R"("rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.5,
-        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})")).config.rope;
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"))
+                           .config.rope;
     auto const newer = read(llama(R"("rope_parameters": {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.5,
-        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})")).config.rope;
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"))
+                           .config.rope;
     for (auto const& rope : {older, newer}) {
         CHECK(rope.kind == RopeKind::llama3);
         CHECK(rope.theta == 500000.0);
@@ -128,7 +133,8 @@ TEST_CASE("read_config: both dialects of rotary positions") {
     CHECK(split->config.rope.local_theta == 10000.0);
     auto const both = read(R"({"model_type": "gemma3_text", "rope_parameters": {
         "sliding_attention": {"rope_theta": 12345.0, "rope_type": "default"},
-        "full_attention": {"rope_theta": 67890.0, "rope_type": "linear", "factor": 8.0}}})").config.rope;
+        "full_attention": {"rope_theta": 67890.0, "rope_type": "linear", "factor": 8.0}}})")
+                          .config.rope;
     CHECK(both.theta == 67890.0);
     CHECK(both.kind == RopeKind::linear);
     CHECK(both.local_theta == 12345.0);
@@ -193,7 +199,8 @@ TEST_CASE("read_config: impossible values are refused by the name of their field
              Case{R"("hidden_size": [4096])", "hidden_size", ErrorCode::invalid_field},
              Case{R"("hidden_size": {})", "hidden_size", ErrorCode::invalid_field},
              Case{R"("hidden_size": 4095)", "hidden_size", ErrorCode::invalid_field},
-             Case{R"("num_attention_heads": 32, "num_key_value_heads": 5)", "num_key_value_heads", ErrorCode::invalid_field},
+             Case{R"("num_attention_heads": 32, "num_key_value_heads": 5)", "num_key_value_heads",
+                  ErrorCode::invalid_field},
              Case{R"("tie_word_embeddings": "yes")", "tie_word_embeddings", ErrorCode::invalid_field},
              Case{R"("rms_norm_eps": "1e-6")", "rms_norm_eps", ErrorCode::invalid_field},
              Case{R"("hidden_act": "wavelet")", "hidden_act", ErrorCode::unsupported},
@@ -208,7 +215,8 @@ TEST_CASE("read_config: impossible values are refused by the name of their field
         CHECK(file.error().subject() == "dir/config.json");
         CHECK(file.error().place() == row.field);
     }
-    CHECK(message(llama(R"("num_attention_heads": 0)")) == "config.json: num_attention_heads: must be at least 1 (got 0)");
+    CHECK(message(llama(R"("num_attention_heads": 0)")) ==
+          "config.json: num_attention_heads: must be at least 1 (got 0)");
     CHECK(message(llama(R"("hidden_size": "32")")) == "config.json: hidden_size: must be an integer, but is a string");
     // hidden_size need not be a multiple of the heads where head_dim is given (row 67).
     CHECK(message(llama(R"("hidden_size": 4095, "head_dim": 128)")) == "accepted");
@@ -224,9 +232,10 @@ TEST_CASE("read_config: sizes whose products leave 63 bits are refused") {
 }
 
 TEST_CASE("read_config: text that is no configuration is refused") {
-    for (auto const* text : {"", "[]", "7", "{", "{\"model_type\": \"llama\",}", "{\"model_type\": \"llama\", \"hidden_size\": NaN}",
-                             "{\"model_type\": \"llama\", \"rms_norm_eps\": Infinity}",
-                             "{\"model_type\": \"llama\", \"hidden_size\": 1, \"hidden_size\": 2}"}) {
+    for (auto const* text :
+         {"", "[]", "7", "{", "{\"model_type\": \"llama\",}", "{\"model_type\": \"llama\", \"hidden_size\": NaN}",
+          "{\"model_type\": \"llama\", \"rms_norm_eps\": Infinity}",
+          "{\"model_type\": \"llama\", \"hidden_size\": 1, \"hidden_size\": 2}"}) {
         CAPTURE(text);
         CHECK(code(text) == ErrorCode::malformed_file);
     }
@@ -323,5 +332,6 @@ TEST_SUITE("timing") {
 
 TEST_CASE("read_config_file: files that are absent or too large are refused") {
     CHECK(read_config_file("/nowhere/config.json").error().code() == ErrorCode::file_not_found);
-    CHECK(read_config_file(SHARDWISE_SOURCE_DIR).error().message().find("is a folder, not a file") != std::string::npos);
+    CHECK(read_config_file(SHARDWISE_SOURCE_DIR).error().message().find("is a folder, not a file") !=
+          std::string::npos);
 }

@@ -1,9 +1,9 @@
 #include <shardwise/model/files/model_folder.hpp>
 #include <shardwise/model/files/text_file.hpp>
 
-#include "temporary_folder.hpp"
-
 #include <doctest/doctest.h>
+
+#include "temporary_folder.hpp"
 
 #include <filesystem>
 #include <string>
@@ -46,9 +46,10 @@ TEST_CASE("ModelFolder: names that could leave the folder are refused before any
     at.write("m/a/x", "inside");
     auto const folder = ModelFolder::open(at / "m");
     REQUIRE(folder);
-    for (std::string_view const name : {std::string_view("../x"), std::string_view("a/../../x"), std::string_view("a/.."), std::string_view(".."),
-                                        std::string_view("/etc/passwd"), std::string_view("C:\\x"), std::string_view("c:x"), std::string_view("a\\x"),
-                                        std::string_view("\\\\host\\x"), std::string_view(""), std::string_view("a\0b", 3)}) {
+    for (std::string_view const name :
+         {std::string_view("../x"), std::string_view("a/../../x"), std::string_view("a/.."), std::string_view(".."),
+          std::string_view("/etc/passwd"), std::string_view("C:\\x"), std::string_view("c:x"), std::string_view("a\\x"),
+          std::string_view("\\\\host\\x"), std::string_view(""), std::string_view("a\0b", 3)}) {
         CAPTURE(name);
         auto const file = folder->file(name);
         REQUIRE_FALSE(file);

@@ -1,9 +1,9 @@
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/model_source.hpp>
 
-#include "temporary_folder.hpp"
-
 #include <doctest/doctest.h>
+
+#include "temporary_folder.hpp"
 
 #include <array>
 #include <string>
@@ -35,7 +35,8 @@ TEST_CASE("HubCache: only names that the hub allows reach the file system") {
         CAPTURE(name);
         CHECK(HubCache::is_repository_name(name));
     }
-    for (auto const* name : {"", "/name", "org/", "a/b/c", "..", "../x", "org/..", "org/.hidden", "a b", "a\\b", "org//x", "-x", "org/a..b"}) {
+    for (auto const* name : {"", "/name", "org/", "a/b/c", "..", "../x", "org/..", "org/.hidden", "a b", "a\\b",
+                             "org//x", "-x", "org/a..b"}) {
         CAPTURE(name);
         CHECK_FALSE(HubCache::is_repository_name(name));
     }
@@ -105,7 +106,8 @@ TEST_CASE("find_model: of a folder takes the index, one file, several, or GGUF, 
     CHECK(indexed.config == "config.json");
     CHECK(indexed.weights.empty());
     CHECK(indexed.name == "a");
-    CHECK(files("b", {"model.safetensors", "other.safetensors", "x.gguf"}).weights == std::vector<std::string>{"model.safetensors"});
+    CHECK(files("b", {"model.safetensors", "other.safetensors", "x.gguf"}).weights ==
+          std::vector<std::string>{"model.safetensors"});
     CHECK(files("c", {"b.safetensors", "a.safetensors", "consolidated.safetensors"}).weights ==
           std::vector<std::string>{"a.safetensors", "b.safetensors"});
     CHECK(files("d", {"consolidated.safetensors"}).weights.size() == 1);

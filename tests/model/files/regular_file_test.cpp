@@ -2,16 +2,15 @@
 #include <shardwise/model/files/regular_file.hpp>
 #include <shardwise/model/files/text_file.hpp>
 
-#include "temporary_folder.hpp"
-
 #include <doctest/doctest.h>
+
+#include "temporary_folder.hpp"
 
 #include <chrono>
 #include <string>
-#include <thread>
-
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <thread>
 
 using namespace shardwise;
 using shardwise::testing::TemporaryFolder;

@@ -17,7 +17,9 @@ struct JsonNumber {
     char const* end = nullptr;
 };
 
-[[nodiscard]] constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+[[nodiscard]] constexpr bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /// Whether a well-formed decimal that no double holds is too small (and so zero) rather than too large.
 [[nodiscard]] inline bool is_vanishing(char const* first, char const* last) {

@@ -19,14 +19,21 @@ inline constexpr std::int64_t max_config_size = std::int64_t{1} << 28U;
 
 [[nodiscard]] constexpr std::string_view name_of(JsonKind kind) {
     switch (kind) {
-        case JsonKind::null: return "null";
-        case JsonKind::boolean: return "true or false";
+        case JsonKind::null:
+            return "null";
+        case JsonKind::boolean:
+            return "true or false";
         case JsonKind::integer:
-        case JsonKind::unsigned_integer: return "an integer";
-        case JsonKind::real: return "a fraction or has an exponent";
-        case JsonKind::string: return "a string";
-        case JsonKind::array: return "a list";
-        case JsonKind::object: return "an object";
+        case JsonKind::unsigned_integer:
+            return "an integer";
+        case JsonKind::real:
+            return "a fraction or has an exponent";
+        case JsonKind::string:
+            return "a string";
+        case JsonKind::array:
+            return "a list";
+        case JsonKind::object:
+            return "an object";
     }
     return "unknown";
 }
@@ -83,7 +90,8 @@ public:
 
     /// Fills one member of a configuration from its row of the family's table.
     ///
-    /// Order  an alias that stands beside the key wins, as in transformers (tests/golden/config_defaults.json, aliases.both)
+    /// Order  an alias that stands beside the key wins, as in transformers (tests/golden/config_defaults.json,
+    ///        aliases.both)
     /// Errors  invalid_field, missing_field, size_overflow
     [[nodiscard]] Result<> read(Field const& field, ModelConfig& config) const {
         auto key = field.key;
@@ -101,7 +109,8 @@ public:
             return {};
         }
         switch (field.type) {
-            case FieldType::integer: return read_integer(field, key, *found, config);
+            case FieldType::integer:
+                return read_integer(field, key, *found, config);
             case FieldType::flag: {
                 auto const value = found->is_null() ? Result<bool>{false} : flag(key, *found);
                 if (!value) return value.error();
@@ -114,15 +123,19 @@ public:
                 field.store(config, *value);
                 return {};
             }
-            case FieldType::activation: return read_activation(field, key, *found, config);
-            case FieldType::choice: return read_choice(field, key, *found, config);
+            case FieldType::activation:
+                return read_activation(field, key, *found, config);
+            case FieldType::choice:
+                return read_choice(field, key, *found, config);
         }
         return {};
     }
 
 private:
     [[nodiscard]] Error too_large(std::string_view key, std::int64_t value) const {
-        return error(ErrorCode::size_overflow, key, "is larger than a model can have").got(value).expected(max_config_size);
+        return error(ErrorCode::size_overflow, key, "is larger than a model can have")
+            .got(value)
+            .expected(max_config_size);
     }
     [[nodiscard]] Result<> read_integer(Field const& field, std::string_view key, JsonValue found,
                                         ModelConfig& config) const {

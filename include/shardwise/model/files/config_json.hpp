@@ -92,7 +92,8 @@ struct ConfigPart {
     Architectures::for_each([&]<class Arch>(Arch) {
         if (std::string_view{Arch::name} == std::string(whole_type) + "_text") named = Arch::name;
     });
-    if (named.empty()) return part.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
+    if (named.empty())
+        return part.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
     return ConfigPart{*text, named, true};
 }
 
@@ -103,7 +104,8 @@ struct ConfigPart {
     if (!found->is_array()) return object.wrong_type("architectures", *found, "a list");
     if (found->empty()) return std::string_view{};
     auto const name = object.string("architectures", *found->begin());
-    if (name && name->size() > 64) return object.error(ErrorCode::invalid_field, "architectures", "has too long a class name");
+    if (name && name->size() > 64)
+        return object.error(ErrorCode::invalid_field, "architectures", "has too long a class name");
     return name;
 }
 
@@ -116,7 +118,8 @@ struct ConfigPart {
         if (!name) return name.error();
         if (*name == "auto") return std::optional<Dtype>{};
         auto const dtype = parse_dtype(*name);
-        if (!dtype) return object.error(ErrorCode::invalid_field, key, "\"" + std::string(*name) + "\" is not a known dtype");
+        if (!dtype)
+            return object.error(ErrorCode::invalid_field, key, "\"" + std::string(*name) + "\" is not a known dtype");
         if (!traits(*dtype).is_floating || bits(*dtype) < 8 || bits(*dtype) > 64) {
             return object.error(ErrorCode::invalid_field, key, "\"" + std::string(*name) + "\" cannot hold parameters")
                 .fix("use float32, float16 or bfloat16");
@@ -135,7 +138,9 @@ struct ConfigPart {
             auto const word = object.string("layer_types", entry);
             if (!word) return word.error();
             if (*word != "full_attention" && *word != "sliding_attention") {
-                return object.error(ErrorCode::unsupported, "layer_types", "\"" + std::string(*word) + "\" is not a known kind of layer")
+                return object
+                    .error(ErrorCode::unsupported, "layer_types",
+                           "\"" + std::string(*word) + "\" is not a known kind of layer")
                     .fix("known: full_attention, sliding_attention");
             }
             if (layer >= LayerSet::capacity) break;
@@ -160,7 +165,8 @@ struct ConfigPart {
     auto const layers = config.layers > config.decoder_layers ? config.layers : config.decoder_layers;
     if (layers <= LayerSet::capacity) return {};
     return object.error(ErrorCode::capacity_exceeded, "num_hidden_layers", "is more than this library plans for")
-        .got(layers).expected(LayerSet::capacity);
+        .got(layers)
+        .expected(LayerSet::capacity);
 }
 
 /// Asks the family whether the values go together and whether the model they describe has a size.
@@ -229,10 +235,11 @@ template <ModelArchitecture Arch>
 
 }  // namespace detail
 
-/// Reads the text of a config.json into the configuration of its family, fields that are absent with transformers 4.57's defaults.
+/// Reads the text of a config.json into the configuration of its family, fields that are absent with transformers
+/// 4.57's defaults.
 ///
-/// Both dialects: `torch_dtype` or `dtype`; `rope_theta` with `rope_scaling`, or `rope_parameters`. Nothing that the file
-/// names is executed. `file` stands in errors and warnings.
+/// Both dialects: `torch_dtype` or `dtype`; `rope_theta` with `rope_scaling`, or `rope_parameters`. Nothing that the
+/// file names is executed. `file` stands in errors and warnings.
 ///
 /// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
 ///         size_overflow, capacity_exceeded, unsupported, which name the field
@@ -249,8 +256,7 @@ template <ModelArchitecture Arch>
     auto const part = detail::find_part(whole);
     if (!part) return part.error();
     Result<ConfigFile> result{detail::unknown_model_type(file, part->model_type)};
-    Architectures::with(part->model_type,
-                        [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
+    Architectures::with(part->model_type, [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
     return result;
 }
 

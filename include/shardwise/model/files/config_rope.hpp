@@ -19,14 +19,15 @@ struct RopeMember {
     double RopeParameters::*member;
 };
 
-inline constexpr std::array<RopeMember, 8> rope_members{{{"rope_theta", &RopeParameters::theta},
-                                                         {"factor", &RopeParameters::factor},
-                                                         {"low_freq_factor", &RopeParameters::low_frequency_factor},
-                                                         {"high_freq_factor", &RopeParameters::high_frequency_factor},
-                                                         {"attention_factor", &RopeParameters::attention_factor},
-                                                         {"beta_fast", &RopeParameters::beta_fast},
-                                                         {"beta_slow", &RopeParameters::beta_slow},
-                                                         {"partial_rotary_factor", &RopeParameters::partial_rotary_factor}}};
+inline constexpr std::array<RopeMember, 8> rope_members{
+    {{"rope_theta", &RopeParameters::theta},
+     {"factor", &RopeParameters::factor},
+     {"low_freq_factor", &RopeParameters::low_frequency_factor},
+     {"high_freq_factor", &RopeParameters::high_frequency_factor},
+     {"attention_factor", &RopeParameters::attention_factor},
+     {"beta_fast", &RopeParameters::beta_fast},
+     {"beta_slow", &RopeParameters::beta_slow},
+     {"partial_rotary_factor", &RopeParameters::partial_rotary_factor}}};
 
 /// The method that `rope_type` (or the older `type`) names.
 [[nodiscard]] constexpr std::optional<RopeKind> parse_rope_kind(std::string_view name) {
@@ -43,7 +44,8 @@ inline constexpr std::array<RopeMember, 8> rope_members{{{"rope_theta", &RopePar
     return std::nullopt;
 }
 
-/// Reads one dictionary of `rope_scaling` or `rope_parameters`. A method that is not known is a warning: sizes do not depend on it.
+/// Reads one dictionary of `rope_scaling` or `rope_parameters`. A method that is not known is a warning: sizes do not
+/// depend on it.
 [[nodiscard]] inline Result<> read_rope(ConfigObject const& object, RopeParameters& rope,
                                         std::vector<std::string>& warnings) {
     auto const newer = object.find_set("rope_type");
@@ -86,7 +88,8 @@ inline constexpr std::array<RopeMember, 8> rope_members{{{"rope_theta", &RopePar
             ConfigObject const part(*full, config.file(), "rope_parameters.full_attention.");
             if (auto const read = read_rope(part, rope, warnings); !read) return read;
         } else {
-            ConfigObject const part(*found, config.file(), key == "rope_scaling" ? "rope_scaling." : "rope_parameters.");
+            ConfigObject const part(*found, config.file(),
+                                    key == "rope_scaling" ? "rope_scaling." : "rope_parameters.");
             if (auto const read = read_rope(part, rope, warnings); !read) return read;
         }
         if (sliding && sliding->is_object()) {

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <dirent.h>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <dirent.h>
 
 namespace shardwise::inline v0 {
 
@@ -62,7 +61,8 @@ public:
         std::size_t slashes = 0;
         for (std::size_t i = 0; i < name.size(); ++i) {
             char const c = name[i];
-            bool const is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+            bool const is_plain =
+                (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
             bool const is_inner = (c == '-' || c == '.') && i > 0 && name[i - 1] != '/' && name[i - 1] != '.';
             bool const is_slash = c == '/' && i > 0 && i + 1 < name.size() && ++slashes == 1;
             if (!is_plain && !is_inner && !is_slash) return false;
@@ -79,23 +79,31 @@ public:
 
     /// The folder of the snapshot that refs/main names; of the only snapshot where there is no ref.
     ///
-    /// Errors  invalid_argument for a name that no repository can have; file_not_found, which names what is missing; malformed_file
+    /// Errors  invalid_argument for a name that no repository can have; file_not_found, which names what is missing;
+    ///         malformed_file
     [[nodiscard]] Result<std::string> snapshot(std::string_view repository) const {
         if (!is_repository_name(repository)) {
-            return Error{ErrorCode::invalid_argument}.in(repository).because("is not a name that a repository can have");
+            return Error{ErrorCode::invalid_argument}
+                .in(repository)
+                .because("is not a name that a repository can have");
         }
         auto const root = repository_folder(repository);
         if (!contains(repository)) {
-            return Error{ErrorCode::file_not_found}.in(repository).because("is not in the Hugging Face cache " + folder_)
+            return Error{ErrorCode::file_not_found}
+                .in(repository)
+                .because("is not in the Hugging Face cache " + folder_)
                 .fix("download it there, or name a folder or a file");
         }
         auto const reference = read_text_file(root + "/refs/main", 256);
         if (reference) {
             auto revision = std::string_view{*reference};
-            while (!revision.empty() && (revision.back() == '\n' || revision.back() == '\r' || revision.back() == ' ')) {
+            while (!revision.empty() &&
+                   (revision.back() == '\n' || revision.back() == '\r' || revision.back() == ' ')) {
                 revision.remove_suffix(1);
             }
-            auto const is_plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+            auto const is_plain = [](char c) {
+                return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+            };
             if (revision.empty() || !std::all_of(revision.begin(), revision.end(), is_plain)) {
                 return Error{ErrorCode::malformed_file}.in(root + "/refs/main").because("does not name a revision");
             }
@@ -104,8 +112,10 @@ public:
         if (reference.error().code() != ErrorCode::file_not_found) return reference.error();
         auto const snapshots = list_folder(root + "/snapshots");
         if (snapshots.size() == 1) return root + "/snapshots/" + snapshots.front();
-        return Error{ErrorCode::file_not_found}.in(root + "/refs/main")
-            .because("does not exist, and there is not exactly one snapshot").fix("name the folder of a snapshot");
+        return Error{ErrorCode::file_not_found}
+            .in(root + "/refs/main")
+            .because("does not exist, and there is not exactly one snapshot")
+            .fix("name the folder of a snapshot");
     }
 
     /// The repositories of models in the cache, as "org/name".

@@ -5,14 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <utility>
-
 #include <sys/mman.h>
+#include <utility>
 
 namespace shardwise::inline v0 {
 
-/// A part of a regular file as memory, read-only; pages come in when they are touched and the system may take them back, so a
-/// large header costs no memory of the process's own.
+/// A part of a regular file as memory, read-only; pages come in when they are touched and the system may take them
+/// back, so a large header costs no memory of the process's own.
 ///
 /// A file that somebody cuts while it is mapped ends the process (SIGBUS), as for every mapped reader of model files.
 class MappedFile {
@@ -41,7 +40,8 @@ public:
         auto const page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
         auto const start = offset / page * page;
         auto const length = static_cast<std::size_t>(count + (offset - start));
-        void* const base = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(start));
+        void* const base =
+            ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(start));
         if (base == MAP_FAILED) return RegularFile::unreadable(file.path(), errno);
         out.base_ = base;
         out.mapped_ = length;
@@ -50,6 +50,14 @@ public:
     }
 
     [[nodiscard]] std::string_view text() const { return text_; }
+
+    /// Gives the pages before `position` of the text back to the system; they come in again if they are touched.
+    void release_before(std::size_t position) const {
+        if (base_ == nullptr || position > text_.size()) return;
+        auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+        auto const offset = static_cast<std::size_t>(text_.data() - static_cast<char const*>(base_)) + position;
+        if (offset >= page) (void)::madvise(base_, offset / page * page, MADV_DONTNEED);
+    }
 
 private:
     MappedFile() = default;

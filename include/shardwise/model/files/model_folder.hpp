@@ -12,8 +12,8 @@ namespace shardwise::inline v0 {
 
 /// A folder that holds a model; gives its files by name and nothing outside it.
 ///
-/// The folder itself may be a link. Links below it must stay in it, except that the snapshots of a Hugging Face cache may link
-/// into the `blobs` of the same repository. Hard links are files.
+/// The folder itself may be a link. Links below it must stay in it, except that the snapshots of a Hugging Face cache
+/// may link into the `blobs` of the same repository. Hard links are files.
 class ModelFolder {
 public:
     /// Errors  file_not_found, file_unreadable
@@ -50,7 +50,9 @@ public:
         }
         bool const is_inside = is_below(*target, root_) || (!blobs_.empty() && is_below(*target, blobs_));
         if (!is_inside) {
-            return Error{ErrorCode::unsafe_path}.in(path_ + "/" + std::string(name)).because("is a link that leaves the model's folder")
+            return Error{ErrorCode::unsafe_path}
+                .in(path_ + "/" + std::string(name))
+                .because("is a link that leaves the model's folder")
                 .fix("replace it by the file itself");
         }
         return target;
@@ -61,7 +63,8 @@ public:
     /// Errors  unsafe_path
     [[nodiscard]] static Result<> check_name(std::string_view name) {
         auto const refuse = [name](std::string_view reason) {
-            return Error{ErrorCode::unsafe_path}.at(name).because(reason).fix("a shard is a file within the model's folder");
+            return Error{ErrorCode::unsafe_path}.at(name).because(reason).fix(
+                "a shard is a file within the model's folder");
         };
         if (name.empty()) return refuse("an empty file name");
         if (name.find('\0') != std::string_view::npos) return refuse("has a NUL character");

@@ -133,8 +133,11 @@ private:
             is_one_model = is_one_model && is_split_part(file, stem) && stem == first;
         }
         if (is_one_model) return {};
-        return Error{ErrorCode::invalid_argument}.in(source_.folder).because("has several GGUF files")
-            .got(static_cast<std::int64_t>(files.size())).fix("name one of them, such as " + files.front());
+        return Error{ErrorCode::invalid_argument}
+            .in(source_.folder)
+            .because("has several GGUF files")
+            .got(static_cast<std::int64_t>(files.size()))
+            .fix("name one of them, such as " + files.front());
     }
     Result<> take_config() {
         std::string other;
@@ -151,11 +154,16 @@ private:
             return {};
         }
         if (!other.empty()) {
-            return Error{ErrorCode::unsupported}.in(source_.folder).at(other).because("is not a format that is read")
+            return Error{ErrorCode::unsupported}
+                .in(source_.folder)
+                .at(other)
+                .because("is not a format that is read")
                 .fix("convert it to safetensors");
         }
-        return Error{ErrorCode::file_not_found}.in(source_.folder)
-            .because("has no config.json, no .safetensors and no .gguf file").fix("name the folder of a model");
+        return Error{ErrorCode::file_not_found}
+            .in(source_.folder)
+            .because("has no config.json, no .safetensors and no .gguf file")
+            .fix("name the folder of a model");
     }
 
     ModelSource& source_;
@@ -186,7 +194,9 @@ private:
     }
     bool const is_safetensors = ends_with_ignoring_case(path, ".safetensors");
     if (!is_safetensors && !has_gguf_magic && !ends_with_ignoring_case(path, ".gguf")) {
-        return Error{ErrorCode::unsupported}.in(path).because("is not a kind of model file that is read")
+        return Error{ErrorCode::unsupported}
+            .in(path)
+            .because("is not a kind of model file that is read")
             .fix("known: .json (a config.json), .safetensors, .gguf");
     }
     source.kind = is_safetensors ? SourceKind::safetensors : SourceKind::gguf;
@@ -195,7 +205,8 @@ private:
     auto const slash = path.rfind('/');
     auto const folder = slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
     auto const root = ModelFolder::open(folder);
-    if (root && root->file("config.json")) source.config = slash == std::string::npos ? "config.json" : folder + "config.json";
+    if (root && root->file("config.json"))
+        source.config = slash == std::string::npos ? "config.json" : folder + "config.json";
     return source;
 }
 
@@ -231,8 +242,8 @@ private:
 /// Finds what a user's MODEL means: a preset, a .json, .gguf or .safetensors file, a folder, or org/name in the
 /// Hugging Face cache, in this order. Reads names and the first bytes of a file only.
 ///
-/// Errors  unknown_name with the closest name; file_not_found for a folder without a model; file_unreadable, unsupported,
-///         invalid_argument, unsafe_path
+/// Errors  unknown_name with the closest name; file_not_found for a folder without a model; file_unreadable,
+///         unsupported, invalid_argument, unsafe_path
 [[nodiscard]] inline Result<ModelSource> find_model(std::string const& model, std::span<std::string_view const> presets,
                                                     HubCache const& cache) {
     if (model.empty()) return Error{ErrorCode::invalid_argument}.because("the model has no name");

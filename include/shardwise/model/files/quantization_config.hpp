@@ -29,13 +29,13 @@ public:
 
     [[nodiscard]] Result<CheckpointQuantization> read() {
         QuantizationConfig config;
-        bool const is_read = take("quant_method", config.quant_method) && take("load_in_8bit", config.load_in_8bit) &&
-                             take("load_in_4bit", config.load_in_4bit) &&
-                             take("bnb_4bit_quant_type", config.bnb_4bit_quant_type) &&
-                             take("bnb_4bit_use_double_quant", config.bnb_4bit_use_double_quant) &&
-                             take("bits", config.bits) && take("group_size", config.group_size) &&
-                             take("desc_act", config.desc_act) && take("sym", config.sym) && take("version", config.version) &&
-                             take("activation_scheme", config.activation_scheme) && take_blocks(config) && take_kept();
+        bool const is_read =
+            take("quant_method", config.quant_method) && take("load_in_8bit", config.load_in_8bit) &&
+            take("load_in_4bit", config.load_in_4bit) && take("bnb_4bit_quant_type", config.bnb_4bit_quant_type) &&
+            take("bnb_4bit_use_double_quant", config.bnb_4bit_use_double_quant) && take("bits", config.bits) &&
+            take("group_size", config.group_size) && take("desc_act", config.desc_act) && take("sym", config.sym) &&
+            take("version", config.version) && take("activation_scheme", config.activation_scheme) &&
+            take_blocks(config) && take_kept();
         if (!is_read) return error_;
         auto const scheme = checkpoint_scheme(config);
         if (!scheme) {
@@ -110,8 +110,10 @@ private:
 
 /// The packing that a config.json states in `quantization_config`; nothing where it has none.
 ///
-/// Errors  missing_field, invalid_field; unsupported for a quant_method that is not bitsandbytes, gptq, awq, fp8 or mxfp4
-[[nodiscard]] inline Result<std::optional<CheckpointQuantization>> read_quantization(detail::ConfigObject const& config) {
+/// Errors  missing_field, invalid_field; unsupported for a quant_method that is not bitsandbytes, gptq, awq, fp8 or
+///         mxfp4
+[[nodiscard]] inline Result<std::optional<CheckpointQuantization>> read_quantization(
+    detail::ConfigObject const& config) {
     constexpr std::string_view key = "quantization_config";
     auto const found = config.find_set(key);
     if (!found) return std::optional<CheckpointQuantization>{};

@@ -7,13 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fcntl.h>
 #include <string>
 #include <string_view>
-#include <utility>
-
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace shardwise::inline v0 {
 
@@ -69,12 +68,22 @@ public:
         error.in(path);
         switch (code) {
             case ENOENT:
-            case ENOTDIR: error.because("does not exist"); break;
+            case ENOTDIR:
+                error.because("does not exist");
+                break;
             case EACCES:
-            case EPERM: error.because("may not be read").fix("check its permissions"); break;
-            case ELOOP: error.because("is a link that leads nowhere"); break;
-            case ENAMETOOLONG: error.because("is too long a path"); break;
-            default: error.because("cannot be read (errno " + std::to_string(code) + ")"); break;
+            case EPERM:
+                error.because("may not be read").fix("check its permissions");
+                break;
+            case ELOOP:
+                error.because("is a link that leads nowhere");
+                break;
+            case ENAMETOOLONG:
+                error.because("is too long a path");
+                break;
+            default:
+                error.because("cannot be read (errno " + std::to_string(code) + ")");
+                break;
         }
         return error;
     }

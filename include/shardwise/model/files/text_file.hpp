@@ -13,8 +13,11 @@ namespace shardwise::inline v0 {
 /// Errors  file_unreadable; capacity_exceeded for a larger file
 [[nodiscard]] inline Result<std::string> read_text_file(RegularFile const& file, std::size_t limit) {
     if (file.size() > limit) {
-        return Error{ErrorCode::capacity_exceeded}.in(file.path()).because("is larger than a file of this kind may be, in bytes")
-            .got(static_cast<std::int64_t>(file.size())).expected(static_cast<std::int64_t>(limit));
+        return Error{ErrorCode::capacity_exceeded}
+            .in(file.path())
+            .because("is larger than a file of this kind may be, in bytes")
+            .got(static_cast<std::int64_t>(file.size()))
+            .expected(static_cast<std::int64_t>(limit));
     }
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     auto const count = file.read(0, text.data(), text.size());

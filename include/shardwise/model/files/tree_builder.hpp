@@ -18,8 +18,8 @@
 
 namespace shardwise::inline v0::detail {
 
-/// Makes a tree of modules that open and close in the order of a text. Modules that are equal, children included, become one
-/// body, and equal numbered neighbours one run, so that memory follows what differs and not what repeats.
+/// Makes a tree of modules that open and close in the order of a text. Modules that are equal, children included,
+/// become one body, and equal numbered neighbours one run, so that memory follows what differs and not what repeats.
 class TreeBuilder {
 public:
     /// The most different bodies, tensors and uses of bodies that a tree may have.
@@ -30,7 +30,8 @@ public:
 
     /// Opens a module within the open one.
     void begin() {
-        frames_.push_back({.first_parameter = parameters_.size(), .first_buffer = buffers_.size(), .first_child = children_.size()});
+        frames_.push_back(
+            {.first_parameter = parameters_.size(), .first_buffer = buffers_.size(), .first_child = children_.size()});
     }
     /// The number of open modules.
     [[nodiscard]] std::size_t depth() const { return frames_.size(); }
@@ -45,9 +46,11 @@ public:
         if (!check_name(tensor.name)) return false;
         auto const elements = tensor.shape.checked_elements();
         if (!elements || !storage_bytes(tensor.dtype, *elements)) {
-            return refuse(Error{ErrorCode::size_overflow}.in(path(tensor.name)).at("shape").because("its size leaves 63 bits"));
+            return refuse(
+                Error{ErrorCode::size_overflow}.in(path(tensor.name)).at("shape").because("its size leaves 63 bits"));
         }
-        if (parameters_.size() + buffers_.size() + tree_.tensors().size() >= max_tensors) return too_many("different tensors", max_tensors);
+        if (parameters_.size() + buffers_.size() + tree_.tensors().size() >= max_tensors)
+            return too_many("different tensors", max_tensors);
         (tensor.is_parameter() ? parameters_ : buffers_).push_back(tensor);
         return true;
     }
@@ -122,7 +125,8 @@ private:
         return false;
     }
     bool too_many(std::string_view what, std::size_t limit) {
-        return refuse(Error{ErrorCode::capacity_exceeded}.because("has more " + std::string(what) + " than this library reads")
+        return refuse(Error{ErrorCode::capacity_exceeded}
+                          .because("has more " + std::string(what) + " than this library reads")
                           .expected(static_cast<std::int64_t>(limit)));
     }
     bool check_name(std::string_view name) {
@@ -144,13 +148,19 @@ private:
     }
     /// What tensors are for is read off the class, as nothing else says it.
     void guess_uses(Frame const& frame) {
-        auto const contains = [&frame](std::string_view word) { return frame.class_name.find(word) != std::string_view::npos; };
+        auto const contains = [&frame](std::string_view word) {
+            return frame.class_name.find(word) != std::string_view::npos;
+        };
         for (auto i = frame.first_parameter; i < parameters_.size(); ++i) {
             auto& tensor = parameters_[i];
-            if (contains("Norm")) tensor.use = TensorUse::norm;
-            else if (tensor.name == "bias") tensor.use = TensorUse::bias;
-            else if (contains("Embedding")) tensor.use = TensorUse::embedding;
-            else if (tensor.is_matrix() && (contains("Linear") || contains("Conv1D"))) tensor.use = TensorUse::linear;
+            if (contains("Norm"))
+                tensor.use = TensorUse::norm;
+            else if (tensor.name == "bias")
+                tensor.use = TensorUse::bias;
+            else if (contains("Embedding"))
+                tensor.use = TensorUse::embedding;
+            else if (tensor.is_matrix() && (contains("Linear") || contains("Conv1D")))
+                tensor.use = TensorUse::linear;
         }
     }
     /// Joins equal neighbours whose names count up.
@@ -174,9 +184,12 @@ private:
         children_.resize(out);
     }
     ModuleId find_or_add(Frame const& frame) {
-        body_tensors_.assign(parameters_.begin() + static_cast<std::ptrdiff_t>(frame.first_parameter), parameters_.end());
-        body_tensors_.insert(body_tensors_.end(), buffers_.begin() + static_cast<std::ptrdiff_t>(frame.first_buffer), buffers_.end());
-        std::span<Child const> const children{children_.data() + frame.first_child, children_.size() - frame.first_child};
+        body_tensors_.assign(parameters_.begin() + static_cast<std::ptrdiff_t>(frame.first_parameter),
+                             parameters_.end());
+        body_tensors_.insert(body_tensors_.end(), buffers_.begin() + static_cast<std::ptrdiff_t>(frame.first_buffer),
+                             buffers_.end());
+        std::span<Child const> const children{children_.data() + frame.first_child,
+                                              children_.size() - frame.first_child};
         auto const hash = hash_of(frame.class_name, children);
         auto const [first, last] = bodies_.equal_range(hash);
         for (auto it = first; it != last; ++it) {
@@ -186,8 +199,10 @@ private:
         bodies_.insert({hash, body});
         return body;
     }
-    [[nodiscard]] bool is_equal(Module const& module, std::string_view class_name, std::span<Child const> children) const {
-        if (module.class_name != class_name || module.tensor_count != body_tensors_.size() || module.child_count != children.size()) {
+    [[nodiscard]] bool is_equal(Module const& module, std::string_view class_name,
+                                std::span<Child const> children) const {
+        if (module.class_name != class_name || module.tensor_count != body_tensors_.size() ||
+            module.child_count != children.size()) {
             return false;
         }
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {

@@ -40,7 +40,8 @@ public:
             case Place::start:
             case Place::children:
                 if (builder_.depth() == max_module_depth) {
-                    return refuse(Error{ErrorCode::capacity_exceeded}.because("modules are nested too deep")
+                    return refuse(Error{ErrorCode::capacity_exceeded}
+                                      .because("modules are nested too deep")
                                       .expected(static_cast<std::int64_t>(max_module_depth)));
                 }
                 builder_.begin();
@@ -51,7 +52,8 @@ public:
                 is_shape_known_ = is_dtype_known_ = false;
                 tensor_.kind = place_ == Place::buffers ? TensorKind::buffer : TensorKind::parameter;
                 return enter(Place::tensor);
-            default: return wrong("an object");
+            default:
+                return wrong("an object");
         }
     }
     bool end_object() {
@@ -92,7 +94,10 @@ public:
             return true;
         }
         if ((keys_.back() & bit) != 0) {
-            return refuse(Error{ErrorCode::malformed_file}.in(builder_.path(tensor_name())).at(key_).because("occurs twice in one object"));
+            return refuse(Error{ErrorCode::malformed_file}
+                              .in(builder_.path(tensor_name()))
+                              .at(key_)
+                              .because("occurs twice in one object"));
         }
         keys_.back() |= bit;
         return true;
@@ -115,7 +120,8 @@ public:
         if (is_skipped()) return true;
         if (place_ != Place::shape) return wrong("a number");
         if (value < 0) return invalid("a size must be at least 0, but is " + std::to_string(value));
-        if (tensor_.shape.rank() == Shape::max_rank) return invalid("has more than " + std::to_string(Shape::max_rank) + " dimensions");
+        if (tensor_.shape.rank() == Shape::max_rank)
+            return invalid("has more than " + std::to_string(Shape::max_rank) + " dimensions");
         tensor_.shape.push_back(value);
         return true;
     }
@@ -123,7 +129,8 @@ public:
     bool real(double) { return is_skipped() || wrong("a fraction"); }
     bool boolean(bool value) {
         if (is_skipped()) return true;
-        bool const is_persistent = place_ == Place::tensor && key_ == "persistent" && tensor_.kind != TensorKind::parameter;
+        bool const is_persistent =
+            place_ == Place::tensor && key_ == "persistent" && tensor_.kind != TensorKind::parameter;
         if (!is_persistent) return wrong("true or false");
         tensor_.kind = value ? TensorKind::buffer : TensorKind::transient_buffer;
         return true;
@@ -137,8 +144,8 @@ public:
 private:
     enum class Place : std::uint8_t { start, module, parameters, buffers, children, tensor, shape, ties, tie };
 
-    static constexpr std::array<std::string_view, 9> known_keys{"class", "name", "params", "buffers", "children",
-                                                                 "tied", "dtype", "shape", "persistent"};
+    static constexpr std::array<std::string_view, 9> known_keys{"class", "name",  "params", "buffers",   "children",
+                                                                "tied",  "dtype", "shape",  "persistent"};
 
     bool enter(Place place) {
         outer_.push_back(place_);
@@ -169,10 +176,12 @@ private:
         return place_ == Place::tensor || place_ == Place::shape ? tensor_.name : std::string_view{};
     }
     bool end_tensor() {
-        for (auto const& [is_known, name] : {std::pair{!tensor_.name.empty(), "name"}, std::pair{is_dtype_known_, "dtype"},
-                                             std::pair{is_shape_known_, "shape"}}) {
+        for (auto const& [is_known, name] :
+             {std::pair{!tensor_.name.empty(), "name"}, std::pair{is_dtype_known_, "dtype"},
+              std::pair{is_shape_known_, "shape"}}) {
             if (is_known) continue;
-            return refuse(Error{ErrorCode::missing_field}.in(builder_.path(tensor_.name)).at(name).because("a tensor needs it"));
+            return refuse(
+                Error{ErrorCode::missing_field}.in(builder_.path(tensor_.name)).at(name).because("a tensor needs it"));
         }
         if (!builder_.add_tensor(tensor_)) return refuse(builder_.refusal());
         return leave();
@@ -229,7 +238,8 @@ private:
     if (!read) return name_file(read.error());
     TreeFile out;
     if (!reader.unknown_key().empty()) {
-        out.warnings.push_back(escaped(file) + ": the key \"" + escaped(reader.unknown_key()) + "\" means nothing here");
+        out.warnings.push_back(escaped(file) + ": the key \"" + escaped(reader.unknown_key()) +
+                               "\" means nothing here");
     }
     auto const tied = reader.tied();
     out.tree = std::move(reader).take();

@@ -10,11 +10,12 @@
 
 namespace shardwise::inline v0 {
 
-/// The most modules and tensors, every repetition counted, that a tree from a file may have: ten times the largest published model.
+/// The most modules and tensors, every repetition counted, that a tree from a file may have: ten times the largest
+/// published model.
 inline constexpr std::int64_t max_tree_entries = 2'000'000;
 
-/// Success where sizes of all tensors add up within 63 bits, even as 16-byte elements, and the expanded tree is of a sane length.
-/// Trees that come from files pass here before anything multiplies their numbers.
+/// Success where sizes of all tensors add up within 63 bits, even as 16-byte elements, and the expanded tree is of a
+/// sane length. Trees that come from files pass here before anything multiplies their numbers.
 ///
 /// Errors  size_overflow, capacity_exceeded
 [[nodiscard]] inline Result<> check_tree_limits(ModuleTree const& tree) {
@@ -22,7 +23,8 @@ inline constexpr std::int64_t max_tree_entries = 2'000'000;
     std::vector<std::int64_t> instances(tree.modules().size(), 0);
     if (instances.empty()) return {};
     auto const too_many = [] {
-        return Error{ErrorCode::capacity_exceeded}.because("the model has more modules and tensors than this library plans for")
+        return Error{ErrorCode::capacity_exceeded}
+            .because("the model has more modules and tensors than this library plans for")
             .expected(max_tree_entries);
     };
     instances[tree.root()] = 1;
@@ -41,7 +43,8 @@ inline constexpr std::int64_t max_tree_entries = 2'000'000;
             auto const bytes = all ? checked_multiply(*all, widest_element) : std::nullopt;
             auto const sum = bytes ? checked_add(total, *bytes) : std::nullopt;
             if (!sum) {
-                return Error{ErrorCode::size_overflow}.at(tensor.name)
+                return Error{ErrorCode::size_overflow}
+                    .at(tensor.name)
                     .because("the sizes of the tensors of this model leave 63 bits");
             }
             total = *sum;
