@@ -180,5 +180,27 @@ TEST_CASE("Eight experts, shared key-value heads, 80 layers and Falcon each bend
     CHECK(type(GgmlFileType::mxfp4_moe, WeightRole::ffn_up, mixtral) == GgmlType::q8_0);
 }
 
+TEST_CASE("Layers of one class have the same types under every mixture, and few classes occur") {
+    for (std::int64_t const layers : {1, 2, 7, 16, 32, 33, 80, 126, 200}) {
+        for (auto const& file : ggml_file_type_table) {
+            for (int role = 0; role <= static_cast<int>(WeightRole::router); ++role) {
+                for (std::int64_t const experts : {0, 8}) {
+                    std::map<std::int64_t, GgmlType> types;
+                    std::size_t wrong = 0;
+                    for (std::int64_t layer = 0; layer < layers; ++layer) {
+                        auto const type = mixture_type(
+                            file.file_type,
+                            {.shape = {4096, 4096}, .role = static_cast<WeightRole>(role), .layer = layer},
+                            {.layers = layers, .heads_per_kv_head = 4, .experts = experts, .is_falcon = layers == 33});
+                        auto const known = types.try_emplace(mixture_layer_class(layer, layers), type).first;
+                        if (known->second != type) ++wrong;
+                    }
+                    if (wrong != 0 || types.size() > 8) FAIL(file.name, " differs within a class of ", layers, " layers");
+                }
+            }
+        }
+    }
+}
+
 static_assert(mixture_type(GgmlFileType::q4_k_m, {.shape = {4096, 14336}, .role = WeightRole::ffn_down, .layer = 31},
                            {.layers = 32}) == GgmlType::q6_k);

@@ -198,6 +198,17 @@ namespace detail {
     }
 }
 
+/// Layers of one class (0 to 63) have the same types under every mixture, so that sums over a model look at one layer of
+/// each class that occurs; there are at most eight.
+[[nodiscard]] constexpr std::int64_t mixture_layer_class(std::int64_t layer, std::int64_t layers) {
+    std::int64_t bits = layer < 2 ? 1 : 0;
+    bits += layer < 4 ? 2 : 0;
+    bits += layer < layers / 16 ? 4 : 0;
+    bits += layer < layers / 8 ? 8 : 0;
+    bits += layer >= 7 * layers / 8 ? 16 : 0;
+    return bits + (detail::is_favoured_layer(layer, layers) ? 32 : 0);
+}
+
 /// The type that stands in where a row of `columns` is no whole number of `type`'s blocks: for the types of 256 the
 /// nearest one of 32, and F16 where even that does not fit (or where llama.cpp has no other and refuses the model).
 ///
