@@ -1,23 +1,24 @@
 #include <shardwise/model/files/checkpoint_tensors.hpp>
 
-#include "checkpoint_files.hpp"
-
 #include <doctest/doctest.h>
+
+#include "checkpoint_files.hpp"
 
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
-
 #include <sys/stat.h>
+#include <vector>
 
 namespace {
 
 using namespace shardwise;
 using testing::TemporaryFolder;
 
-auto parse(std::string_view json) { return parse_checkpoint_index(json, "index.json"); }
+auto parse(std::string_view json) {
+    return parse_checkpoint_index(json, "index.json");
+}
 
 ModelSource indexed(TemporaryFolder const& folder) {
     ModelSource source;
@@ -31,8 +32,8 @@ Result<SafetensorsCheckpoint> read(TemporaryFolder const& folder, std::vector<st
     return read_safetensors_checkpoint(indexed(folder), warnings == nullptr ? ignored : *warnings);
 }
 void write_index(TemporaryFolder const& folder, std::string_view map, std::string_view total = "6") {
-    folder.write("model.safetensors.index.json", "{\"metadata\":{\"total_size\":" + std::string(total) + "},\"weight_map\":{" +
-                                                     std::string(map) + "}}");
+    folder.write("model.safetensors.index.json", "{\"metadata\":{\"total_size\":" + std::string(total) +
+                                                     "},\"weight_map\":{" + std::string(map) + "}}");
 }
 /// Two shards with a, b and c.
 void write_shards(TemporaryFolder const& folder) {
@@ -44,7 +45,8 @@ constexpr auto right_map = R"("a":"1.safetensors","b":"1.safetensors","c":"2.saf
 }  // namespace
 
 TEST_CASE("an index gives each tensor's shard and the size that it states") {
-    auto const index = parse(R"({"metadata":{"total_size":16.0,"x":[{"y":null}]},"weight_map":{"a":"1","b":"2","c":"1"},"z":{"a":1}})");
+    auto const index = parse(
+        R"({"metadata":{"total_size":16.0,"x":[{"y":null}]},"weight_map":{"a":"1","b":"2","c":"1"},"z":{"a":1}})");
     REQUIRE(index.has_value());
     CHECK(index->tensors.size() == 3);
     CHECK(index->shards.size() == 2);
@@ -53,9 +55,10 @@ TEST_CASE("an index gives each tensor's shard and the size that it states") {
 }
 
 TEST_CASE("an index that is none is refused with its field") {
-    for (auto const* text : {"", "[]", "3", "{", "{} {}", R"({"weight_map":[]})", R"({"weight_map":null})", R"({"weight_map":"x"})",
-                             R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":{"b":"c"}}})", R"({"weight_map":{"a":["b"]}})",
-                             R"({"weight_map":{"a":"1","a":"2"}})", R"({"weight_map":{},"weight_map":{}})"}) {
+    for (auto const* text :
+         {"", "[]", "3", "{", "{} {}", R"({"weight_map":[]})", R"({"weight_map":null})", R"({"weight_map":"x"})",
+          R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":{"b":"c"}}})", R"({"weight_map":{"a":["b"]}})",
+          R"({"weight_map":{"a":"1","a":"2"}})", R"({"weight_map":{},"weight_map":{}})"}) {
         CAPTURE(text);
         auto const index = parse(text);
         REQUIRE_FALSE(index.has_value());
@@ -153,7 +156,9 @@ TEST_CASE("shards may all be absent, but not some of them") {
     REQUIRE(names.has_value());
     CHECK(names->shards.empty());
     std::size_t count = 0;
-    names->for_each([&count](FileTensor const& tensor) { if (!tensor.shape) ++count; });
+    names->for_each([&count](FileTensor const& tensor) {
+        if (!tensor.shape) ++count;
+    });
     CHECK(count == 3);
 }
 

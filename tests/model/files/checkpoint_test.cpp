@@ -3,10 +3,10 @@
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/model/walk.hpp>
 
+#include <doctest/doctest.h>
+
 #include "checkpoint_files.hpp"
 #include "skip.hpp"
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -46,7 +46,8 @@ Tensor tensor_of(Checkpoint const& checkpoint, std::string_view name) {
     return *tensor;
 }
 
-constexpr auto tiny_llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 8, "hidden_size": 4,
+constexpr auto tiny_llama =
+    R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 8, "hidden_size": 4,
     "intermediate_size": 6, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 1,
     "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
 
@@ -162,7 +163,8 @@ TEST_SUITE("models") {
         CHECK(count_parameters(checkpoint->model.tree) == 134'515'008);
         CHECK(stored_bytes(checkpoint->model.tree) == 98'362'432 - 1'785'664);
         // Q8_0: 34 bytes for 32 elements.
-        CHECK(tensor_of(*checkpoint, "model.embed_tokens.weight").bytes().count() == std::int64_t{49152} * 576 / 32 * 34);
+        CHECK(tensor_of(*checkpoint, "model.embed_tokens.weight").bytes().count() ==
+              std::int64_t{49152} * 576 / 32 * 34);
         CHECK(tensor_of(*checkpoint, "model.norm.weight").dtype == Dtype::f32);
     }
 }
@@ -328,7 +330,8 @@ TEST_CASE("stacked experts of transformers 5 stand for the experts of version 4"
         tensors.push_back({name, "BF16", {tensor.shape.begin(), tensor.shape.end()}, tensor.bytes.count()});
     }
     for (std::string const layer : {"0", "1"}) {
-        tensors.push_back({"model.layers." + layer + ".mlp.experts.gate_up_proj", "BF16", {3, 96, 32}, 3 * 96 * 32 * 2});
+        tensors.push_back(
+            {"model.layers." + layer + ".mlp.experts.gate_up_proj", "BF16", {3, 96, 32}, 3 * 96 * 32 * 2});
         tensors.push_back({"model.layers." + layer + ".mlp.experts.down_proj", "BF16", {3, 32, 48}, 3 * 32 * 48 * 2});
     }
     write_model(folder, tensors, *config);
@@ -371,7 +374,8 @@ TEST_CASE("a safetensors file alone is mapped from its names") {
 
 TEST_CASE("strange names of an unknown architecture stay apart") {
     TemporaryFolder const folder;
-    testing::write_safetensors(folder.path("x.safetensors"), {{"a..b", "U8", {1}, 1}, {".a", "U8", {2}, 2}, {"../x", "U8", {4}, 4}});
+    testing::write_safetensors(folder.path("x.safetensors"),
+                               {{"a..b", "U8", {1}, 1}, {".a", "U8", {2}, 2}, {"../x", "U8", {4}, 4}});
     auto const checkpoint = read(folder.path("x.safetensors"));
     REQUIRE(checkpoint.has_value());
     CHECK(stored_bytes(checkpoint->model.tree) == 7);

@@ -49,7 +49,9 @@ public:
     std::string text;
 };
 
-auto read(Bytes const& bytes) { return shardwise::parse_gguf(bytes.text, "m.gguf"); }
+auto read(Bytes const& bytes) {
+    return shardwise::parse_gguf(bytes.text, "m.gguf");
+}
 
 void refuse(Bytes const& bytes, ErrorCode code, std::string_view place) {
     auto const header = read(bytes);
@@ -58,7 +60,9 @@ void refuse(Bytes const& bytes, ErrorCode code, std::string_view place) {
     CHECK(header.error().subject() == "m.gguf");
     CHECK(header.error().place() == place);
 }
-void refuse(Bytes const& bytes, std::string_view place) { refuse(bytes, ErrorCode::malformed_file, place); }
+void refuse(Bytes const& bytes, std::string_view place) {
+    refuse(bytes, ErrorCode::malformed_file, place);
+}
 
 constexpr std::uint32_t f32 = 0;
 constexpr std::uint32_t q4_1 = 3;
@@ -67,7 +71,12 @@ Bytes small_file() {
     Bytes bytes;
     bytes.header(2, 3).name("general.architecture").put(std::uint32_t{8}).name("llama");
     bytes.u32("llama.block_count", 2);
-    bytes.name("tokenizer.ggml.tokens").put(std::uint32_t{9}).put(std::uint32_t{8}).put(std::uint64_t{2}).name("a").name("");
+    bytes.name("tokenizer.ggml.tokens")
+        .put(std::uint32_t{9})
+        .put(std::uint32_t{8})
+        .put(std::uint64_t{2})
+        .name("a")
+        .name("");
     bytes.tensor("token_embd.weight", {64, 3}, q4_1, 0).tensor("output_norm.weight", {64}, f32, 128);
     return bytes.data(128 + 256);
 }
@@ -99,7 +108,12 @@ TEST_CASE("every scalar type is read, numbers beyond 63 bits only as reals") {
     Bytes bytes;
     bytes.header(0, 8, 2);
     bytes.name("u8").put(std::uint32_t{0}).put(std::uint8_t{255}).name("i8").put(std::uint32_t{1}).put(std::int8_t{-1});
-    bytes.name("u16").put(std::uint32_t{2}).put(std::uint16_t{65535}).name("i32").put(std::uint32_t{5}).put(std::int32_t{-7});
+    bytes.name("u16")
+        .put(std::uint32_t{2})
+        .put(std::uint16_t{65535})
+        .name("i32")
+        .put(std::uint32_t{5})
+        .put(std::int32_t{-7});
     bytes.name("f32").put(std::uint32_t{6}).put(0.5F).name("bool").put(std::uint32_t{7}).put(std::uint8_t{1});
     bytes.name("u64").put(std::uint32_t{10}).put(~std::uint64_t{0}).name("f64").put(std::uint32_t{12}).put(0.25);
     auto const header = read(bytes);
@@ -160,7 +174,8 @@ TEST_CASE("rows 40 to 42: value types and arrays") {
     refuse(Bytes{}.header(0, 1).name("k").put(std::uint32_t{9}).put(std::uint32_t{9}).put(std::uint64_t{0}), "k");
     for (std::uint64_t const count : {std::uint64_t{5}, ~std::uint64_t{0}, std::uint64_t{1} << 62U}) {
         for (std::uint32_t const element : {4U, 8U}) {
-            refuse(Bytes{}.header(0, 1).name("k").put(std::uint32_t{9}).put(element).put(count).put(std::uint32_t{1}), "k");
+            refuse(Bytes{}.header(0, 1).name("k").put(std::uint32_t{9}).put(element).put(count).put(std::uint32_t{1}),
+                   "k");
         }
     }
     refuse(Bytes{}.header(0, 1).name("k").put(std::uint32_t{8}).put(~std::uint64_t{0}), "k");
@@ -168,12 +183,16 @@ TEST_CASE("rows 40 to 42: value types and arrays") {
 
 TEST_CASE("rows 43 to 45: alignment") {
     for (std::uint32_t const alignment : {0U, 3U, 13U}) {
-        refuse(Bytes{}.header(1, 1).u32("general.alignment", alignment).tensor("t", {4}, f32, 0).data(32), "general.alignment");
+        refuse(Bytes{}.header(1, 1).u32("general.alignment", alignment).tensor("t", {4}, f32, 0).data(32),
+               "general.alignment");
     }
-    refuse(Bytes{}.header(0, 1).name("general.alignment").put(std::uint32_t{10}).put(std::uint64_t{32}), "general.alignment");
+    refuse(Bytes{}.header(0, 1).name("general.alignment").put(std::uint32_t{10}).put(std::uint64_t{32}),
+           "general.alignment");
     refuse(Bytes{}.header(0, 1).u32("general.alignment", 0x80000000U), "general.alignment");
-    refuse(Bytes{}.header(1, 1).u32("general.alignment", 0x80000000U).tensor("t", {4}, f32, 0).data(32), "general.alignment");
-    auto const wide = Bytes{}.header(2, 1).u32("general.alignment", 64).tensor("t", {4}, f32, 0).tensor("u", {4}, f32, 64);
+    refuse(Bytes{}.header(1, 1).u32("general.alignment", 0x80000000U).tensor("t", {4}, f32, 0).data(32),
+           "general.alignment");
+    auto const wide =
+        Bytes{}.header(2, 1).u32("general.alignment", 64).tensor("t", {4}, f32, 0).tensor("u", {4}, f32, 64);
     CHECK(read(Bytes{wide}.data(128, 64)).has_value());
 }
 

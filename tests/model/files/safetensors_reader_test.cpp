@@ -31,14 +31,15 @@ void refuse(std::string_view json, std::int64_t data_size = 0, std::string_view 
 auto length_of(std::uint64_t length, std::uint64_t file_size) {
     std::string first(8, '\0');
     for (std::size_t i = 0; i < 8; ++i) first[i] = static_cast<char>(static_cast<unsigned char>(length >> (8 * i)));
-    return shardwise::safetensors_header_length(std::string_view{first}.substr(0, file_size), file_size, "m.safetensors");
+    return shardwise::safetensors_header_length(std::string_view{first}.substr(0, file_size), file_size,
+                                                "m.safetensors");
 }
 
 }  // namespace
 
 TEST_CASE("a header gives tensors in the order of their data") {
-    auto const header = parse("{\"__metadata__\":{\"format\":\"pt\"}," + entry("b.weight", "BF16", "2,3", "8,20") + "," +
-                                  entry("a", "F32", "2", "0,8") + "}",
+    auto const header = parse("{\"__metadata__\":{\"format\":\"pt\"}," + entry("b.weight", "BF16", "2,3", "8,20") +
+                                  "," + entry("a", "F32", "2", "0,8") + "}",
                               20);
     REQUIRE(header.has_value());
     REQUIRE(header->size() == 2);
@@ -52,8 +53,9 @@ TEST_CASE("a header gives tensors in the order of their data") {
 }
 
 TEST_CASE("every dtype of safetensors is read, others are unknown") {
-    for (auto const* name : {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16", "BF16", "I32", "U32",
-                             "F32", "C64", "F64", "I64", "U64", "F4", "F6_E2M3", "F6_E3M2"}) {
+    for (auto const* name :
+         {"BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16",     "BF16",
+          "I32",  "U32", "F32", "C64",     "F64",     "I64",     "U64", "F4",  "F6_E2M3", "F6_E3M2"}) {
         auto const dtype = *shardwise::parse_dtype(name);
         auto const bytes = std::to_string(shardwise::bits(dtype) * 4 / 8);
         CHECK_MESSAGE(parse("{" + entry("t", name, "4", "0," + bytes) + "}", std::stoll(bytes)).has_value(), name);
@@ -108,7 +110,8 @@ TEST_CASE("rows 13 to 16: overlaps, holes, bytes too many or too few") {
 
 TEST_CASE("rows 17 and 18: offsets that run backwards, are negative, fractional or missing") {
     refuse("{" + entry("a", "U8", "0", "4,0") + "}", 4, "a");
-    for (auto const* offsets : {"-4,0", "0,4.0", "0.5,4", "0,1e1", "0", "0,2,4", "", "\"0\",4", "0,18446744073709551615"}) {
+    for (auto const* offsets :
+         {"-4,0", "0,4.0", "0.5,4", "0,1e1", "0", "0,2,4", "", "\"0\",4", "0,18446744073709551615"}) {
         refuse("{" + entry("a", "U8", "4", offsets) + "}", 4, "a");
     }
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[4]}}", 4, "a");
@@ -148,8 +151,9 @@ TEST_CASE("row 28: a hundred thousand tensors are read in linear time") {
     constexpr int count = 100'000;
     for (int i = 0; i < count; ++i) {
         if (i > 0) json += ',';
-        json += entry("model.layers." + std::to_string(i / 800) + ".mlp.experts." + std::to_string(i % 800) + ".up_proj.weight",
-                      "BF16", "2,2", std::to_string(i * 8) + "," + std::to_string(i * 8 + 8));
+        json += entry(
+            "model.layers." + std::to_string(i / 800) + ".mlp.experts." + std::to_string(i % 800) + ".up_proj.weight",
+            "BF16", "2,2", std::to_string(i * 8) + "," + std::to_string(i * 8 + 8));
     }
     json += '}';
     auto const start = std::chrono::steady_clock::now();

@@ -86,7 +86,10 @@ private:
     Result<> read_safetensors_model() {
         std::optional<Error> unknown;
         if (source_.config.empty()) {
-            unknown = Error{ErrorCode::file_not_found}.in(files()).at("config.json").because("there is none beside the tensors");
+            unknown = Error{ErrorCode::file_not_found}
+                          .in(files())
+                          .at("config.json")
+                          .because("there is none beside the tensors");
         } else if (auto const done = read_config_model(); !done) {
             if (done.error().code() != ErrorCode::unknown_name) return done;
             unknown = done.error();
@@ -94,7 +97,8 @@ private:
         auto const checkpoint = read_safetensors_checkpoint(source_, out_.warnings);
         if (!checkpoint) return checkpoint.error();
         bool const has_shapes = !checkpoint->shards.empty();
-        if (!has_shapes) out_.warnings.push_back(escaped(files()) + ": its shards are not there; sizes come from config.json");
+        if (!has_shapes)
+            out_.warnings.push_back(escaped(files()) + ": its shards are not there; sizes come from config.json");
         if (unknown) {
             // Names alone have no sizes.
             if (!has_shapes) return *unknown;
@@ -125,7 +129,8 @@ private:
         std::span<NameAlias const> aliases;
         Architectures::with(model.config.model_type.view(), [&]<class Arch>(Arch) { aliases = Arch::aliases; });
         TreeTensors const tensors(model.tree);
-        auto const layers = model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
+        auto const layers =
+            model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
         CheckpointMatcher matcher(tensors, aliases, files(), layout, layers);
         checkpoint.for_each([&](FileTensor const& tensor) { matcher.add(tensor); });
         auto const stored = matcher.finish(out_.warnings);
@@ -150,8 +155,9 @@ private:
             return error.in(files());
         }
         out_.warnings.push_back(reason.message());
-        out_.warnings.push_back(escaped(files()) + ": the modules are those that the tensors' names imply; there is no KV cache, "
-                                                   "and no activations, for this architecture");
+        out_.warnings.push_back(escaped(files()) +
+                                ": the modules are those that the tensors' names imply; there is no KV cache, "
+                                "and no activations, for this architecture");
         out_.model.tree = *std::move(tree);
         out_.has_stored_sizes = true;
         out_.is_known_architecture = false;

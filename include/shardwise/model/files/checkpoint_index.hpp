@@ -50,7 +50,8 @@ public:
     }
     bool begin_array() {
         if (depth_ == 0) return fail("an index is a JSON object");
-        if (part_ == Part::map) return fail(depth_ == 1 ? "weight_map is not an object" : "a tensor needs the name of its shard");
+        if (part_ == Part::map)
+            return fail(depth_ == 1 ? "weight_map is not an object" : "a tensor needs the name of its shard");
         ++depth_;
         return true;
     }
@@ -96,12 +97,15 @@ private:
     static constexpr std::size_t max_text = std::size_t{1} << 25U;
 
     bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {
-        auto const place = part_ == Part::map ? tensor_ : part_ == Part::metadata ? std::string_view{"metadata"} : std::string_view{};
+        auto const place = part_ == Part::map        ? tensor_
+                           : part_ == Part::metadata ? std::string_view{"metadata"}
+                                                     : std::string_view{};
         return refuse(Error{code}.in(path_).at(place).because(reason));
     }
     bool other_value() {
         if (depth_ == 0) return fail("an index is a JSON object");
-        if (part_ == Part::map) return fail(depth_ == 1 ? "weight_map is not an object" : "a tensor needs the name of its shard");
+        if (part_ == Part::map)
+            return fail(depth_ == 1 ? "weight_map is not an object" : "a tensor needs the name of its shard");
         if (depth_ == 1) part_ = Part::other;
         return true;
     }

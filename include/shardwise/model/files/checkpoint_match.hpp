@@ -37,9 +37,13 @@ public:
     enum class Layout : std::uint8_t { torch, gguf };
 
     /// All arguments must outlive this. `layers`: numbered layers from there on are extra ones (multi-token prediction).
-    CheckpointMatcher(TreeTensors const& tensors, std::span<NameAlias const> aliases, std::string_view path, Layout layout,
-                      std::int64_t layers)
-        : tensors_(tensors), map_(tensors, aliases), path_(path), layout_(layout), layers_(layers),
+    CheckpointMatcher(TreeTensors const& tensors, std::span<NameAlias const> aliases, std::string_view path,
+                      Layout layout, std::int64_t layers)
+        : tensors_(tensors),
+          map_(tensors, aliases),
+          path_(path),
+          layout_(layout),
+          layers_(layers),
           states_(static_cast<std::size_t>(tensors.size())) {}
 
     /// Takes one tensor of the file; its name must outlive this.
@@ -147,8 +151,10 @@ private:
                 if (!first || !other) continue;
                 auto& a = states_[static_cast<std::size_t>(first->first)];
                 auto& b = states_[static_cast<std::size_t>(other->first)];
-                if (a.parts == 0) a = b;
-                else b = a;
+                if (a.parts == 0)
+                    a = b;
+                else
+                    b = a;
             }
         }
     }
@@ -158,21 +164,25 @@ private:
         std::string optional;
         std::int64_t parameters = 0;
         tensors_.for_each([&](std::int64_t number, Tensor const& tensor) {
-            if (states_[static_cast<std::size_t>(number)].parts > 0 || tensor.kind == TensorKind::transient_buffer) return;
+            if (states_[static_cast<std::size_t>(number)].parts > 0 || tensor.kind == TensorKind::transient_buffer)
+                return;
             bool const is_parameter = tensor.is_parameter();
             if (is_parameter && parameters > 0) return static_cast<void>(++parameters);
             if (!is_parameter && !optional.empty()) return;
             auto name = tensors_.name_of(number);
             // llama.cpp drops bert's pooler, which its tasks do not use.
             bool const is_optional = !is_parameter || (layout_ == Layout::gguf && name.substr(0, 7) == "pooler.");
-            if (is_optional && optional.empty()) optional = std::move(name);
-            else if (!is_optional && parameters++ == 0) parameter = std::move(name);
+            if (is_optional && optional.empty())
+                optional = std::move(name);
+            else if (!is_optional && parameters++ == 0)
+                parameter = std::move(name);
         });
         if (parameters > 0) {
             Error error{ErrorCode::malformed_file};
             error.in(path_).at(parameter);
-            error.because(parameters == 1 ? std::string("the checkpoint lacks this tensor")
-                                          : "the checkpoint lacks this tensor and " + std::to_string(parameters - 1) + " more");
+            error.because(parameters == 1
+                              ? std::string("the checkpoint lacks this tensor")
+                              : "the checkpoint lacks this tensor and " + std::to_string(parameters - 1) + " more");
             ClosestName closest(parameter);
             for (auto const name : unexpected_) closest.offer(name);
             if (!closest.best().empty()) error.fix("the closest that it has is " + std::string(closest.best()));
@@ -187,12 +197,19 @@ private:
         if (state.is_encoded) return std::nullopt;
         bool const is_same_size = state.elements == doubt.tensor->shape.elements();
         if (is_same_size && (state.parts > 1 || doubt.is_shared)) return std::nullopt;
-        if (is_same_size && layout_ == Layout::gguf && is_gguf_shape(doubt.shape, doubt.tensor->shape)) return std::nullopt;
+        if (is_same_size && layout_ == Layout::gguf && is_gguf_shape(doubt.shape, doubt.tensor->shape))
+            return std::nullopt;
         if (state.parts > 1 && doubt.shape == doubt.tensor->shape) {
-            return Error{ErrorCode::malformed_file}.in(path_).at(doubt.name).because("the checkpoint holds this parameter twice");
+            return Error{ErrorCode::malformed_file}
+                .in(path_)
+                .at(doubt.name)
+                .because("the checkpoint holds this parameter twice");
         }
-        return Error{ErrorCode::shape_mismatch}.in(path_).at(doubt.name)
-            .because("is " + to_text(doubt.shape) + " in the file but " + to_text(doubt.tensor->shape) + " in the model")
+        return Error{ErrorCode::shape_mismatch}
+            .in(path_)
+            .at(doubt.name)
+            .because("is " + to_text(doubt.shape) + " in the file but " + to_text(doubt.tensor->shape) +
+                     " in the model")
             .fix("use the config.json that belongs to this checkpoint");
     }
     /// Whether GGUF may store `wanted` as `found`: without extents of 1, or its matrices transposed.
@@ -239,15 +256,19 @@ private:
     }
     void report_unexpected(std::vector<std::string>& warnings) const {
         if (extra_layer_tensors_ > 0) {
-            warnings.push_back(escaped(path_) + ": " + std::to_string(extra_layer_tensors_) + " tensors of layers beyond the model's " +
-                               std::to_string(layers_) + " (multi-token prediction) are not counted");
+            warnings.push_back(escaped(path_) + ": " + std::to_string(extra_layer_tensors_) +
+                               " tensors of layers beyond the model's " + std::to_string(layers_) +
+                               " (multi-token prediction) are not counted");
         }
         if (unexpected_count_ == 0) return;
         auto text = escaped(path_) + ": " + std::to_string(unexpected_count_) +
-                    (unexpected_count_ == 1 ? " tensor is" : " tensors are") + " no part of the model and not counted: ";
-        for (std::size_t i = 0; i < unexpected_.size() && i < 3; ++i) text += (i > 0 ? ", " : "") + escaped(unexpected_[i]);
+                    (unexpected_count_ == 1 ? " tensor is" : " tensors are") +
+                    " no part of the model and not counted: ";
+        for (std::size_t i = 0; i < unexpected_.size() && i < 3; ++i)
+            text += (i > 0 ? ", " : "") + escaped(unexpected_[i]);
         if (unexpected_count_ > 3) text += ", ...";
-        if (auto const close = closest_in_tree(unexpected_[0]); !close.empty()) text += " (the closest to the first is " + close + ")";
+        if (auto const close = closest_in_tree(unexpected_[0]); !close.empty())
+            text += " (the closest to the first is " + close + ")";
         warnings.push_back(std::move(text));
     }
     /// The name in the tree that is closest, one layer and one expert standing for all.

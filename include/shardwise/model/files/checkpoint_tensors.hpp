@@ -78,7 +78,9 @@ namespace detail {
     }
     for (std::size_t i = 0; i < index.tensors.size(); ++i) {
         if (seen.find(index.tensors[i])) continue;
-        return Error{ErrorCode::malformed_file}.in(source.index).at(index.tensors[i])
+        return Error{ErrorCode::malformed_file}
+            .in(source.index)
+            .at(index.tensors[i])
             .because("its shard " + std::string(index.shards[index.shard_of[i]]) + " lacks the tensor")
             .fix("download the shard again");
     }
@@ -140,15 +142,24 @@ struct GgufCheckpoint {
     /// The dtype of a GGUF type that is no block format.
     [[nodiscard]] static std::optional<Dtype> dense_dtype(GgmlType type) {
         switch (type) {
-            case GgmlType::f32: return Dtype::f32;
-            case GgmlType::f16: return Dtype::f16;
-            case GgmlType::bf16: return Dtype::bf16;
-            case GgmlType::f64: return Dtype::f64;
-            case GgmlType::i8: return Dtype::i8;
-            case GgmlType::i16: return Dtype::i16;
-            case GgmlType::i32: return Dtype::i32;
-            case GgmlType::i64: return Dtype::i64;
-            default: return std::nullopt;
+            case GgmlType::f32:
+                return Dtype::f32;
+            case GgmlType::f16:
+                return Dtype::f16;
+            case GgmlType::bf16:
+                return Dtype::bf16;
+            case GgmlType::f64:
+                return Dtype::f64;
+            case GgmlType::i8:
+                return Dtype::i8;
+            case GgmlType::i16:
+                return Dtype::i16;
+            case GgmlType::i32:
+                return Dtype::i32;
+            case GgmlType::i64:
+                return Dtype::i64;
+            default:
+                return std::nullopt;
         }
     }
 };
@@ -163,7 +174,8 @@ namespace detail {
     };
     if (count > most) return refuse("more parts than any model has");
     std::string_view stem;
-    if (!is_split_part(file, stem)) return refuse("is one of several parts, but not named like one").fix("restore the name x-00001-of-0000N.gguf");
+    if (!is_split_part(file, stem))
+        return refuse("is one of several parts, but not named like one").fix("restore the name x-00001-of-0000N.gguf");
     auto const digits = [](std::int64_t number) {
         auto const text = std::to_string(number);
         return std::string(5 - text.size(), '0') + text;

@@ -82,7 +82,8 @@ private:
         auto const& siblings = nodes_[parent].children;
         if (!siblings.empty() && nodes_[siblings.back()].name == name) return siblings.back();
         auto const kept = builder_.keep(name);
-        auto const [place, is_new] = places_.emplace(std::pair{parent, kept}, static_cast<std::uint32_t>(nodes_.size()));
+        auto const [place, is_new] =
+            places_.emplace(std::pair{parent, kept}, static_cast<std::uint32_t>(nodes_.size()));
         if (is_new) {
             nodes_.push_back({kept, {}, {}});
             nodes_[parent].children.push_back(place->second);
@@ -116,11 +117,16 @@ private:
     [[nodiscard]] static Tensor make(std::string_view name, FileTensor const& file, std::int64_t extra) {
         Tensor tensor{.name = name, .shape = file.shape.value_or(Shape{}), .dtype = file.dtype.value_or(Dtype::f16)};
         auto const contains = [&file](std::string_view word) { return file.name.find(word) != std::string_view::npos; };
-        if (name == "bias") tensor.use = TensorUse::bias;
-        else if (contains("norm") || contains("ln_")) tensor.use = TensorUse::norm;
-        else if (contains("embed") || contains("embd")) tensor.use = TensorUse::embedding;
-        else if (contains("lm_head") || file.name == "output.weight") tensor.use = TensorUse::head;
-        else if (tensor.is_matrix()) tensor.use = TensorUse::linear;
+        if (name == "bias")
+            tensor.use = TensorUse::bias;
+        else if (contains("norm") || contains("ln_"))
+            tensor.use = TensorUse::norm;
+        else if (contains("embed") || contains("embd"))
+            tensor.use = TensorUse::embedding;
+        else if (contains("lm_head") || file.name == "output.weight")
+            tensor.use = TensorUse::head;
+        else if (tensor.is_matrix())
+            tensor.use = TensorUse::linear;
         auto const bytes = file.bytes + extra;
         if (tensor.bytes().count() != bytes) tensor.stored_bytes = bytes;
         return tensor;
@@ -128,7 +134,8 @@ private:
 
     struct PlaceHash {
         std::size_t operator()(std::pair<std::uint32_t, std::string_view> const& place) const {
-            return reinterpret_cast<std::uintptr_t>(place.second.data()) * 0x9E3779B97F4A7C15ULL + place.first * 0xD6E8FEB86659FD93ULL;
+            return reinterpret_cast<std::uintptr_t>(place.second.data()) * 0x9E3779B97F4A7C15ULL +
+                   place.first * 0xD6E8FEB86659FD93ULL;
         }
     };
 

@@ -53,7 +53,7 @@ public:
     static constexpr std::uint64_t max_name_length = 63;    // GGML_MAX_NAME less the final zero
     static constexpr std::uint32_t max_dimensions = 4;      // GGML_MAX_DIMS
     static constexpr std::size_t window_size = std::size_t{1} << 17U;
-    static constexpr std::int64_t default_alignment = 32;   // ggml docs/gguf.md, general.alignment
+    static constexpr std::int64_t default_alignment = 32;  // ggml docs/gguf.md, general.alignment
 
     GgufReader(GgufSource source, std::string_view path)
         : path_(path), header_(std::move(source)), cursor_(header_.metadata.source(), 0, window_size) {
@@ -99,15 +99,18 @@ private:
         if (!cursor_.read(tensors_)) return ended("tensor_count");
         if (!cursor_.read(keys_)) return ended("metadata_kv_count");
         // The shortest entries: a key of one letter with a byte; a nameless scalar.
-        if (keys_ > cursor_.remaining() / 14) return malformed("metadata_kv_count", "more key-values than the file can hold");
-        if (tensors_ > cursor_.remaining() / 24) return malformed("tensor_count", "more tensors than the file can hold");
+        if (keys_ > cursor_.remaining() / 14)
+            return malformed("metadata_kv_count", "more key-values than the file can hold");
+        if (tensors_ > cursor_.remaining() / 24)
+            return malformed("tensor_count", "more tensors than the file can hold");
         if (keys_ > max_keys) return capacity("metadata_kv_count", keys_, max_keys);
         if (tensors_ > max_tensors) return capacity("tensor_count", tensors_, max_tensors);
         return {};
     }
     [[nodiscard]] Error capacity(std::string_view place, std::uint64_t got, std::uint64_t limit) const {
         return error(ErrorCode::capacity_exceeded, place, "more than any model has")
-            .got(static_cast<std::int64_t>(got)).expected(static_cast<std::int64_t>(limit));
+            .got(static_cast<std::int64_t>(got))
+            .expected(static_cast<std::int64_t>(limit));
     }
 
     Result<> read_metadata() {
@@ -219,11 +222,13 @@ private:
         tensor.type = *type;
         auto const& block = traits(*type);
         if (row % block.block_elements != 0) {
-            return malformed(tensor.name, "a row is not a multiple of the type's block").got(row)
+            return malformed(tensor.name, "a row is not a multiple of the type's block")
+                .got(row)
                 .expected(block.block_elements);
         }
         auto const bytes = ggml_bytes(*type, tensor.shape);
-        if (!bytes || !tensor.shape.checked_elements()) return error(ErrorCode::size_overflow, tensor.name, "its size leaves 63 bits");
+        if (!bytes || !tensor.shape.checked_elements())
+            return error(ErrorCode::size_overflow, tensor.name, "its size leaves 63 bits");
         tensor.bytes = Bytes{*bytes};
         return {};
     }
@@ -247,19 +252,24 @@ private:
     Result<> place_tensors() {
         if (tensors_ == 0 && !is_alignment_given_) return {};
         auto const data = round_up(static_cast<std::int64_t>(cursor_.position()), alignment_);
-        if (data > header_.file_size) return malformed("general.alignment", "the padding reaches past the end of the file");
+        if (data > header_.file_size)
+            return malformed("general.alignment", "the padding reaches past the end of the file");
         std::int64_t next = 0;
         for (auto& tensor : header_.tensors) {
             if (tensor.offset != next) {
-                return malformed(tensor.name, "its offset is misaligned or out of order").got(tensor.offset).expected(next);
+                return malformed(tensor.name, "its offset is misaligned or out of order")
+                    .got(tensor.offset)
+                    .expected(next);
             }
             auto const end = checked_add(next, tensor.bytes.count());
             auto const padded = end ? checked_add(*end, alignment_ - 1) : std::nullopt;
             if (!padded) return error(ErrorCode::size_overflow, tensor.name, "the file's size would leave 63 bits");
             next = *padded - *padded % alignment_;
             if (next > header_.file_size - data) {
-                return malformed(tensor.name, "its data reaches past the end of the file").got(header_.file_size - data)
-                    .expected(next).fix("download the file again");
+                return malformed(tensor.name, "its data reaches past the end of the file")
+                    .got(header_.file_size - data)
+                    .expected(next)
+                    .fix("download the file again");
             }
             tensor.offset += data;
         }

@@ -92,8 +92,10 @@ private:
         config.dtype = main_dtype();
         auto const layers = std::max(config.layers, config.decoder_layers);
         if (layers > LayerSet::capacity) {
-            return error(ErrorCode::capacity_exceeded, architecture_ + ".block_count", "is more than this library plans for")
-                .got(layers).expected(LayerSet::capacity);
+            return error(ErrorCode::capacity_exceeded, architecture_ + ".block_count",
+                         "is more than this library plans for")
+                .got(layers)
+                .expected(LayerSet::capacity);
         }
         return config;
     }
@@ -121,7 +123,9 @@ private:
             return error(ErrorCode::invalid_field, key, "must be at least " + std::to_string(least)).got(*number);
         }
         if (*number > max_config_size) {
-            return error(ErrorCode::size_overflow, key, "is larger than a model can have").got(*number).expected(max_config_size);
+            return error(ErrorCode::size_overflow, key, "is larger than a model can have")
+                .got(*number)
+                .expected(max_config_size);
         }
         config.*field.integer = *number;
         return {};
@@ -131,7 +135,8 @@ private:
         if (value.type != GgufValueType::array) return value.integer;
         auto const numbers = header_.metadata.integers(value, static_cast<std::size_t>(LayerSet::capacity));
         if (numbers.empty() || value.count != numbers.size()) return std::nullopt;
-        bool const is_same = std::all_of(numbers.begin(), numbers.end(), [&](auto number) { return number == numbers[0]; });
+        bool const is_same =
+            std::all_of(numbers.begin(), numbers.end(), [&](auto number) { return number == numbers[0]; });
         return is_same ? std::optional{numbers[0]} : std::nullopt;
     }
     /// llama.cpp's own rules for absent keys; transformers' defaults describe other models.
@@ -142,7 +147,8 @@ private:
         }
         if (field.is_zero_in_gguf && field.integer != nullptr) config.*field.integer = 0;
         if (field.integer == &ModelConfig::kv_heads) config.kv_heads = config.heads;
-        if (field.integer == &ModelConfig::head_dim && config.heads > 0) config.head_dim = config.hidden_size / config.heads;
+        if (field.integer == &ModelConfig::head_dim && config.heads > 0)
+            config.head_dim = config.hidden_size / config.heads;
         return {};
     }
 
@@ -155,7 +161,8 @@ private:
             config.type_vocab_size = (*table)[0];
         }
         config.tie_word_embeddings = !has("output.weight");
-        config.attention_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias") || has("blk.0.attn_kv_a_mqa.bias");
+        config.attention_bias =
+            has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias") || has("blk.0.attn_kv_a_mqa.bias");
         config.mlp_bias = has("blk.0.ffn_up.bias");
         config.gated_mlp = has("blk.0.ffn_gate.weight") || has("enc.blk.0.ffn_gate.weight");
         config.multi_query = config.kv_heads == 1;
@@ -164,7 +171,8 @@ private:
         if (config.new_decoder_layout) config.ln_in_parallel_attention = has_two_norms ? 2 : 1;
         // Layers without a router among those that have experts: qwen's mlp_only_layers and decoder_sparse_step.
         config.decoder_sparse_step = 1;
-        for (std::int64_t layer = 0; config.experts > 0 && layer < std::min(config.layers, LayerSet::capacity); ++layer) {
+        for (std::int64_t layer = 0; config.experts > 0 && layer < std::min(config.layers, LayerSet::capacity);
+             ++layer) {
             if (!has("blk." + std::to_string(layer) + ".ffn_gate_inp.weight")) config.dense_layers.insert(layer);
         }
     }
@@ -179,7 +187,8 @@ private:
         };
         auto const key = width("key_length");
         auto const value = width("value_length");
-        if (key && *key > config.qk_rope_head_dim && *key <= max_config_size) config.qk_nope_head_dim = *key - config.qk_rope_head_dim;
+        if (key && *key > config.qk_rope_head_dim && *key <= max_config_size)
+            config.qk_nope_head_dim = *key - config.qk_rope_head_dim;
         if (value && *value > 0 && *value <= max_config_size) config.v_head_dim = *value;
     }
     /// The dtype that most bytes have; 16 bits for block formats.
@@ -189,7 +198,10 @@ private:
         std::int64_t bf16 = 0;
         std::int64_t rest = 0;
         for (auto const& tensor : header_.tensors) {
-            auto& sum = tensor.type == GgmlType::f32 ? f32 : tensor.type == GgmlType::f16 ? f16 : tensor.type == GgmlType::bf16 ? bf16 : rest;
+            auto& sum = tensor.type == GgmlType::f32    ? f32
+                        : tensor.type == GgmlType::f16  ? f16
+                        : tensor.type == GgmlType::bf16 ? bf16
+                                                        : rest;
             sum += tensor.bytes.count();
         }
         if (bf16 > f32 && bf16 > f16 && bf16 > rest) return Dtype::bf16;

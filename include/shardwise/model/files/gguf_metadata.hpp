@@ -73,7 +73,8 @@ public:
         };
         std::sort(keys_.begin(), keys_.end(), order);
         for (std::size_t first = 0; first < keys_.size(); ++first) {
-            for (std::size_t other = first + 1; other < keys_.size() && keys_[other].hash == keys_[first].hash; ++other) {
+            for (std::size_t other = first + 1; other < keys_.size() && keys_[other].hash == keys_[first].hash;
+                 ++other) {
                 auto const name = key_at(keys_[first].offset);
                 if (name == key_at(keys_[other].offset)) return name;
             }
@@ -118,18 +119,29 @@ private:
     static bool read_scalar(detail::GgufCursor& cursor, GgufValue& value) {
         switch (value.type) {
             case GgufValueType::u8:
-            case GgufValueType::boolean: return read_integer<std::uint8_t>(cursor, value);
-            case GgufValueType::i8: return read_integer<std::int8_t>(cursor, value);
-            case GgufValueType::u16: return read_integer<std::uint16_t>(cursor, value);
-            case GgufValueType::i16: return read_integer<std::int16_t>(cursor, value);
-            case GgufValueType::u32: return read_integer<std::uint32_t>(cursor, value);
-            case GgufValueType::i32: return read_integer<std::int32_t>(cursor, value);
-            case GgufValueType::u64: return read_integer<std::uint64_t>(cursor, value);
-            case GgufValueType::i64: return read_integer<std::int64_t>(cursor, value);
-            case GgufValueType::f32: return read_real<float>(cursor, value);
-            case GgufValueType::f64: return read_real<double>(cursor, value);
+            case GgufValueType::boolean:
+                return read_integer<std::uint8_t>(cursor, value);
+            case GgufValueType::i8:
+                return read_integer<std::int8_t>(cursor, value);
+            case GgufValueType::u16:
+                return read_integer<std::uint16_t>(cursor, value);
+            case GgufValueType::i16:
+                return read_integer<std::int16_t>(cursor, value);
+            case GgufValueType::u32:
+                return read_integer<std::uint32_t>(cursor, value);
+            case GgufValueType::i32:
+                return read_integer<std::int32_t>(cursor, value);
+            case GgufValueType::u64:
+                return read_integer<std::uint64_t>(cursor, value);
+            case GgufValueType::i64:
+                return read_integer<std::int64_t>(cursor, value);
+            case GgufValueType::f32:
+                return read_real<float>(cursor, value);
+            case GgufValueType::f64:
+                return read_real<double>(cursor, value);
             case GgufValueType::text:
-            case GgufValueType::array: break;
+            case GgufValueType::array:
+                break;
         }
         return false;
     }

@@ -38,7 +38,9 @@ public:
     [[nodiscard]] SafetensorsTensor operator[](std::size_t i) const {
         auto const& entry = entries_[i];
         auto const& kind = kinds_[entry.kind];
-        return {names_[entry.name], kind.dtype, kind.shape, kind.bytes, entry.offset};
+        SafetensorsTensor tensor{names_[entry.name], kind.dtype, {}, Bytes{kind.bytes}, entry.offset};
+        for (std::uint8_t d = 0; d < kind.rank; ++d) tensor.shape.push_back(extents_[kind.first_extent + d]);
+        return tensor;
     }
     [[nodiscard]] TensorNames const& names() const { return names_; }
     /// The bytes of all tensors.
@@ -48,9 +50,10 @@ private:
     friend class SafetensorsReader;
 
     struct Kind {
+        std::int64_t bytes;
+        std::uint32_t first_extent;
+        std::uint8_t rank;
         Dtype dtype;
-        Shape shape;
-        Bytes bytes;
     };
     struct Entry {
         std::uint32_t name;
@@ -60,6 +63,7 @@ private:
 
     TensorNames names_;
     std::vector<Kind> kinds_;
+    std::vector<std::int64_t> extents_;
     std::vector<Entry> entries_;
     Bytes data_size_;
 };

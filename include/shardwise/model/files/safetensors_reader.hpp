@@ -17,8 +17,9 @@ namespace shardwise::inline v0 {
 /// Receives a safetensors header's JSON and checks each tensor as it ends.
 class SafetensorsReader : public JsonRefusals {
 public:
-    /// `data_size`: the bytes of the file behind the header.
-    SafetensorsReader(std::string_view path, std::int64_t data_size) : path_(path), data_size_(data_size) {
+    /// `data_size`: the bytes of the file behind the header; `mapped`: where the header's text lies, if it is mapped.
+    SafetensorsReader(std::string_view path, std::int64_t data_size, MappedFile const* mapped = nullptr)
+        : path_(path), data_size_(data_size), mapped_(mapped) {
         places_.fill(none);
     }
 
@@ -69,7 +70,7 @@ public:
     /// Checks that the tensors cover the data without holes, and hands the header over.
     Result<SafetensorsHeader> finish() {
         auto& entries = header_.entries_;
-        auto const bytes = [this](Entry const& entry) { return header_.kinds_[entry.kind].bytes.count(); };
+        auto const bytes = [this](Entry const& entry) { return header_.kinds_[entry.kind].bytes; };
         auto const order = [&bytes](Entry const& a, Entry const& b) {
             return a.offset != b.offset ? a.offset < b.offset : bytes(a) < bytes(b);
         };
@@ -78,14 +79,23 @@ public:
         for (auto const& entry : entries) {
             if (entry.offset != end) {
                 auto const reason = entry.offset < end ? "its data overlap another tensor's" : "its data leave a hole";
-                return Error{ErrorCode::malformed_file}.in(path_).at(header_.names_[entry.name]).because(reason)
-                    .got(entry.offset).expected(end);
+                return Error{ErrorCode::malformed_file}
+                    .in(path_)
+                    .at(header_.names_[entry.name])
+                    .because(reason)
+                    .got(entry.offset)
+                    .expected(end);
             }
             end += bytes(entry);
         }
         if (end != data_size_) {
-            auto const reason = end > data_size_ ? "the file is shorter than its tensors" : "bytes follow the last tensor";
-            return Error{ErrorCode::malformed_file}.in(path_).because(reason).got(data_size_).expected(end)
+            auto const reason =
+                end > data_size_ ? "the file is shorter than its tensors" : "bytes follow the last tensor";
+            return Error{ErrorCode::malformed_file}
+                .in(path_)
+                .because(reason)
+                .got(data_size_)
+                .expected(end)
                 .fix("download the file again");
         }
         header_.data_size_ = Bytes{end};
@@ -94,9 +104,19 @@ public:
 
 private:
     using Entry = SafetensorsHeader::Entry;
-    using Kind = SafetensorsHeader::Kind;
     enum class State : std::uint8_t {
-        start, tensors, name, metadata_value, metadata, field, dtype_value, shape_value, shape, offsets_value, offsets, done,
+        start,
+        tensors,
+        name,
+        metadata_value,
+        metadata,
+        field,
+        dtype_value,
+        shape_value,
+        shape,
+        offsets_value,
+        offsets,
+        done,
     };
     static constexpr std::uint32_t none = UINT32_MAX;
     /// Beyond these, a header is no model's; they bound memory.
@@ -111,10 +131,18 @@ private:
         return name_ == none ? std::string_view{} : header_.names_[name_];
     }
     bool misplaced(std::string_view what) {
-        constexpr std::array<std::string_view, 12> wanted{
-            "an object of tensors is wanted", "", "an object with dtype, shape and data_offsets is wanted",
-            "an object of strings is wanted", "a string is wanted", "", "a dtype's name is wanted", "a list of extents is wanted",
-            "a whole number from 0 on is wanted", "a list of two offsets is wanted", "a whole number from 0 on is wanted", ""};
+        constexpr std::array<std::string_view, 12> wanted{"an object of tensors is wanted",
+                                                          "",
+                                                          "an object with dtype, shape and data_offsets is wanted",
+                                                          "an object of strings is wanted",
+                                                          "a string is wanted",
+                                                          "",
+                                                          "a dtype's name is wanted",
+                                                          "a list of extents is wanted",
+                                                          "a whole number from 0 on is wanted",
+                                                          "a list of two offsets is wanted",
+                                                          "a whole number from 0 on is wanted",
+                                                          ""};
         return fail(std::string(what) + " where " + std::string(wanted[static_cast<std::size_t>(state_)]));
     }
 
@@ -126,6 +154,7 @@ private:
             return true;
         }
         is_in_metadata_ = false;
+        if (mapped_ != nullptr) release(text);
         text_size_ += text.size();
         if (header_.names_.size() == max_tensors || text_size_ > max_text) {
             return name_ = none, fail("has more tensors or longer names than any model", ErrorCode::capacity_exceeded);
@@ -159,7 +188,8 @@ private:
         if (text == traits(dtype_).safetensors_name) return true;
         for (auto const& row : dtype_table) {
             // Rows that our table names like safetensors would, but that its format does not have.
-            if (row.dtype == Dtype::i4 || row.dtype == Dtype::i2 || row.dtype == Dtype::u4 || row.dtype == Dtype::c128) continue;
+            if (row.dtype == Dtype::i4 || row.dtype == Dtype::i2 || row.dtype == Dtype::u4 || row.dtype == Dtype::c128)
+                continue;
             if (text == row.safetensors_name) return dtype_ = row.dtype, true;
         }
         return fail("has an unknown dtype: " + std::string(text.substr(0, 40)));
@@ -188,34 +218,59 @@ private:
         if (offsets_[0] > offsets_[1]) return fail("its data end before they begin");
         auto const bytes = *total_bits / 8;
         if (offsets_[1] - offsets_[0] != bytes) {
-            return refuse(Error{ErrorCode::malformed_file}.in(path_).at(place())
+            return refuse(Error{ErrorCode::malformed_file}
+                              .in(path_)
+                              .at(place())
                               .because("its data_offsets do not agree with dtype and shape")
-                              .got(offsets_[1] - offsets_[0]).expected(bytes));
+                              .got(offsets_[1] - offsets_[0])
+                              .expected(bytes));
         }
         if (offsets_[1] > data_size_) {
-            return refuse(Error{ErrorCode::malformed_file}.in(path_).at(place())
-                              .because("its data reach past the end of the file").got(data_size_).expected(offsets_[1])
+            return refuse(Error{ErrorCode::malformed_file}
+                              .in(path_)
+                              .at(place())
+                              .because("its data reach past the end of the file")
+                              .got(data_size_)
+                              .expected(offsets_[1])
                               .fix("download the file again"));
         }
-        header_.entries_.push_back({name_, kind_of(Kind{dtype_, shape_, Bytes{bytes}}), offsets_[0]});
+        header_.entries_.push_back({name_, kind_of(bytes), offsets_[0]});
         return true;
     }
-    /// The shared description that equals `kind`; recently used ones are found in a small table.
-    std::uint32_t kind_of(Kind const& kind) {
-        auto mix = static_cast<std::uint64_t>(kind.dtype) + 1;
-        for (auto const extent : kind.shape) mix = (mix ^ static_cast<std::uint64_t>(extent)) * 0x9E3779B97F4A7C15ULL;
+    /// The shared description of the tensor at hand; recently used ones are found in a small table.
+    std::uint32_t kind_of(std::int64_t bytes) {
+        auto mix = static_cast<std::uint64_t>(dtype_) + 1;
+        for (auto const extent : shape_) mix = (mix ^ static_cast<std::uint64_t>(extent)) * 0x9E3779B97F4A7C15ULL;
         auto& place = places_[static_cast<std::size_t>(mix >> 52U)];
         if (place != none) {
             auto const& known = header_.kinds_[place];
-            if (known.dtype == kind.dtype && known.shape == kind.shape) return place;
+            auto const* const extents = header_.extents_.data() + known.first_extent;
+            bool const is_equal =
+                known.dtype == dtype_ && std::equal(shape_.begin(), shape_.end(), extents, extents + known.rank);
+            if (is_equal) return place;
         }
         place = static_cast<std::uint32_t>(header_.kinds_.size());
-        header_.kinds_.push_back(kind);
+        header_.kinds_.push_back({bytes, static_cast<std::uint32_t>(header_.extents_.size()),
+                                  static_cast<std::uint8_t>(shape_.rank()), dtype_});
+        for (auto const extent : shape_) header_.extents_.push_back(extent);
         return place;
+    }
+    /// Hands pages of a mapped header back while it is read.
+    void release(std::string_view text) {
+        constexpr std::size_t step = std::size_t{4} << 20U;
+        auto const whole = mapped_->text();
+        // Text with escapes lies elsewhere.
+        if (text.data() < whole.data() || text.data() >= whole.data() + whole.size()) return;
+        auto const position = static_cast<std::size_t>(text.data() - whole.data());
+        if (position < released_ + step) return;
+        mapped_->release_before(position);
+        released_ = position;
     }
 
     std::string_view path_;
     std::int64_t data_size_;
+    MappedFile const* mapped_;
+    std::size_t released_ = 0;
     SafetensorsHeader header_;
     State state_ = State::start;
     std::uint32_t name_ = none;
@@ -232,13 +287,15 @@ private:
     std::array<std::uint32_t, 4096> places_;
 };
 
-/// Reads the JSON of a safetensors header. `data_size`: the bytes of the file behind it.
+/// Reads the JSON of a safetensors header. `data_size`: the bytes of the file behind it; `mapped`: where the text lies, if it is
+/// mapped: what has been read is then given back.
 ///
 /// Memory  24 bytes per tensor, its name's text and 4 to 8 bytes to find it
 /// Errors  malformed_file, size_overflow with the tensor
 [[nodiscard]] inline Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::int64_t data_size,
-                                                                        std::string_view path) {
-    SafetensorsReader reader(path, data_size);
+                                                                        std::string_view path,
+                                                                        MappedFile const* mapped = nullptr) {
+    SafetensorsReader reader(path, data_size, mapped);
     // A header's tensors lie at depth 2 and their lists at depth 3.
     if (auto const done = read_json(json, reader, 3); !done) {
         auto error = done.error();
@@ -250,8 +307,8 @@ private:
 /// Checks a safetensors file's first eight bytes and returns the length of the header that follows.
 ///
 /// Errors  malformed_file
-[[nodiscard]] inline Result<std::uint64_t> safetensors_header_length(std::string_view first_bytes, std::uint64_t file_size,
-                                                                     std::string_view path) {
+[[nodiscard]] inline Result<std::uint64_t> safetensors_header_length(std::string_view first_bytes,
+                                                                     std::uint64_t file_size, std::string_view path) {
     auto const malformed = [path](std::string_view reason) {
         return Error{ErrorCode::malformed_file}.in(path).at("header length").because(reason);
     };
@@ -280,7 +337,7 @@ private:
     if (*length > largest_copy) {
         auto const mapped = MappedFile::map(file, 8, *length);
         if (!mapped) return mapped.error();
-        return parse_safetensors_header(mapped->text(), data_size, file.path());
+        return parse_safetensors_header(mapped->text(), data_size, file.path(), &*mapped);
     }
     std::string text(static_cast<std::size_t>(*length), '\0');
     auto const count = file.read(8, text.data(), text.size());

@@ -56,7 +56,8 @@ namespace detail {
 class TensorNameMap {
 public:
     /// All arguments must outlive this.
-    TensorNameMap(TreeTensors const& tensors, std::span<NameAlias const> aliases) : tensors_(tensors), aliases_(aliases) {
+    TensorNameMap(TreeTensors const& tensors, std::span<NameAlias const> aliases)
+        : tensors_(tensors), aliases_(aliases) {
         for (std::size_t i = 0; i < aliases.size(); ++i) rows_[std::string(aliases[i].file)].push_back(i);
         auto const& tree = tensors.tree();
         if (tree.modules().empty()) return;
@@ -126,9 +127,9 @@ private:
 
     /// The name as it is, under the base model's name, or without prefixes that wrappers add.
     [[nodiscard]] std::optional<TensorSet> find_prefixed(std::string_view name) const {
-        constexpr std::array<std::string_view, 10> wrappers{"model.", "transformer.", "bert.", "roberta.", "gpt_neox.",
-                                                            "language_model.", "text_model.", "base_model.", "module.",
-                                                            "_orig_mod."};
+        constexpr std::array<std::string_view, 10> wrappers{
+            "model.",          "transformer.", "bert.",       "roberta.", "gpt_neox.",
+            "language_model.", "text_model.",  "base_model.", "module.",  "_orig_mod."};
         for (int stripped = 0; stripped < 4; ++stripped) {
             if (auto const set = tensors_.find(name)) return set;
             for (auto const& prefix : base_prefixes_) {
@@ -162,7 +163,8 @@ private:
         constexpr std::array<Fused, 5> rows{{
             {"mlp.experts.gate_up_proj", {"mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"}},
             {"mlp.experts.down_proj", {"mlp.experts.*.down_proj.weight", {}}},
-            {"mlp.experts.gate_up_proj", {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight"}},
+            {"mlp.experts.gate_up_proj",
+             {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight"}},
             {"mlp.experts.down_proj", {"block_sparse_moe.experts.*.w2.weight", {}}},
             {"mlp.gate.weight", {"block_sparse_moe.gate.weight", {}}},
         }};

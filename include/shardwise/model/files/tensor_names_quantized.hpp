@@ -58,13 +58,18 @@ struct EncodedName {
                                                {"output_scale", false},
                                                {"act_scale", false}}};
     for (auto const& sibling : siblings) {
-        if (last == sibling.text) return EncodedName{std::string(name.substr(0, dot)) + ".weight", sibling.holds_values};
+        if (last == sibling.text)
+            return EncodedName{std::string(name.substr(0, dot)) + ".weight", sibling.holds_values};
     }
     // Extensions of a parameter's own name.
-    constexpr std::array<Suffix, 4> extensions{{{"_blocks", true}, {"_scales", false}, {"_scale_inv", false}, {"_scale", false}}};
+    constexpr std::array<Suffix, 4> extensions{
+        {{"_blocks", true}, {"_scales", false}, {"_scale_inv", false}, {"_scale", false}}};
     for (auto const& extension : extensions) {
-        bool const ends = last.size() > extension.text.size() && last.substr(last.size() - extension.text.size()) == extension.text;
-        if (ends) return EncodedName{std::string(name.substr(0, name.size() - extension.text.size())), extension.holds_values};
+        bool const ends =
+            last.size() > extension.text.size() && last.substr(last.size() - extension.text.size()) == extension.text;
+        if (ends)
+            return EncodedName{std::string(name.substr(0, name.size() - extension.text.size())),
+                               extension.holds_values};
     }
     return std::nullopt;
 }
@@ -74,10 +79,21 @@ struct EncodedName {
 /// Source  transformers 4.57, `_keys_to_ignore_on_load_unexpected` of the families and modeling_utils.py (inv_freq);
 ///         llama.cpp (rope_freqs, rope_factors)
 [[nodiscard]] inline bool is_harmless_extra(std::string_view name) {
-    constexpr std::array<std::string_view, 15> endings{
-        "rotary_emb.inv_freq", "rotary_embedding.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
-        ".attention.masked_bias", ".position_ids", "rope_freqs.weight", "rope_factors_long.weight",
-        "rope_factors_short.weight", ".attn_rot_embd", ".k_scale", ".v_scale", ".kv_scale", ".attn.rotary.inv_freq"};
+    constexpr std::array<std::string_view, 15> endings{"rotary_emb.inv_freq",
+                                                       "rotary_embedding.inv_freq",
+                                                       ".attn.bias",
+                                                       ".attn.masked_bias",
+                                                       ".attention.bias",
+                                                       ".attention.masked_bias",
+                                                       ".position_ids",
+                                                       "rope_freqs.weight",
+                                                       "rope_factors_long.weight",
+                                                       "rope_factors_short.weight",
+                                                       ".attn_rot_embd",
+                                                       ".k_scale",
+                                                       ".v_scale",
+                                                       ".kv_scale",
+                                                       ".attn.rotary.inv_freq"};
     for (auto const ending : endings) {
         auto const bare = ending.front() == '.' ? ending.substr(1) : ending;
         if (name == bare || name == ending) return true;

@@ -25,7 +25,8 @@ struct TensorSet {
 class TreeTensors {
 public:
     /// The tree must outlive this.
-    explicit TreeTensors(ModuleTree const& tree) : tree_(&tree), sizes_(tree.modules().size()), offsets_(tree.children().size()) {
+    explicit TreeTensors(ModuleTree const& tree)
+        : tree_(&tree), sizes_(tree.modules().size()), offsets_(tree.children().size()) {
         // Children are added before their parents.
         for (std::size_t id = 0; id < sizes_.size(); ++id) {
             auto const& module = tree.module(static_cast<ModuleId>(id));
