@@ -225,8 +225,8 @@ private:
         out_.roles_.push_back(role);
         for (std::uint32_t i = 0; i < body.tensor_count; ++i) {
             auto const& tensor = tree_.tensor(body, i);
-            auto const elements = tensor.shape.checked_elements();
-            auto const total = elements ? checked_add(total_elements_, *elements) : std::nullopt;
+            auto const elements = tensor.shape.checked_elements().value_or(INT64_MAX);
+            auto const total = checked_add(total_elements_, elements);
             auto const stored = checked_add(total_stored_, tensor.stored_bytes >= 0 ? tensor.stored_bytes : 0);
             if (!total || *total > ExpandedTree::max_elements || !stored || *stored > ExpandedTree::max_elements) {
                 return Error{ErrorCode::size_overflow}
@@ -237,7 +237,7 @@ private:
             total_stored_ = *stored;
             out_.tensors_.push_back(&tensor);
             out_.owners_.push_back(module);
-            out_.elements_.push_back(*elements);
+            out_.elements_.push_back(elements);
             out_.dtypes_.push_back(tensor.dtype);
             out_.has_buffers_ = out_.has_buffers_ || !tensor.is_parameter();
             out_.has_stored_bytes_ = out_.has_stored_bytes_ || tensor.stored_bytes >= 0;
