@@ -28,7 +28,8 @@ struct Checkpoint {
     std::optional<CheckpointQuantization> quantization;
     /// True where the tree holds the bytes that files store for each tensor; else sizes follow from the config.
     bool has_stored_sizes = false;
-    /// False where no family describes the architecture: the tree is made of the tensors' names, and there is no program.
+    /// False where no family describes the architecture: the tree is made of the tensors' names, and there is no
+    /// program.
     bool is_known_architecture = true;
     /// What the user should know of, one sentence each.
     std::vector<std::string> warnings;
@@ -170,12 +171,13 @@ private:
 
 }  // namespace detail
 
-/// Reads the model that a source's files describe: a config.json alone, safetensors with their config.json, or GGUF. Names,
-/// shapes and counts are those of transformers 4.57's model; bytes are the files' own where tensors are there.
+/// Reads the model that a source's files describe: a config.json alone, safetensors with their config.json, or GGUF.
+/// Names, shapes and counts are those of transformers 4.57's model; bytes are the files' own where tensors are there.
 ///
 /// Only configs, indexes and headers are read, never tensors' data.
 ///
-/// Errors  what the readers of the files refuse; malformed_file for a missing tensor, shape_mismatch, which name the tensor
+/// Errors  what the readers of the files refuse; malformed_file for a missing tensor, shape_mismatch, which name the
+///         tensor
 /// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
 [[nodiscard]] inline Result<Checkpoint> read_checkpoint(ModelSource const& source) {

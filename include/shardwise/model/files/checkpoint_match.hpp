@@ -27,8 +27,8 @@ struct FileTensor {
     std::optional<Dtype> dtype;
 };
 
-/// Compares the tensors of a checkpoint with those of the model that its config describes, and collects what the file stores
-/// for each.
+/// Compares the tensors of a checkpoint with those of the model that its config describes, and collects what the file
+/// stores for each.
 ///
 /// Order  add every tensor of the file, then finish once
 class CheckpointMatcher {
@@ -36,7 +36,8 @@ public:
     /// GGUF drops extents of 1 and turns gpt2's Conv1D weights around; safetensors has torch's shapes.
     enum class Layout : std::uint8_t { torch, gguf };
 
-    /// All arguments must outlive this. `layers`: numbered layers from there on are extra ones (multi-token prediction).
+    /// All arguments must outlive this. `layers`: numbered layers from there on are extra ones (multi-token
+    /// prediction).
     CheckpointMatcher(TreeTensors const& tensors, std::span<NameAlias const> aliases, std::string_view path,
                       Layout layout, std::int64_t layers)
         : tensors_(tensors),

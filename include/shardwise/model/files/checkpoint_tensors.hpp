@@ -93,10 +93,11 @@ namespace detail {
 
 }  // namespace detail
 
-/// Reads all headers of a safetensors checkpoint. Shards that an index names may all be absent; then only names are known.
+/// Reads all headers of a safetensors checkpoint. Shards that an index names may all be absent; then only names are
+/// known.
 ///
-/// Errors  as read_safetensors and parse_checkpoint_index; malformed_file for a tensor in two shards or in none of them;
-///         file_not_found where only some shards are there
+/// Errors  as read_safetensors and parse_checkpoint_index; malformed_file for a tensor in two shards or in none of
+///         them; file_not_found where only some shards are there
 [[nodiscard]] inline Result<SafetensorsCheckpoint> read_safetensors_checkpoint(ModelSource const& source,
                                                                                std::vector<std::string>& warnings) {
     SafetensorsCheckpoint out;

@@ -148,9 +148,9 @@ private:
 
 }  // namespace detail
 
-/// The modules that dotted names of tensors imply, for a checkpoint of an architecture that no family describes. Numbered
-/// neighbours that are alike become runs; classes are unknown: the members of the outermost numbered lists are "Block" and
-/// stay whole, all others may be split. All tensors have shapes.
+/// The modules that dotted names of tensors imply, for a checkpoint of an architecture that no family describes.
+/// Numbered neighbours that are alike become runs; classes are unknown: the members of the outermost numbered lists are
+/// "Block" and stay whole, all others may be split. All tensors have shapes.
 ///
 /// Errors  malformed_file for a name that is a tensor and a module; capacity_exceeded
 [[nodiscard]] inline Result<ModuleTree> tree_from_names(std::span<FileTensor const> tensors, std::string_view path) {

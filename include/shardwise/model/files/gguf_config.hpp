@@ -176,7 +176,8 @@ private:
             if (!has("blk." + std::to_string(layer) + ".ffn_gate_inp.weight")) config.dense_layers.insert(layer);
         }
     }
-    /// Multi-head latent attention: files state the widths of whole keys and values, newer ones apart from those of the cache.
+    /// Multi-head latent attention: files state the widths of whole keys and values, newer ones apart from those of the
+    /// cache.
     ///
     /// Source  llama.cpp convert_hf_to_gguf.py (DeepseekV2Model)
     void read_latent_attention(ModelConfig& config) const {

@@ -20,7 +20,8 @@ public:
 
     [[nodiscard]] std::uint64_t size() const { return file_ ? file_->size() : bytes_.size(); }
 
-    /// Copies out.size() bytes from `offset`; false where the system does not give them. The caller stays within size().
+    /// Copies out.size() bytes from `offset`; false where the system does not give them. The caller stays within
+    /// size().
     [[nodiscard]] bool read(std::uint64_t offset, std::span<char> out) const {
         if (file_) {
             auto const count = file_->read(offset, out.data(), out.size());

@@ -287,8 +287,8 @@ private:
     std::array<std::uint32_t, 4096> places_;
 };
 
-/// Reads the JSON of a safetensors header. `data_size`: the bytes of the file behind it; `mapped`: where the text lies, if it is
-/// mapped: what has been read is then given back.
+/// Reads the JSON of a safetensors header. `data_size`: the bytes of the file behind it; `mapped`: where the text lies,
+/// if it is mapped: what has been read is then given back.
 ///
 /// Memory  24 bytes per tensor, its name's text and 4 to 8 bytes to find it
 /// Errors  malformed_file, size_overflow with the tensor

@@ -130,8 +130,8 @@ private:
 
 }  // namespace detail
 
-/// A copy of the tree in which each tensor has the dtype and the bytes that a file stores. Layers that the file stores alike
-/// stay one run; a run of layers that it stores differently becomes several.
+/// A copy of the tree in which each tensor has the dtype and the bytes that a file stores. Layers that the file stores
+/// alike stay one run; a run of layers that it stores differently becomes several.
 ///
 /// `stored` has an entry per tensor of the expanded model, in the order of TreeTensors.
 [[nodiscard]] inline ModuleTree with_stored_sizes(TreeTensors const& tensors, std::span<StoredTensor const> stored) {

@@ -7,8 +7,8 @@
 
 namespace shardwise::inline v0::detail {
 
-/// A keyed hash of a name from a file. Weaker hashes are invertible, so that a hostile file of colliding names would turn
-/// every look-up into a scan.
+/// A keyed hash of a name from a file. Weaker hashes are invertible, so that a hostile file of colliding names would
+/// turn every look-up into a scan.
 ///
 /// Source  SipHash-1-3: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012)
 [[nodiscard]] inline std::uint64_t hash_name(std::string_view text) {

@@ -16,8 +16,8 @@
 
 namespace shardwise::inline v0 {
 
-/// What a file's tensor is in the model: up to two sets of tensors (a fused weight covers the gates and the ups of every
-/// expert), none for a tensor that the model does not have.
+/// What a file's tensor is in the model: up to two sets of tensors (a fused weight covers the gates and the ups of
+/// every expert), none for a tensor that the model does not have.
 struct NameMatch {
     std::array<TensorSet, 2> sets{};
     std::size_t set_count = 0;
@@ -51,8 +51,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Maps the names of a checkpoint's tensors to the tree's: the family's aliases, base prefixes that a file lacks or adds,
-/// gamma and beta, the parts of packed weights, and stacked experts.
+/// Maps the names of a checkpoint's tensors to the tree's: the family's aliases, base prefixes that a file lacks or
+/// adds, gamma and beta, the parts of packed weights, and stacked experts.
 class TensorNameMap {
 public:
     /// All arguments must outlive this.

@@ -8,8 +8,8 @@
 
 namespace shardwise::inline v0 {
 
-/// A file's tensor that encodes part of a parameter: the parameter's name, and whether it holds the values themselves or
-/// only scales, zero points and codebooks.
+/// A file's tensor that encodes part of a parameter: the parameter's name, and whether it holds the values themselves
+/// or only scales, zero points and codebooks.
 struct EncodedName {
     std::string parameter;
     bool holds_values = false;
@@ -17,9 +17,9 @@ struct EncodedName {
 
 /// The parameter that a tensor of a quantised checkpoint belongs to; nothing for an ordinary name.
 ///
-/// Source  bitsandbytes 0.45 functional.py (QuantState.as_dict) and nn/modules.py (SCB, weight_format); AutoGPTQ and AutoAWQ
-///         (qweight, qzeros, scales, g_idx); deepseek-v3 (weight_scale_inv); compressed-tensors (weight_packed, ...);
-///         gpt-oss (_blocks, _scales); transformers 5 (stacked experts' _scale_inv)
+/// Source  bitsandbytes 0.45 functional.py (QuantState.as_dict) and nn/modules.py (SCB, weight_format); AutoGPTQ and
+///         AutoAWQ (qweight, qzeros, scales, g_idx); deepseek-v3 (weight_scale_inv); compressed-tensors (weight_packed,
+///         ...); gpt-oss (_blocks, _scales); transformers 5 (stacked experts' _scale_inv)
 [[nodiscard]] inline std::optional<EncodedName> encoded_name(std::string_view name) {
     // Of "x.weight.absmax" and its like, the parameter is what stands before.
     constexpr std::array<std::string_view, 5> inner{".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",

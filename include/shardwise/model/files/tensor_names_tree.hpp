@@ -19,7 +19,8 @@ struct TensorSet {
     std::int64_t count = 1;
 };
 
-/// Numbers the tensors of the expanded model in the order of `walk`, and finds the numbers by name without expanding it.
+/// Numbers the tensors of the expanded model in the order of `walk`, and finds the numbers by name without expanding
+/// it.
 ///
 /// Memory  8 bytes per module body and child
 class TreeTensors {
