@@ -4,7 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include "golden_cases.hpp"
+
 #include <cstdint>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -54,6 +58,29 @@ ErrorCode refusal(ModelConfig const& config) {
 }
 
 }  // namespace
+
+TEST_CASE("Every layer sees the window that transformers gives it") {
+    std::ifstream file(golden::folder + "windows.tsv");
+    std::string line;
+    int cases = 0;
+    while (std::getline(file, line)) {
+        std::istringstream columns(line);
+        std::string name;
+        columns >> name;
+        std::vector<std::int64_t> wanted;
+        std::string run;
+        while (columns >> run) {
+            auto const cross = run.find('x');
+            wanted.insert(wanted.end(), std::stoul(run.substr(0, cross)), std::stoll(run.substr(cross + 1)));
+        }
+        CAPTURE(name);
+        auto const model = golden::describe_case(golden::read_golden(name));
+        REQUIRE_MESSAGE(model.has_value(), model.error().message());
+        CHECK(windows(*model) == wanted);
+        ++cases;
+    }
+    CHECK(cases >= 67);
+}
 
 TEST_CASE("Every layer of mistral and phi3 slides, none without a window") {
     auto const mistral = describe_or_fail(presets::mistral_7b);
