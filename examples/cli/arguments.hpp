@@ -1,0 +1,28 @@
+#pragma once
+
+#include "exit_code.hpp"
+
+#include <optional>
+#include <string>
+
+namespace shardwise::cli {
+
+/// The command line as text: which flags were given and with which words. Nothing is checked yet but the flags' names.
+struct Arguments {
+    std::string command;
+    std::optional<std::string> model;
+    std::optional<std::string> dtype, quant, kv_dtype, batch, context, sliding_window, mla;
+    std::optional<std::string> tp, pp, ep, dp;
+    std::optional<std::string> training, zero, offload, recompute, convention;
+    std::optional<std::string> tree, devices, max_memory, strategy, custom, objective, dialect, no_split, max;
+    std::optional<std::string> color;
+    bool sequence_parallel = false;
+    bool fallback = false;
+    bool offload_buffers = false;
+    bool json = false;
+};
+
+/// Reads the command line. Answers --help, --version and wrong flags itself: then there is an exit status and no more to do.
+[[nodiscard]] std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Arguments& arguments);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,55 @@
+#include "console.hpp"
+
+#include <shardwise/json/writer.hpp>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace shardwise::cli {
+
+void print_text(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void print_warnings(std::vector<std::string> const& warnings) {
+    for (auto const& warning : warnings) std::fprintf(stderr, "shardwise: warning: %s\n", warning.c_str());
+}
+
+ExitCode report(Error const& error, Stage stage, bool is_json) {
+    auto const message = error.message();
+    std::fprintf(stderr, "shardwise: %s\n", message.c_str());
+    if (is_json) {
+        JsonWriter json;
+        json.begin_object().member("schema", "shardwise.error/1");
+        json.key("error").begin_object().member("code", name_of(error.code())).member("message", message).end_object();
+        json.end_object();
+        print_text(json.text() + "\n");
+    }
+    return exit_code_of(error.code(), stage);
+}
+
+bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+std::string Style::paint(std::string_view code, std::string_view text) const {
+    if (!has_color) return std::string(text);
+    return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+}
+
+Style style_of_stdout(ColorMode mode) {
+    Style style;
+    bool const is_terminal = ::isatty(STDOUT_FILENO) == 1;
+    char const* const no_color = std::getenv("NO_COLOR");
+    char const* const terminal = std::getenv("TERM");
+    bool const is_refused = (no_color != nullptr && *no_color != '\0') ||
+                            (terminal != nullptr && std::string_view{terminal} == "dumb");
+    style.has_color = mode == ColorMode::always || (mode == ColorMode::automatic && is_terminal && !is_refused);
+    winsize size{};
+    if (is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+        style.width = std::clamp<int>(size.ws_col, 60, 160);
+    }
+    return style;
+}
+
+}  // namespace shardwise::cli

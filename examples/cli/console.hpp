@@ -1,0 +1,40 @@
+#pragma once
+
+#include "exit_code.hpp"
+
+#include <shardwise/core/error.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// Writes data to stdout.
+void print_text(std::string_view text);
+/// Writes each warning as a line to stderr.
+void print_warnings(std::vector<std::string> const& warnings);
+/// One line on stderr and, with --json, the error document on stdout; gives the exit status.
+[[nodiscard]] ExitCode report(Error const& error, Stage stage, bool is_json);
+/// Flushes stdout; false where what was printed did not reach its reader.
+[[nodiscard]] bool flush_output();
+
+enum class ColorMode { automatic, always, never };
+
+/// How text for people looks here.
+struct Style {
+    bool has_color = false;
+    /// Columns of the terminal.
+    int width = 100;
+
+    [[nodiscard]] std::string bold(std::string_view text) const { return paint("1", text); }
+    [[nodiscard]] std::string dim(std::string_view text) const { return paint("2", text); }
+    [[nodiscard]] std::string good(std::string_view text) const { return paint("32", text); }
+    [[nodiscard]] std::string bad(std::string_view text) const { return paint("31", text); }
+    [[nodiscard]] std::string paint(std::string_view code, std::string_view text) const;
+};
+
+/// Colours only on a terminal: NO_COLOR beats automatic, always beats NO_COLOR.
+[[nodiscard]] Style style_of_stdout(ColorMode mode);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "console.hpp"
+#include "load_model.hpp"
+
+#include <shardwise/memory/estimate.hpp>
+#include <shardwise/memory/request.hpp>
+
+#include <string>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// What `estimate` found, ready to be printed.
+struct EstimateAnswer {
+    LoadedModel const& loaded;
+    EstimateRequest request;
+    MemoryEstimate estimate;
+    std::vector<std::string> warnings;
+};
+
+[[nodiscard]] std::string estimate_json(EstimateAnswer const& answer);
+[[nodiscard]] std::string estimate_text(EstimateAnswer const& answer, Style const& style);
+
+/// A part's name: "model.layers.0-31" for a run, "(own tensors)" for the root's.
+[[nodiscard]] std::string name_of(ModuleEstimate const& module);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,62 @@
+#include "commands.hpp"
+#include "estimate_answer.hpp"
+#include "load_model.hpp"
+#include "model_facts.hpp"
+#include "requests.hpp"
+
+#include <shardwise/memory/estimator.hpp>
+
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// The library names the fields of its request; here they are flags.
+[[nodiscard]] Error as_flag(Error error) {
+    if (!error.subject().empty() || error.place().empty()) return error;
+    std::string const place = error.place().find(' ') == std::string_view::npos ? "--" + std::string(error.place()) : std::string(error.place());
+    return error.in(place).at({});
+}
+
+[[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, Style const& style) {
+    auto const fail = [&](Error const& error) {
+        bool const is_usage = error.code() == ErrorCode::invalid_argument;
+        return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
+    };
+    auto const loaded = load_model(*arguments.model);
+    if (!loaded) return fail(loaded.error());
+    if (!loaded->has_program) {
+        return fail(Error{ErrorCode::unsupported}.in(loaded->name).because("has an architecture that this version does not know, so that only its weights are known")
+                        .fix("use shardwise map, which places any checkpoint"));
+    }
+    apply_stored_quantisation(*loaded, request);
+    auto estimate = estimate_memory(loaded->model, request);
+    if (!estimate) return fail(as_flag(estimate.error()));
+    EstimateAnswer answer{.loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
+    for (auto const assumption : answer.estimate.assumptions) {
+        if (!is_warning(assumption)) continue;
+        auto const warning = assumption == Assumption::context_beyond_model ? context_warning(loaded->model.config, answer.estimate.context)
+                                                                            : std::string(text_of(assumption));
+        answer.warnings.push_back(warning);
+    }
+    print_warnings(answer.warnings);
+    print_text(arguments.json ? estimate_json(answer) : estimate_text(answer, style));
+    return ExitCode::done;
+}
+
+}  // namespace
+
+ExitCode run_estimate(Arguments const& arguments) {
+    auto const color = read_color(arguments);
+    if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    auto const request = read_estimate_request(arguments);
+    if (!request) return report(request.error(), Stage::arguments, arguments.json);
+    if (!arguments.model) {
+        return report(Error{ErrorCode::invalid_argument}.in("MODEL").because("was not given").fix("name one: shardwise estimate llama-3-8b"),
+                      Stage::arguments, arguments.json);
+    }
+    return print_estimate(arguments, *request, style_of_stdout(*color));
+}
+
+}  // namespace shardwise::cli

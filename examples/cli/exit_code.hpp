@@ -1,0 +1,22 @@
+#pragma once
+
+#include <shardwise/core/error.hpp>
+
+namespace shardwise::cli {
+
+/// What the program's exit status says; fixed by the interface.
+enum class ExitCode : int { done = 0, failure = 1, usage = 2, does_not_fit = 3, no_such_device = 4 };
+
+/// Where an error came up: while the command line was read, or in the work that it asked for.
+enum class Stage { arguments, work };
+
+/// The exit status of an error.
+[[nodiscard]] constexpr ExitCode exit_code_of(ErrorCode code, Stage stage) {
+    switch (code) {
+        case ErrorCode::no_such_device: return ExitCode::no_such_device;
+        case ErrorCode::out_of_memory: return ExitCode::does_not_fit;
+        default: return stage == Stage::arguments ? ExitCode::usage : ExitCode::failure;
+    }
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/quant/scheme.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// What a MODEL turned out to be.
+struct LoadedModel {
+    Model model;
+    /// Preset, "org/name", or the last part of the path.
+    std::string name;
+    /// False for checkpoints of unknown architectures: a tree without a program, of which only the weights are known.
+    bool has_program = true;
+    /// True where the sizes are those of the files.
+    bool has_stored_sizes = false;
+    /// How a config without weights says that the weights are packed; files say it themselves.
+    std::optional<QuantScheme> quant;
+    std::vector<std::string> warnings;
+
+    /// The class that is counted, else the family.
+    [[nodiscard]] std::string architecture() const {
+        auto const name_of_class = model.config.model_class.view();
+        return std::string(name_of_class.empty() ? model.config.model_type.view() : name_of_class);
+    }
+};
+
+/// Finds and reads a MODEL: a preset, a file, a folder, or a repository in the Hugging Face cache.
+///
+/// Errors  unknown_name with the closest name; what the readers refuse, with file and field
+[[nodiscard]] Result<LoadedModel> load_model(std::string const& model);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "console.hpp"
+#include "requests.hpp"
+
+#include <shardwise/core/device_id.hpp>
+#include <shardwise/placement/fixes.hpp>
+#include <shardwise/placement/placement.hpp>
+#include <shardwise/placement/shortfall.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// A prefix and where it lives.
+struct AnswerEntry {
+    std::string prefix;
+    DeviceId device{};
+};
+
+/// What a device holds; terms are zero where a dialect counts weights only.
+struct AnswerDevice {
+    DeviceId id{};
+    std::string name;
+    /// Nothing for a disk without a limit.
+    std::optional<Bytes> capacity;
+    Bytes used{};
+    Bytes weights{};
+    Bytes kv_cache{};
+    Bytes activations{};
+    Bytes overhead{};
+};
+
+/// What `map` found, ready to be printed.
+struct MapAnswer {
+    std::string model;
+    std::string architecture;
+    std::optional<std::int64_t> parameters;
+    /// One line that says what was asked: context, batch, types.
+    std::string question;
+    std::int64_t context = 0;
+    std::int64_t batch = 0;
+    std::string dtype;
+    std::string quant;
+    bool fits = false;
+    std::vector<AnswerEntry> device_map;
+    std::vector<AnswerDevice> devices;
+    std::optional<Certificate> certificate;
+    std::optional<Shortfall> shortfall;
+    std::string reason;
+    std::vector<Fix> fixes;
+    /// Answers to --max: a number, or the name of a quantisation.
+    std::optional<std::int64_t> number;
+    std::string word;
+    std::vector<std::string> warnings;
+};
+
+[[nodiscard]] std::string map_json(MapRequest const& request, MapAnswer const& answer);
+[[nodiscard]] std::string map_text(MapRequest const& request, MapAnswer const& answer, Style const& style);
+
+/// The sentence that says what to change and what that does.
+[[nodiscard]] std::string sentence(Fix const& fix, MapAnswer const& answer);
+
+}  // namespace shardwise::cli

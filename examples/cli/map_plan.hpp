@@ -1,0 +1,29 @@
+#pragma once
+
+#include "map_answer.hpp"
+#include "requests.hpp"
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/module_tree.hpp>
+#include <shardwise/placement/map_entries.hpp>
+#include <shardwise/placement/placement_task.hpp>
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// Fills in devices, map, certificate, shortfall and fixes by a strategy of our own; answers --max first.
+///
+/// Errors  what the strategy refuses: not_covered, no_such_device for custom maps
+[[nodiscard]] Result<> plan_map(PlacementTask const& task, MapRequest& request, std::vector<MapEntry> const& custom,
+                                MapAnswer& answer);
+
+/// Fills in devices and map as accelerate or transformers would make them.
+///
+/// Errors  capacity_exceeded for trees of absurd size
+[[nodiscard]] Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view const> no_split,
+                                        MapRequest const& request, MapAnswer& answer);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "load_model.hpp"
+
+#include <shardwise/memory/request.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace shardwise::cli {
+
+/// A config without weights says how they are packed; it counts where the command line says nothing else.
+void apply_stored_quantisation(LoadedModel const& model, EstimateRequest& request);
+
+/// What is asked, in words: "context 4096 (default), batch 1, weights bf16, cache bf16".
+[[nodiscard]] std::string question_of(LoadedModel const& model, EstimateRequest const& request);
+
+/// The warning about a context beyond the model's maximum; empty where there is none.
+[[nodiscard]] std::string context_warning(ModelConfig const& config, std::int64_t context);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "arguments.hpp"
+#include "console.hpp"
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/hardware/device.hpp>
+#include <shardwise/memory/request.hpp>
+#include <shardwise/placement/max_memory.hpp>
+#include <shardwise/placement/placement.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::cli {
+
+enum class MapStrategy : std::uint8_t { optimal, balanced, balanced_low_0, sequential, custom };
+enum class MapDialect : std::uint8_t { shardwise, accelerate, transformers };
+/// What --max asks for.
+enum class Inverse : std::uint8_t { none, context, batch, devices, quant };
+
+[[nodiscard]] std::string_view name_of(MapStrategy strategy);
+[[nodiscard]] std::string_view name_of(MapDialect dialect);
+
+/// What `map` was asked for, checked.
+struct MapRequest {
+    EstimateRequest estimate{};
+    MapStrategy strategy = MapStrategy::optimal;
+    MapDialect dialect = MapDialect::shardwise;
+    Objective objective = Objective::load;
+    Inverse inverse = Inverse::none;
+    /// As the user wrote it ("auto").
+    std::string strategy_word;
+    /// From --devices, or from --max-memory with names and rates unknown.
+    std::vector<Device> devices;
+    /// The same as limits, for the dialects.
+    MaxMemory max_memory;
+    /// Classes given by --no-split; nothing: the architecture's.
+    std::optional<std::vector<std::string>> no_split;
+    bool has_fallback = false;
+    bool offloads_buffers = false;
+    std::vector<std::string> warnings;
+};
+
+/// Reads the flags that say what is run.
+///
+/// Errors  unknown_name with the nearest right word, invalid_argument with the range; both name the flag
+[[nodiscard]] Result<EstimateRequest> read_estimate_request(Arguments const& arguments);
+
+/// Reads the flags of `map`.
+///
+/// Errors  the same; no_such_device; flags that exclude each other are named
+[[nodiscard]] Result<MapRequest> read_map_request(Arguments const& arguments);
+
+/// Reads --color.
+[[nodiscard]] Result<ColorMode> read_color(Arguments const& arguments);
+
+}  // namespace shardwise::cli

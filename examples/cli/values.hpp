@@ -1,0 +1,54 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
+
+#include <charconv>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace shardwise::cli {
+
+/// A word that a flag takes and what it means.
+template <class Meaning>
+struct Choice {
+    std::string_view word;
+    Meaning meaning;
+};
+
+/// What the word of a flag means, in any case.
+///
+/// Errors  unknown_name with the closest word and all others
+template <class Meaning>
+[[nodiscard]] Result<Meaning> choose(std::string_view flag, std::string_view word, std::span<Choice<Meaning> const> choices) {
+    ClosestName closest(word);
+    std::string all;
+    for (auto const& choice : choices) {
+        if (equal_ignoring_case(choice.word, word)) return choice.meaning;
+        closest.offer(choice.word);
+        all += (all.empty() ? "" : ", ") + std::string(choice.word);
+    }
+    std::string advice = "use one of " + all;
+    if (!closest.best().empty()) advice = "did you mean " + std::string(closest.best()) + "? " + advice;
+    return Error{ErrorCode::unknown_name}.in(flag).at(word).because("is not one of its values").fix(advice);
+}
+
+/// The number of a flag within [least, most].
+///
+/// Errors  invalid_argument that names the flag, the word and the range
+[[nodiscard]] inline Result<std::int64_t> read_number(std::string_view flag, std::string_view word, std::int64_t least,
+                                                      std::int64_t most) {
+    std::int64_t value = 0;
+    auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
+    auto const range = std::to_string(least) + " to " + std::to_string(most);
+    Error error{ErrorCode::invalid_argument};
+    error.in(flag).at(word.empty() ? std::string_view{"\"\""} : word).fix("write a whole number from " + range);
+    if (problem == std::errc::result_out_of_range) return error.because("is out of range");
+    if (problem != std::errc{} || end != word.data() + word.size()) return error.because("is not a whole number");
+    if (value < least || value > most) return error.because("is out of range");
+    return value;
+}
+
+}  // namespace shardwise::cli
