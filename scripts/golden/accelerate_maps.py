@@ -71,7 +71,7 @@ def answer(tree, case):
             found = modeling.infer_auto_device_map(
                 model, max_memory=dict(limits), fallback_allocation=case.get("fallback", False),
                 offload_buffers=case.get("offload_buffers", False), clean_result=case.get("clean_result", True), **common)
-        return accelerate_cases.expectation(found, limits, caught)
+        return accelerate_cases.expectation(found, limits, [str(w.message) for w in caught])
     except accelerate_cases.FAILURES as error:
         return {"raises": type(error).__name__}
     finally:

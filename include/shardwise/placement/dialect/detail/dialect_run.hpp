@@ -80,10 +80,10 @@ inline void mark_repaired(DialectMap& map, std::string_view library) {
     disk.is_unlimited = true;
     devices.push_back(disk);
 
+    DialectMap map;
+    if (tree.module_count() == 0) return map;
     GreedyMap greedy(tree, sizes, devices, {settings.has_fallback, settings.is_whole});
     auto const placed = greedy.run();
-
-    DialectMap map;
     EntryMerger merger(tree, placed, settings.merges);
     map.entries = merger.run(devices);
     std::vector<std::int64_t> used(devices.size(), 0);

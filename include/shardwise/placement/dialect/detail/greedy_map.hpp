@@ -50,7 +50,7 @@ public:
         std::vector<char> is_whole;
     };
 
-    /// The last device must be without a limit.
+    /// The last device must be without a limit, and the tree must have a module.
     GreedyMap(ExpandedTree const& tree, SizeTable const& sizes, std::vector<GreedyDevice>& devices, Settings settings)
         : tree_(tree), sizes_(sizes), devices_(devices), settings_(std::move(settings)), queue_(tree), ties_(tree),
           ledger_(tree, sizes, settings_.is_whole), search_(tree, sizes, settings_.is_whole, ties_) {}
@@ -94,7 +94,6 @@ private:
     static constexpr int most_fallbacks = 1000;
 
     void queue_model() {
-        if (tree_.module_count() == 0) return;
         queue_.insert_parts(0, ModuleQueue::no_slot);
         for (auto i = tree_.first_tensor(0); i < tree_.own_end(0); ++i) {
             if (!tree_.tensor(i).is_parameter()) queue_.insert(TreeEntry::tensor(i), ModuleQueue::no_slot);
