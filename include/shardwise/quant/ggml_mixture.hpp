@@ -244,7 +244,7 @@ namespace detail {
 /// Source  convert_hf_to_gguf.py (prepare_tensors), llama-quant.cpp (tensor_allows_quantization)
 [[nodiscard]] constexpr bool is_ggml_matrix(Weight const& weight) {
     bool const is_used = weight.use == TensorUse::linear || weight.use == TensorUse::embedding ||
-                         weight.use == TensorUse::head;
+                         weight.use == TensorUse::head || weight.role == WeightRole::relative_bias;
     return is_used && weight.dimensions() >= 2 && weight.role != WeightRole::side_table &&
            weight.role != WeightRole::router;
 }
