@@ -198,8 +198,8 @@ namespace detail {
     }
 }
 
-/// Layers of one class (0 to 63) have the same types under every mixture, so that sums over a model look at one layer of
-/// each class that occurs; there are at most eight.
+/// Layers of one class (0 to 63) have the same types under every mixture, so that sums over a model look at one layer
+/// of each class that occurs; there are at most eight.
 [[nodiscard]] constexpr std::int64_t mixture_layer_class(std::int64_t layer, std::int64_t layers) {
     std::int64_t bits = layer < 2 ? 1 : 0;
     bits += layer < 4 ? 2 : 0;
