@@ -195,7 +195,7 @@ TEST_CASE("Layers of one class have the same types under every mixture, and few 
                         auto const known = types.try_emplace(mixture_layer_class(layer, layers), type).first;
                         if (known->second != type) ++wrong;
                     }
-                    if (wrong != 0 || types.size() > 8) FAIL(file.name, " differs within a class of ", layers, " layers");
+                    if (wrong != 0 || types.size() > 8) FAIL(file.name, " differs within a class, layers: ", layers);
                 }
             }
         }

@@ -52,8 +52,8 @@ TEST_CASE("DeepSeek-V3's fp8 files exceed its tensors by their headers") {
     REQUIRE(model);
     auto const scheme = QuantScheme::fp8_blocks();
     auto const main = stored_bytes(*model, scheme);
-    // The files also hold layer 61 for the prediction of a second token: a layer like the last, its own embedding, head,
-    // three norms and a projection of two hidden states in bf16.
+    // The files also hold layer 61 for the prediction of a second token: a layer like the last, its own embedding,
+    // head, three norms and a projection of two hidden states in bf16.
     auto const layer = stored_bytes(*model, scheme, ".layers.60.");
     std::int64_t const hidden = 7168;
     auto const second = layer.bytes + 2 * (2 * 129280 * hidden + 3 * hidden + 2 * hidden * hidden);
