@@ -1,0 +1,152 @@
+#include <shardwise/model/files/gguf_config.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+
+/// A GGUF file of keys and of tensors that hold one block each.
+class Written {
+public:
+    Written& text(std::string_view key, std::string_view value) {
+        name(keys_, key), put(keys_, std::uint32_t{8}), name(keys_, value);
+        return ++key_count_, *this;
+    }
+    Written& number(std::string_view key, std::uint32_t value) {
+        name(keys_, key), put(keys_, std::uint32_t{4}), put(keys_, value);
+        return ++key_count_, *this;
+    }
+    Written& numbers(std::string_view key, std::initializer_list<std::int32_t> values) {
+        name(keys_, key), put(keys_, std::uint32_t{9}), put(keys_, std::uint32_t{5});
+        put(keys_, std::uint64_t{values.size()});
+        for (auto const value : values) put(keys_, value);
+        return ++key_count_, *this;
+    }
+    /// `extents` innermost first, as the file has them.
+    Written& tensor(std::string_view title, std::initializer_list<std::uint64_t> extents, std::uint32_t type = 1) {
+        name(tensors_, title), put(tensors_, static_cast<std::uint32_t>(extents.size()));
+        std::uint64_t size = type == 0 ? 4 : 2;
+        for (auto const extent : extents) put(tensors_, extent), size *= extent;
+        put(tensors_, type), put(tensors_, std::uint64_t{data_});
+        data_ += (size + 31) / 32 * 32;
+        return ++tensor_count_, *this;
+    }
+    [[nodiscard]] Result<ModelConfig> read() const {
+        std::string file = "GGUF";
+        put(file, std::uint32_t{3}), put(file, tensor_count_), put(file, key_count_);
+        file += keys_ + tensors_;
+        file.resize((file.size() + 31) / 32 * 32 + data_);
+        auto const header = parse_gguf(file, "m.gguf");
+        REQUIRE(header.has_value());
+        return read_gguf_config(*header, "m.gguf");
+    }
+
+private:
+    template <class Number>
+    static void put(std::string& out, Number number) {
+        char raw[sizeof number];
+        std::memcpy(raw, &number, sizeof number);
+        out.append(raw, sizeof number);
+    }
+    static void name(std::string& out, std::string_view value) {
+        put(out, std::uint64_t{value.size()});
+        out += value;
+    }
+
+    std::string keys_;
+    std::string tensors_;
+    std::uint64_t key_count_ = 0;
+    std::uint64_t tensor_count_ = 0;
+    std::uint64_t data_ = 0;
+};
+
+Written model(std::string const& arch) {
+    Written file;
+    file.text("general.architecture", arch).number(arch + ".block_count", 2).number(arch + ".embedding_length", 64);
+    file.number(arch + ".attention.head_count", 4).number(arch + ".context_length", 128);
+    return std::move(file.number(arch + ".feed_forward_length", 96).tensor("token_embd.weight", {64, 32}));
+}
+
+}  // namespace
+
+TEST_CASE("absent keys follow llama.cpp's rules, the vocabulary its table") {
+    auto const config = model("llama").text("general.name", "Tiny").read();
+    REQUIRE(config.has_value());
+    CHECK(config->model_type.view() == "llama");
+    CHECK(config->name.view() == "Tiny");
+    CHECK(config->layers == 2);
+    CHECK(config->kv_heads == 4);
+    CHECK(config->head_dim == 16);
+    CHECK(config->vocab_size == 32);
+    CHECK(config->tie_word_embeddings);
+    CHECK(config->dtype == Dtype::f16);
+    auto const full = model("llama")
+                          .number("llama.attention.head_count_kv", 2)
+                          .number("llama.attention.key_length", 8)
+                          .tensor("output.weight", {64, 32}, 0)
+                          .read();
+    REQUIRE(full.has_value());
+    CHECK(full->kv_heads == 2);
+    CHECK(full->head_dim == 8);
+    CHECK_FALSE(full->tie_word_embeddings);
+    CHECK(full->dtype == Dtype::f32);
+}
+
+TEST_CASE("a marker tells families of one GGUF name apart") {
+    CHECK(model("llama").number("llama.expert_count", 4).read()->model_type.view() == "mixtral");
+    CHECK(model("llama").number("llama.expert_count", 0).read()->model_type.view() == "llama");
+    auto const deepseek = [] {
+        return std::move(model("deepseek2")
+                             .number("deepseek2.attention.kv_lora_rank", 32)
+                             .number("deepseek2.rope.dimension_count", 8)
+                             .number("deepseek2.attention.key_length", 40)
+                             .number("deepseek2.attention.key_length_mla", 24)
+                             .number("deepseek2.attention.value_length", 32)
+                             .number("deepseek2.attention.value_length_mla", 12));
+    };
+    auto const v2 = deepseek().read();
+    REQUIRE(v2.has_value());
+    CHECK(v2->model_type.view() == "deepseek_v2");
+    CHECK(v2->q_lora_rank == 0);
+    CHECK(v2->qk_rope_head_dim == 8);
+    CHECK(v2->qk_nope_head_dim == 16);
+    CHECK(v2->v_head_dim == 12);
+    CHECK(deepseek().tensor("blk.1.exp_probs_b.bias", {4}, 0).read()->model_type.view() == "deepseek_v3");
+}
+
+TEST_CASE("a list over layers is one number where all are the same") {
+    CHECK(model("llama").numbers("llama.attention.head_count_kv", {2, 2}).read()->kv_heads == 2);
+    auto const mixed = model("llama").numbers("llama.attention.head_count_kv", {2, 4}).read();
+    REQUIRE_FALSE(mixed.has_value());
+    CHECK(mixed.error().code() == ErrorCode::invalid_field);
+    CHECK(mixed.error().place() == "llama.attention.head_count_kv");
+}
+
+TEST_CASE("impossible metadata are refused with the key") {
+    auto const absent = Written{}.text("general.architecture", "llama").read();
+    REQUIRE_FALSE(absent.has_value());
+    CHECK(absent.error().code() == ErrorCode::missing_field);
+    CHECK(absent.error().place() == "llama.embedding_length");
+    CHECK(Written{}.read().error().place() == "general.architecture");
+    auto const unknown = model("llamma").read();
+    REQUIRE_FALSE(unknown.has_value());
+    CHECK(unknown.error().code() == ErrorCode::unknown_name);
+    auto const with = [](std::uint32_t layers, std::uint32_t heads) {
+        Written file;
+        file.text("general.architecture", "llama").number("llama.embedding_length", 64);
+        return file.number("llama.block_count", layers).number("llama.attention.head_count", heads).read();
+    };
+    CHECK(with(0, 4).error().place() == "llama.block_count");
+    CHECK(with(2, 0).error().place() == "llama.attention.head_count");
+    CHECK(with(1U << 20U, 4).error().code() == ErrorCode::capacity_exceeded);
+    CHECK(with(0xFFFFFFFFU, 4).error().code() == ErrorCode::size_overflow);
+}
