@@ -195,6 +195,17 @@ TEST_CASE("read_tree: nesting is generous but limited") {
     CHECK(message(R"({"x": )" + std::string(100'000, '[')).find("nested too deep") != std::string::npos);
 }
 
+TEST_CASE("read_tree: what a tree may hold is limited") {
+    auto const module = [](std::string const& members) { return message("{\"class\": \"M\", " + members + "}"); };
+    CHECK(module("\"name\": \"" + std::string(17'000'000, 'x') + "\"").find("more text than") != std::string::npos);
+    std::string tensors = tensor("w", "[1]");
+    for (int i = 0; i < 100'000; ++i) tensors += "," + tensor("w" + std::to_string(i), "[1]");
+    CHECK(module("\"params\": [" + tensors + "]").find("more different tensors than") != std::string::npos);
+    std::string tied = "\"a\"";
+    for (int i = 0; i < 10'000; ++i) tied += ",\"a" + std::to_string(i) + "\"";
+    CHECK(module("\"tied\": [[" + tied + "]]").find("more tied names than") != std::string::npos);
+}
+
 TEST_CASE("read_tree: repetition takes no memory") {
     // Four levels of 16 equal children each are 69,905 modules in 5 bodies.
     std::string text = "{\"class\": \"Leaf\", \"name\": \"0\"}";

@@ -22,17 +22,16 @@ namespace shardwise::inline v0::detail {
 /// become one body, and equal numbered neighbours one run, so that memory follows what differs and not what repeats.
 class TreeBuilder {
 public:
-    /// The most different bodies, tensors and uses of bodies that a tree may have.
+    /// The most different bodies, tensors and uses of bodies that a tree may have: they take less than 64 MiB.
     static constexpr std::size_t max_bodies = 200'000;
-    static constexpr std::size_t max_tensors = 200'000;
+    static constexpr std::size_t max_tensors = 100'000;
     static constexpr std::size_t max_children = 400'000;
-    static constexpr std::size_t max_tied_names = 65'536;
+    static constexpr std::size_t max_tied_names = 8'192;
+    /// Units  bytes of different names
+    static constexpr std::size_t max_text = std::size_t{16} << 20U;
 
     /// Opens a module within the open one.
-    void begin() {
-        frames_.push_back(
-            {.first_parameter = parameters_.size(), .first_buffer = buffers_.size(), .first_child = children_.size()});
-    }
+    void begin() { frames_.push_back({.first_tensor = tensors_.size(), .first_child = children_.size()}); }
     /// The number of open modules.
     [[nodiscard]] std::size_t depth() const { return frames_.size(); }
     void set_class(std::string_view name) { frames_.back().class_name = keep(name); }
@@ -43,27 +42,29 @@ public:
     }
     /// Adds a tensor of the open module; its name is kept already.
     bool add_tensor(Tensor tensor) {
+        if (is_full_) return too_many("text", max_text);
         if (!check_name(tensor.name)) return false;
         auto const elements = tensor.shape.checked_elements();
         if (!elements || !storage_bytes(tensor.dtype, *elements)) {
             return refuse(
                 Error{ErrorCode::size_overflow}.in(path(tensor.name)).at("shape").because("its size leaves 63 bits"));
         }
-        if (parameters_.size() + buffers_.size() + tree_.tensors().size() >= max_tensors)
-            return too_many("different tensors", max_tensors);
-        (tensor.is_parameter() ? parameters_ : buffers_).push_back(tensor);
+        if (tensors_.size() + tree_.tensors().size() >= max_tensors) return too_many("different tensors", max_tensors);
+        tensors_.push_back(tensor);
         return true;
     }
     void begin_tie() { first_tied_ = {}; }
     bool add_tied(std::string_view name) {
         if (tied_.size() >= max_tied_names) return too_many("tied names", max_tied_names);
         auto const kept = keep(name);
+        if (is_full_) return too_many("text", max_text);
         tied_.push_back({kept, first_tied_.data() == nullptr ? kept : first_tied_});
         if (first_tied_.data() == nullptr) first_tied_ = kept;
         return true;
     }
     /// Closes the open module.
     bool end() {
+        if (is_full_) return too_many("text", max_text);
         auto const frame = frames_.back();
         if (frames_.size() > 1 && frame.name.empty()) {
             return refuse(Error{ErrorCode::missing_field}.in(path()).at("name").because("a child needs it"));
@@ -73,8 +74,7 @@ public:
         fold_children(frame);
         auto const body = find_or_add(frame);
         if (tree_.modules().size() > max_bodies) return too_many("different modules", max_bodies);
-        parameters_.resize(frame.first_parameter);
-        buffers_.resize(frame.first_buffer);
+        tensors_.resize(frame.first_tensor);
         children_.resize(frame.first_child);
         frames_.pop_back();
         if (frames_.empty()) {
@@ -89,6 +89,8 @@ public:
     /// A copy of a name that lives as long as the tree; equal names share it.
     std::string_view keep(std::string_view name) {
         if (auto const found = names_.find(name); found != names_.end()) return *found;
+        if (name.size() > max_text - text_size_) return is_full_ = true, std::string_view{};
+        text_size_ += name.size();
         return *names_.insert(tree_.names().join(name)).first;
     }
     /// The dotted name of the open module, or of something in it.
@@ -115,8 +117,7 @@ private:
     struct Frame {
         std::string_view class_name = "Module";
         std::string_view name{};
-        std::size_t first_parameter = 0;
-        std::size_t first_buffer = 0;
+        std::size_t first_tensor = 0;
         std::size_t first_child = 0;
     };
 
@@ -137,8 +138,7 @@ private:
     /// Torch keeps parameters, buffers and children of a module under different names.
     bool check_distinct(Frame const& frame) {
         seen_.clear();
-        for (auto i = frame.first_parameter; i < parameters_.size(); ++i) seen_.push_back(parameters_[i].name);
-        for (auto i = frame.first_buffer; i < buffers_.size(); ++i) seen_.push_back(buffers_[i].name);
+        for (auto i = frame.first_tensor; i < tensors_.size(); ++i) seen_.push_back(tensors_[i].name);
         for (auto i = frame.first_child; i < children_.size(); ++i) seen_.push_back(children_[i].name);
         if (seen_.size() < 2) return true;
         std::sort(seen_.begin(), seen_.end());
@@ -151,8 +151,9 @@ private:
         auto const contains = [&frame](std::string_view word) {
             return frame.class_name.find(word) != std::string_view::npos;
         };
-        for (auto i = frame.first_parameter; i < parameters_.size(); ++i) {
-            auto& tensor = parameters_[i];
+        for (auto i = frame.first_tensor; i < tensors_.size(); ++i) {
+            auto& tensor = tensors_[i];
+            if (!tensor.is_parameter()) continue;
             if (contains("Norm"))
                 tensor.use = TensorUse::norm;
             else if (tensor.name == "bias")
@@ -184,29 +185,30 @@ private:
         children_.resize(out);
     }
     ModuleId find_or_add(Frame const& frame) {
-        body_tensors_.assign(parameters_.begin() + static_cast<std::ptrdiff_t>(frame.first_parameter),
-                             parameters_.end());
-        body_tensors_.insert(body_tensors_.end(), buffers_.begin() + static_cast<std::ptrdiff_t>(frame.first_buffer),
-                             buffers_.end());
+        std::span<Tensor> const tensors{tensors_.data() + frame.first_tensor, tensors_.size() - frame.first_tensor};
+        auto const comes_first = [](Tensor const& tensor) { return tensor.is_parameter(); };
+        if (!std::is_partitioned(tensors.begin(), tensors.end(), comes_first)) {
+            std::stable_partition(tensors.begin(), tensors.end(), comes_first);
+        }
         std::span<Child const> const children{children_.data() + frame.first_child,
                                               children_.size() - frame.first_child};
-        auto const hash = hash_of(frame.class_name, children);
+        auto const hash = hash_of(frame.class_name, tensors, children);
         auto const [first, last] = bodies_.equal_range(hash);
         for (auto it = first; it != last; ++it) {
-            if (is_equal(tree_.module(it->second), frame.class_name, children)) return it->second;
+            if (is_equal(tree_.module(it->second), frame.class_name, tensors, children)) return it->second;
         }
-        auto const body = tree_.add(frame.class_name, std::span<Tensor const>{body_tensors_}, children);
+        auto const body = tree_.add(frame.class_name, tensors, children);
         bodies_.insert({hash, body});
         return body;
     }
-    [[nodiscard]] bool is_equal(Module const& module, std::string_view class_name,
+    [[nodiscard]] bool is_equal(Module const& module, std::string_view class_name, std::span<Tensor const> tensors,
                                 std::span<Child const> children) const {
-        if (module.class_name != class_name || module.tensor_count != body_tensors_.size() ||
+        if (module.class_name != class_name || module.tensor_count != tensors.size() ||
             module.child_count != children.size()) {
             return false;
         }
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
-            if (tree_.tensor(module, i) != body_tensors_[i]) return false;
+            if (tree_.tensor(module, i) != tensors[i]) return false;
         }
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
             if (tree_.child(module, i) != children[i]) return false;
@@ -214,7 +216,8 @@ private:
         return true;
     }
     /// Names are kept once, so that their addresses stand for them.
-    [[nodiscard]] std::uint64_t hash_of(std::string_view class_name, std::span<Child const> children) const {
+    [[nodiscard]] std::uint64_t hash_of(std::string_view class_name, std::span<Tensor const> tensors,
+                                        std::span<Child const> children) const {
         std::uint64_t hash = 0;
         auto const mix = [&hash](std::uint64_t value) {
             hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
@@ -222,7 +225,7 @@ private:
         };
         auto const mix_name = [&mix](std::string_view name) { mix(reinterpret_cast<std::uintptr_t>(name.data())); };
         mix_name(class_name);
-        for (auto const& tensor : body_tensors_) {
+        for (auto const& tensor : tensors) {
             mix_name(tensor.name);
             mix(static_cast<std::uint64_t>(tensor.dtype) * 4 + static_cast<std::uint64_t>(tensor.kind));
             for (auto const extent : tensor.shape) mix(static_cast<std::uint64_t>(extent));
@@ -238,11 +241,11 @@ private:
     ModuleTree tree_;
     std::unordered_set<std::string_view> names_;
     std::unordered_multimap<std::uint64_t, ModuleId> bodies_;
+    std::size_t text_size_ = 0;
+    bool is_full_ = false;
     std::vector<Frame> frames_;
-    std::vector<Tensor> parameters_;  // of all open modules, like buffers_ and children_
-    std::vector<Tensor> buffers_;
+    std::vector<Tensor> tensors_;  // of all open modules, like children_
     std::vector<Child> children_;
-    std::vector<Tensor> body_tensors_;
     std::vector<std::string_view> seen_;
     std::vector<Tied> tied_;
     std::string_view first_tied_;
