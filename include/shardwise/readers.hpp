@@ -5,7 +5,6 @@
 #include <shardwise/json/value.hpp>
 #include <shardwise/json/writer.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
-#include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/gguf.hpp>

@@ -67,6 +67,7 @@ TEST_CASE("read_json: keeps integers exact up to 64 bits and calls larger ones r
 
 TEST_CASE("read_json: a number too small for a double is zero, one too large is refused") {
     CHECK(events_of("1e-400") == "r:0.000000 ");
+    CHECK(events_of("-1e-400") == "r:-0.000000 ");
     CHECK(events_of("0." + std::string(400, '0') + "1") == "r:0.000000 ");
     CHECK(events_of("1" + std::string(400, '0') + "e-390") == "r:10000000000.000000 ");
     CHECK(events_of("1e308") != "error");

@@ -260,6 +260,13 @@ TEST_CASE("read_config: an unknown model_type is answered with the closest and a
     CHECK(escape.find("\\x1b[31mred") != std::string::npos);
 }
 
+TEST_CASE("read_config: other JSON files of models are recognised") {
+    CHECK(message(R"({"metadata": {}, "weight_map": {}})") ==
+          "config.json: is an index of weights, not a configuration; name the folder that it is in");
+    CHECK(message(R"({"class": "M", "children": []})") ==
+          "config.json: is a tree of modules, not a configuration; pass it with --tree");
+}
+
 // facts/model_files.md, row 71.
 TEST_CASE("read_config: auto_map is never executed, but warned of") {
     auto const file = read(llama(R"("auto_map": {"AutoModel": "evil.py--Model"})"));

@@ -75,6 +75,18 @@ struct ConfigPart {
     }
     auto const text = whole.find_set("text_config");
     if (!text || (type && is_known_type(whole_type))) {
+        if (!type && whole.find("weight_map")) {
+            return Error{ErrorCode::invalid_argument}
+                .in(whole.file())
+                .because("is an index of weights, not a configuration")
+                .fix("name the folder that it is in");
+        }
+        if (!type && whole.find("class") && (whole.find("children") || whole.find("params"))) {
+            return Error{ErrorCode::invalid_argument}
+                .in(whole.file())
+                .because("is a tree of modules, not a configuration")
+                .fix("pass it with --tree");
+        }
         if (!type) return whole.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
         if (!is_known_type(whole_type)) return unknown_model_type(whole.file(), whole_type);
         return ConfigPart{whole.value(), whole_type, false};
