@@ -154,6 +154,7 @@ public:
         out_.no_split_ = tree_.no_split_classes();
         out_.first_tensors_.push_back(0);
         if (tree_.modules().empty()) return std::move(out_);
+        if (auto const counted = count_entries(); !counted) return counted.error();
         read_bodies();
         if (auto const walked = walk(); !walked) return walked.error();
         if (auto const tied = tie(); !tied) return tied.error();
@@ -167,6 +168,24 @@ private:
         std::uint32_t next_child = 0;
         std::int32_t next_number = 0;
     };
+
+    /// Refuses a tree whose runs of runs would fill the memory, before any of it is expanded.
+    Result<> count_entries() {
+        // Bodies are added before those that use them.
+        std::vector<std::uint64_t> entries;
+        for (auto const& body : tree_.modules()) {
+            std::uint64_t count = 1 + std::uint64_t{body.tensor_count};
+            for (std::uint32_t i = 0; i < body.child_count && count <= ExpandedTree::max_entries; ++i) {
+                auto const& child = tree_.child(body, i);
+                if (child.count > 0) count += static_cast<std::uint64_t>(child.count) * entries[child.module];
+            }
+            entries.push_back(std::min<std::uint64_t>(count, ExpandedTree::max_entries + 1));
+        }
+        if (entries[tree_.root()] <= ExpandedTree::max_entries) return {};
+        return Error{ErrorCode::capacity_exceeded}
+            .because("the model has more modules and tensors than can be mapped")
+            .expected(static_cast<std::int64_t>(ExpandedTree::max_entries));
+    }
 
     void read_bodies() {
         std::unordered_map<std::string_view, Index> ids;
@@ -212,11 +231,6 @@ private:
 
     Result<> enter(Index parent, std::string_view name, ModuleId id, ModuleRole role) {
         auto const& body = tree_.module(id);
-        if (out_.names_.size() + out_.tensors_.size() + body.tensor_count >= ExpandedTree::max_entries) {
-            return Error{ErrorCode::capacity_exceeded}
-                .because("the model has more modules and tensors than can be mapped")
-                .expected(static_cast<std::int64_t>(ExpandedTree::max_entries));
-        }
         auto const module = out_.module_count();
         out_.names_.push_back(name);
         out_.parents_.push_back(parent);
