@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -249,10 +249,11 @@ TEST_CASE("row 59: a million key-values are read in linear time") {
     constexpr std::uint32_t count = 1'000'000;
     bytes.header(0, count);
     for (std::uint32_t i = 0; i < count; ++i) bytes.u32("key." + std::to_string(i), i);
-    auto const start = std::chrono::steady_clock::now();
+    auto const start = std::clock();
     auto const header = read(bytes);
-    auto const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    auto const seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     REQUIRE(header.has_value());
     CHECK(header->metadata.integer("key.777777") == 777777);
-    CHECK(seconds < 1.0);
+    // Sanitized and unoptimised builds take a second, quadratic time would take hours.
+    CHECK(seconds < 10.0);
 }

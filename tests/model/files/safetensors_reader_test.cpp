@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -156,13 +156,13 @@ TEST_CASE("row 28: a hundred thousand tensors are read in linear time") {
             "BF16", "2,2", std::to_string(i * 8) + "," + std::to_string(i * 8 + 8));
     }
     json += '}';
-    auto const start = std::chrono::steady_clock::now();
+    auto const start = std::clock();
     auto const header = parse(json, count * 8);
-    auto const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    auto const seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     REQUIRE(header.has_value());
     CHECK(header->size() == count);
-    CHECK(seconds < 1.0);
-    MESSAGE("100000 tensors in ", seconds * 1e3, " ms");
+    // Sanitized and unoptimised builds take a second, quadratic time would take hours.
+    CHECK(seconds < 10.0);
 }
 
 TEST_CASE("row 29: deep nesting is refused where it begins") {
