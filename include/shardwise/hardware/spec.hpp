@@ -114,6 +114,7 @@ private:
         auto const word = text_.substr(begin, position_ - begin);
         auto const colon = word.find(':');
         auto const name = word.substr(0, colon);
+        if (name.empty()) return refuse("lacks the name of a device");
         std::optional<Bytes> size;
         if (colon != std::string_view::npos) {
             auto const parsed = parse_memory_size(word.substr(colon + 1));
