@@ -48,7 +48,7 @@ struct ActivationPlan {
     /// One item per memory: values, then workspaces. Steps are operations from 1; the input is born at 0.
     std::vector<ArenaItem> items;
     /// The item of each value; values that one operation turns into another in place share an item.
-    std::vector<std::int32_t> item_of;
+    std::vector<std::int64_t> item_of;
     ArenaLayout layout;
 };
 
@@ -57,11 +57,11 @@ struct ActivationPlan {
 [[nodiscard]] constexpr ActivationPlan plan_activations(BlockBody const& body, OpContext const& context) {
     auto const& values = body.values();
     auto const& operations = body.operations();
-    auto const end = static_cast<std::int32_t>(operations.size()) + 1;
-    std::vector<std::int32_t> last_use(values.size(), 0);
+    auto const end = static_cast<std::int64_t>(operations.size()) + 1;
+    std::vector<std::int64_t> last_use(values.size(), 0);
     for (std::size_t i = 0; i < operations.size(); ++i) {
         for (auto const id : operations[i].inputs) {
-            if (id != no_value) last_use[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(i) + 1;
+            if (id != no_value) last_use[static_cast<std::size_t>(id)] = static_cast<std::int64_t>(i) + 1;
         }
     }
     if (!operations.empty()) last_use[static_cast<std::size_t>(operations.back().output)] = end;
@@ -69,9 +69,9 @@ struct ActivationPlan {
     ActivationPlan plan;
     plan.item_of.assign(values.size(), -1);
     plan.items.reserve(values.size() + operations.size());
-    auto const add = [&plan](std::int32_t birth, std::int32_t death, Bytes size) {
+    auto const add = [&plan](std::int64_t birth, std::int64_t death, Bytes size) {
         plan.items.push_back({birth, death, size});
-        return static_cast<std::int32_t>(plan.items.size()) - 1;
+        return static_cast<std::int64_t>(plan.items.size()) - 1;
     };
     for (std::size_t id = 0; id < values.size(); ++id) {
         if (id == 0) {
@@ -84,7 +84,7 @@ struct ActivationPlan {
     }
     for (std::size_t i = 0; i < operations.size(); ++i) {
         auto const& op = operations[i];
-        auto const now = static_cast<std::int32_t>(i) + 1;
+        auto const now = static_cast<std::int64_t>(i) + 1;
         auto const out = static_cast<std::size_t>(op.output);
         if (plan.item_of[out] < 0) {
             auto const size = context.bytes(values[out]);

@@ -12,8 +12,8 @@ namespace shardwise::inline v0 {
 
 /// Something that an arena holds for a while: from step `birth` to step `death`, both included.
 struct ArenaItem {
-    std::int32_t birth = 0;
-    std::int32_t death = 0;
+    std::int64_t birth = 0;
+    std::int64_t death = 0;
     Bytes size{};
     std::int64_t alignment = 64;
 };
@@ -40,43 +40,63 @@ struct ArenaLayout {
 namespace detail {
 
 /// Places items in the given order, each at the tightest gap between those alive with it, or above them all.
-[[nodiscard]] constexpr ArenaLayout place_in_order(std::span<ArenaItem const> items, std::span<std::size_t const> order) {
+[[nodiscard]] constexpr ArenaLayout place_in_order(std::span<ArenaItem const> items, std::vector<std::int64_t> const& order) {
     ArenaLayout layout;
+    auto const item_at = [&](std::int64_t index) -> ArenaItem const& { return items[static_cast<std::size_t>(index)]; };
+    auto const offset_of = [&](std::int64_t index) { return layout.offsets[static_cast<std::size_t>(index)].count(); };
     layout.offsets.resize(items.size());
     // Placed items by offset, so that gaps appear in one pass.
-    std::vector<std::size_t> placed;
+    std::vector<std::int64_t> placed;
     placed.reserve(items.size());
     for (auto const current : order) {
-        auto const& item = items[current];
+        auto const& item = item_at(current);
         if (item.size.count() == 0) continue;
         std::int64_t top = 0;
         std::int64_t best = -1;
         std::int64_t best_gap = 0;
         for (auto const other : placed) {
-            if (items[other].death < item.birth || item.death < items[other].birth) continue;
-            auto const begin = layout.offsets[other].count();
+            if (item_at(other).death < item.birth || item.death < item_at(other).birth) continue;
+            auto const begin = offset_of(other);
             auto const start = round_up(top, item.alignment);
             auto const gap = begin - start;
             if (gap >= item.size.count() && (best < 0 || gap < best_gap)) {
                 best = start;
                 best_gap = gap;
             }
-            auto const end = begin + items[other].size.count();
+            auto const end = begin + item_at(other).size.count();
             if (top < end) top = end;
         }
         auto const offset = best >= 0 ? best : round_up(top, item.alignment);
-        layout.offsets[current] = Bytes{offset};
+        layout.offsets[static_cast<std::size_t>(current)] = Bytes{offset};
         auto const end = Bytes{offset} + item.size;
         if (layout.peak < end) layout.peak = end;
         auto slot = placed.size();
         placed.push_back(current);
-        while (slot > 0 && layout.offsets[placed[slot - 1]].count() > offset) {
+        while (slot > 0 && offset_of(placed[slot - 1]) > offset) {
             placed[slot] = placed[slot - 1];
             --slot;
         }
         placed[slot] = current;
     }
     return layout;
+}
+
+/// The numbers of items in an order, equal ones as given. Insertion sort: a block has some twenty values, and it keeps
+/// <algorithm> out.
+template <class Before>
+[[nodiscard]] constexpr std::vector<std::int64_t> sorted(std::span<ArenaItem const> items, Before before) {
+    std::vector<std::int64_t> order;
+    order.reserve(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        auto slot = order.size();
+        order.push_back(static_cast<std::int64_t>(i));
+        while (slot > 0 && before(items[i], items[static_cast<std::size_t>(order[slot - 1])])) {
+            order[slot] = order[slot - 1];
+            --slot;
+        }
+        order[slot] = static_cast<std::int64_t>(i);
+    }
+    return order;
 }
 
 }  // namespace detail
@@ -87,33 +107,12 @@ namespace detail {
 /// Order   equal input gives equal output on every machine
 /// Source  greedy by size: Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020
 [[nodiscard]] constexpr ArenaLayout plan_arena(std::span<ArenaItem const> items) {
-    std::vector<std::size_t> order;
-    order.reserve(items.size());
-    // Insertion sort: a block has some twenty values, and it keeps <algorithm> out.
-    for (std::size_t i = 0; i < items.size(); ++i) {
-        auto slot = order.size();
-        order.push_back(i);
-        while (slot > 0 && items[order[slot - 1]].size < items[i].size) {
-            order[slot] = order[slot - 1];
-            --slot;
-        }
-        order[slot] = i;
-    }
-    auto layout = detail::place_in_order(items, order);
-    auto const bound = arena_lower_bound(items);
-    if (layout.peak == bound) return layout;
-    order.clear();
-    for (std::size_t i = 0; i < items.size(); ++i) {
-        auto slot = order.size();
-        order.push_back(i);
-        while (slot > 0 && items[i].birth < items[order[slot - 1]].birth) {
-            order[slot] = order[slot - 1];
-            --slot;
-        }
-        order[slot] = i;
-    }
-    auto by_birth = detail::place_in_order(items, order);
-    return by_birth.peak < layout.peak ? by_birth : layout;
+    auto const by_size = detail::sorted(items, [](ArenaItem const& a, ArenaItem const& b) { return b.size < a.size; });
+    auto layout = detail::place_in_order(items, by_size);
+    if (layout.peak == arena_lower_bound(items)) return layout;
+    auto const by_birth = detail::sorted(items, [](ArenaItem const& a, ArenaItem const& b) { return a.birth < b.birth; });
+    auto other = detail::place_in_order(items, by_birth);
+    return other.peak < layout.peak ? other : layout;
 }
 
 }  // namespace shardwise::inline v0

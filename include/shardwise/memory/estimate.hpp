@@ -5,6 +5,8 @@
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/memory/request.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -122,6 +124,21 @@ enum class Assumption : std::uint8_t {
     return {};
 }
 
+/// The assumptions of one estimate, each once.
+class AssumptionSet {
+public:
+    static constexpr std::size_t capacity = static_cast<std::size_t>(Assumption::batch_per_replica) + 1;
+
+    constexpr void insert(Assumption assumption) { held_[size_++] = assumption; }
+    [[nodiscard]] constexpr Assumption const* begin() const { return held_.data(); }
+    [[nodiscard]] constexpr Assumption const* end() const { return held_.data() + size_; }
+    [[nodiscard]] constexpr std::size_t size() const { return size_; }
+
+private:
+    std::array<Assumption, capacity> held_{};
+    std::size_t size_ = 0;
+};
+
 /// What a model takes on the devices that run it.
 struct MemoryEstimate {
     /// Sums over all ranks.
@@ -132,7 +149,7 @@ struct MemoryEstimate {
     /// Every rank: tensor-parallel ranks next to each other, then expert-, data- and pipeline-parallel ones.
     std::vector<DeviceEstimate> devices;
     std::vector<ModuleEstimate> modules;
-    std::vector<Assumption> assumptions;
+    AssumptionSet assumptions;
     /// Trained elements of the model, tied ones once, and those that compute one token.
     std::int64_t parameters = 0;
     std::int64_t active_parameters = 0;

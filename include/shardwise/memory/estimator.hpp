@@ -12,7 +12,7 @@ namespace detail {
 constexpr void note_assumptions(Model const& model, EstimateRequest const& request, MemoryEstimate& estimate,
                                 bool is_tie_copied) {
     auto const note = [&](bool applies, Assumption assumption) {
-        if (applies) estimate.assumptions.push_back(assumption);
+        if (applies) estimate.assumptions.insert(assumption);
     };
     auto const& config = model.config;
     auto const& parallel = request.parallel;

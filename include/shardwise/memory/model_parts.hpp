@@ -56,7 +56,7 @@ namespace detail {
 class PartFinder {
 public:
     constexpr PartFinder(Model const& model, bool is_per_layer)
-        : model_(model), is_per_layer_(is_per_layer), has_layers_(model.tree.modules().size(), std::uint8_t{0}) {}
+        : model_(model), is_per_layer_(is_per_layer), has_layers_(model.tree.modules().size(), 0) {}
 
     constexpr ModelParts find() && {
         auto const& tree = model_.tree;
@@ -232,7 +232,7 @@ private:
 
     Model const& model_;
     bool is_per_layer_;
-    std::vector<std::uint8_t> has_layers_;  // not bool: clang 14 cannot evaluate that vector
+    std::vector<std::int64_t> has_layers_;  // not bool: clang 14 cannot evaluate that vector
     ModelParts out_;
 };
 

@@ -20,7 +20,8 @@ namespace shardwise::inline v0::detail {
 class RankEstimator {
 public:
     constexpr RankEstimator(Model const& model, EstimateRequest const& request, ModelParts const& parts)
-        : model_(model), request_(request), parts_(parts), peaks_(model.program.bodies().size()) {
+        : model_(model), request_(request), parts_(parts), prefill_peaks_(model.program.bodies().size()),
+          decode_peaks_(prefill_peaks_.size()) {
         cut_stages();
         for (auto const& tie : parts_.ties) is_tie_copied_ = is_tie_copied_ || is_copied(tie);
     }
@@ -175,9 +176,8 @@ private:
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
             auto const& body = model_.program.bodies()[id];
             device.terms.kv_cache += count * kv_cache_bytes(body, request_, model_.config, place.tp);
-            auto const& peak = peaks_[id];
-            if (device.phases.prefill < peak.prefill) device.phases.prefill = peak.prefill;
-            if (device.phases.decode < peak.decode) device.phases.decode = peak.decode;
+            if (device.phases.prefill < prefill_peaks_[id]) device.phases.prefill = prefill_peaks_[id];
+            if (device.phases.decode < decode_peaks_[id]) device.phases.decode = decode_peaks_[id];
             auto const buffer = communication_buffer(body, context_of_body(id, prefill, place));
             if (device.communication < buffer) device.communication = buffer;
         });
@@ -208,8 +208,10 @@ private:
     constexpr void price_bodies(RankPlace const& place) {
         // A stage differs in its layers, not in what a layer takes.
         if (is_priced_ && ((priced_.tp == place.tp && priced_.ep == place.ep) || is_even())) return;
-        for (std::size_t id = 0; id < peaks_.size(); ++id) {
-            peaks_[id] = activation_peaks(model_.program.bodies()[id], request_, model_.config, place);
+        for (std::size_t id = 0; id < prefill_peaks_.size(); ++id) {
+            auto const peaks = activation_peaks(model_.program.bodies()[id], request_, model_.config, place);
+            prefill_peaks_[id] = peaks.prefill;
+            decode_peaks_[id] = peaks.decode;
         }
         is_priced_ = true;
         priced_ = place;
@@ -268,7 +270,8 @@ private:
     EstimateRequest const& request_;
     ModelParts const& parts_;
     std::vector<std::int64_t> begins_;
-    std::vector<ActivationPeaks> peaks_;
+    std::vector<Bytes> prefill_peaks_;
+    std::vector<Bytes> decode_peaks_;
     RankPlace priced_{};
     bool is_priced_ = false;
     bool is_tie_copied_ = false;
