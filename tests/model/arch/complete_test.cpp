@@ -266,6 +266,12 @@ TEST_CASE("Experts are marked for expert parallelism") {
     CHECK(find_tensor(oss.tree, "model.layers.0.mlp.router.weight")->use == TensorUse::router);
 }
 
+TEST_CASE("Gemma scales embeddings by the square root of the hidden size, others do not") {
+    CHECK(describe_or_fail(presets::gemma_2b).config.embedding_scale == doctest::Approx(45.254833995939045));
+    CHECK(describe_or_fail(presets::gemma_2_9b).config.embedding_scale == doctest::Approx(59.866518188383062));
+    CHECK(describe_or_fail(presets::llama_3_8b).config.embedding_scale == 1.0);
+}
+
 TEST_CASE("Packed projections say how they are dealt") {
     auto const phi = describe_or_fail(presets::phi_4);
     CHECK(find_tensor(phi.tree, "model.layers.0.self_attn.qkv_proj.weight")->shard == ShardRule::qkv(0, 40, 10));
