@@ -123,6 +123,12 @@ void add_map_options(CLI::App& app, Arguments& arguments) {
         error.in(join(extras)).because(command == nullptr && first.substr(0, 1) != "-" ? "is not a command" : "was not expected");
         return error.fix(closest.empty() ? help : "did you mean " + closest + "? " + help);
     }
+    if (dynamic_cast<CLI::ArgumentMismatch const*>(&problem) != nullptr) {
+        std::string const text = problem.what();
+        error.in(text.substr(0, text.find(':')));
+        bool const is_repeated = text.find("received") != std::string::npos || text.find("At Most") != std::string::npos;
+        return error.because(is_repeated ? "was given more than once" : "needs a value").fix(help);
+    }
     return error.because(problem.what()).fix(help);
 }
 

@@ -25,7 +25,7 @@ enum class ColorMode { automatic, always, never };
 struct Style {
     bool has_color = false;
     /// Columns of the terminal.
-    int width = 100;
+    int width = 112;
 
     [[nodiscard]] std::string bold(std::string_view text) const { return paint("1", text); }
     [[nodiscard]] std::string dim(std::string_view text) const { return paint("2", text); }

@@ -14,14 +14,17 @@ namespace {
 
 /// The library names the fields of its request; here they are flags.
 [[nodiscard]] Error as_flag(Error error) {
-    if (!error.subject().empty() || error.place().empty()) return error;
-    std::string const place = error.place().find(' ') == std::string_view::npos ? "--" + std::string(error.place()) : std::string(error.place());
-    return error.in(place).at({});
+    std::string const place{error.place()};
+    for (std::string_view const field : {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "batch", "context"}) {
+        if (error.subject().empty() && place == field) return error.in("--" + place).at({});
+    }
+    return error;
 }
 
 [[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, Style const& style) {
     auto const fail = [&](Error const& error) {
-        bool const is_usage = error.code() == ErrorCode::invalid_argument;
+        // Flags that do not go together are wrong usage, whatever the library calls them.
+        bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
         return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
     };
     auto const loaded = load_model(*arguments.model);

@@ -61,6 +61,9 @@ struct MapAnswer {
 [[nodiscard]] std::string map_json(MapRequest const& request, MapAnswer const& answer);
 [[nodiscard]] std::string map_text(MapRequest const& request, MapAnswer const& answer, Style const& style);
 
+/// The shortest word with which --quant means this scheme: "int4" for groups of 128.
+[[nodiscard]] std::string quant_word(QuantScheme const& scheme);
+
 /// The sentence that says what to change and what that does.
 [[nodiscard]] std::string sentence(Fix const& fix, MapAnswer const& answer);
 

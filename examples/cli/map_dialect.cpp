@@ -1,6 +1,8 @@
 #include "map_plan.hpp"
 
+#include <shardwise/model/walk.hpp>
 #include <shardwise/placement/dialect/accelerate.hpp>
+#include <shardwise/placement/dialect/transformers.hpp>
 
 #include <cstddef>
 
@@ -16,14 +18,61 @@ namespace {
     }
 }
 
-[[nodiscard]] DialectMap infer_map(ExpandedTree const& tree, std::span<std::string_view const> no_split, MapRequest const& request) {
+/// The type that a quantiser of Python's libraries keeps its packed elements in; nothing for llama.cpp's formats.
+[[nodiscard]] std::optional<Dtype> packed_dtype(QuantScheme const& scheme) {
+    if (scheme.is_ggml()) return std::nullopt;
+    if (scheme.method == QuantMethod::fp8) return Dtype::f8_e4m3;
+    if (scheme.bits == 2) return Dtype::i2;
+    return scheme.bits == 8 ? Dtype::i8 : Dtype::i4;
+}
+
+/// The full names of the weights that a quantiser packs: those of products, neither embedding nor head.
+[[nodiscard]] std::vector<std::string> packed_names(ModuleTree const& tree) {
+    std::vector<std::string> names;
+    walk_tensors(tree, [&](std::string_view name, Tensor const& tensor) {
+        if (tensor.is_matrix() && tensor.use == TensorUse::linear) names.emplace_back(name);
+    });
+    return names;
+}
+
+[[nodiscard]] Result<std::optional<Dtype>> dtype_of_packed(MapRequest const& request) {
+    if (!request.estimate.quant) return std::optional<Dtype>{};
+    auto const dtype = packed_dtype(*request.estimate.quant);
+    if (dtype) return dtype;
+    auto const flags = "--quant, --dialect " + std::string(name_of(request.dialect));
+    return Error{ErrorCode::invalid_argument}.in(flags).because("that library knows no GGUF formats")
+        .fix("use int8, int4, nf4, fp8, gptq or awq, or --dialect shardwise");
+}
+
+[[nodiscard]] DialectMap infer_accelerate(ExpandedTree const& tree, ModuleTree const& modules, std::span<std::string_view const> no_split,
+                                          MapRequest const& request, std::optional<Dtype> packed) {
     AccelerateOptions options;
     options.strategy = dialect_strategy(request.strategy);
     options.dtype = request.estimate.dtype;
     options.no_split.assign(no_split.begin(), no_split.end());
     options.fallback_allocation = request.has_fallback;
     options.offload_buffers = request.offloads_buffers;
+    if (packed) {
+        for (auto& name : packed_names(modules)) options.special_dtypes.emplace_back(std::move(name), *packed);
+    }
     return infer_accelerate_map(tree, request.max_memory, options);
+}
+
+[[nodiscard]] DialectMap infer_transformers(ExpandedTree const& tree, ModuleTree const& modules, std::span<std::string_view const> no_split,
+                                            MapRequest const& request, std::optional<Dtype> packed) {
+    TransformersOptions options;
+    options.strategy = dialect_strategy(request.strategy);
+    options.dtype = request.estimate.dtype;
+    options.no_split.assign(no_split.begin(), no_split.end());
+    options.offload_buffers = request.offloads_buffers;
+    if (packed) {
+        for (auto& name : packed_names(modules)) options.element_bits.emplace_back(std::move(name), bits(*packed));
+        auto const method = request.estimate.quant->method;
+        bool const is_bitsandbytes = method == QuantMethod::int8 || method == QuantMethod::nf4 || method == QuantMethod::fp4;
+        // Its quantizer's adjust_max_memory leaves room for buffers that packing needs.
+        if (is_bitsandbytes) options.budget_share = 0.9;
+    }
+    return infer_transformers_map(tree, request.max_memory, options);
 }
 
 }  // namespace
@@ -32,7 +81,10 @@ Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view con
                           MapAnswer& answer) {
     auto const expanded = expand(tree);
     if (!expanded) return expanded.error();
-    auto map = infer_map(*expanded, no_split, request);
+    auto const packed = dtype_of_packed(request);
+    if (!packed) return packed.error();
+    auto map = request.dialect == MapDialect::accelerate ? infer_accelerate(*expanded, tree, no_split, request, *packed)
+                                                         : infer_transformers(*expanded, tree, no_split, request, *packed);
     answer.fits = true;
     for (auto& entry : map.entries) answer.device_map.push_back({std::move(entry.prefix), entry.device});
     for (auto const& held : map.devices) {
@@ -48,9 +100,6 @@ Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view con
         answer.devices.push_back(device);
     }
     for (auto& warning : map.warnings) answer.warnings.push_back(std::move(warning));
-    if (map.is_repaired) {
-        answer.warnings.push_back(std::string(name_of(request.dialect)) + " itself raises an exception on this input; the map is valid all the same");
-    }
     return {};
 }
 

@@ -44,7 +44,7 @@ void write_fix(JsonWriter& json, Fix const& fix, MapAnswer const& answer) {
     switch (fix.kind) {
         case FixKind::context: json.member("context", fix.amount); break;
         case FixKind::dtype: json.member("dtype", traits(*fix.dtype).short_name); break;
-        case FixKind::quant: json.member("quant", name_of(*fix.quant).view()); break;
+        case FixKind::quant: json.member("quant", quant_word(*fix.quant)); break;
         case FixKind::devices: json.member("devices", fix.amount); break;
         case FixKind::offload: json.member("cpu", fix.amount); break;
     }

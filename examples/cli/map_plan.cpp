@@ -1,6 +1,7 @@
 #include "map_plan.hpp"
 
 #include <shardwise/memory/check_request.hpp>
+#include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/placement/balanced.hpp>
 #include <shardwise/placement/custom.hpp>
 #include <shardwise/placement/device_map.hpp>
@@ -91,7 +92,7 @@ struct LastKind {
     auto const within_limits = [&] {
         auto const context = task.model() == nullptr ? 1 : context_of(estimate, task.model()->config);
         auto const tokens = checked_multiply(estimate.batch, context);
-        return tokens && *tokens <= most_tokens;
+        return tokens && *tokens <= most_tokens && (task.model() == nullptr || check_sizes(*task.model(), estimate));
     };
     switch (request.inverse) {
         case Inverse::none: return true;
@@ -123,7 +124,7 @@ struct LastKind {
             for (auto const& scheme : quant_ladder) {
                 estimate.quant = scheme;
                 if (!task.fits(request.devices, estimate)) continue;
-                answer.word = shardwise::name_of(scheme).view();
+                answer.word = quant_word(scheme);
                 return true;
             }
             return false;
@@ -135,6 +136,9 @@ struct LastKind {
 }  // namespace
 
 Result<> plan_map(PlacementTask const& task, MapRequest& request, std::vector<MapEntry> const& custom, MapAnswer& answer) {
+    if (task.model() != nullptr) {
+        if (auto const checked = check_sizes(*task.model(), request.estimate); !checked) return checked.error();
+    }
     auto const is_answered = answer_inverse(task, request, answer);
     if (!is_answered) return is_answered.error();
     bool const is_custom = request.strategy == MapStrategy::custom;

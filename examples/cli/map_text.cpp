@@ -1,7 +1,7 @@
 #include "map_answer.hpp"
 #include "text.hpp"
 
-#include <shardwise/core/memory_size.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/placement/max_memory.hpp>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr int bar_width = 28;
+constexpr int bar_width = 24;
 
 /// The number at the end of a prefix; -1 where there is none.
 [[nodiscard]] std::int64_t last_number(std::string_view prefix) {
@@ -56,12 +56,26 @@ constexpr int bar_width = 28;
     return id.kind == DeviceClass::gpu ? "device " + key : key;
 }
 
+/// "34.46 of 40.00 GiB": both in the unit of the second.
+[[nodiscard]] std::string share_text(Bytes used, Bytes capacity) {
+    auto const whole = to_text(capacity);
+    auto const unit = whole.substr(whole.find(' ') + 1);
+    double scale = 1.0;
+    for (std::string_view const larger : {"KiB", "MiB", "GiB", "TiB", "PiB"}) {
+        if (unit == "B") break;
+        scale *= 1024.0;
+        if (unit == larger) break;
+    }
+    auto const amount = unit == "B" ? std::to_string(used.count()) : decimals(static_cast<double>(used.count()) / scale, 2);
+    return amount + " of " + whole;
+}
+
 [[nodiscard]] std::string picture(MapAnswer const& answer, Style const& style) {
     std::size_t id_width = 0;
     std::size_t name_width = 0;
     std::size_t memory_width = 0;
     auto const memory_of = [](AnswerDevice const& device) {
-        return to_text(device.used) + (device.capacity ? " of " + to_text(*device.capacity) : "");
+        return device.capacity ? share_text(device.used, *device.capacity) : to_text(device.used);
     };
     auto const name_of_device = [](AnswerDevice const& device) {
         return device.name == device_key(device.id) ? std::string() : device.name;
@@ -85,7 +99,7 @@ constexpr int bar_width = 28;
                                : std::string();
         line += "  " + aligned_right(share, 7);
         auto const indent = columns(line) + 2;
-        bool const is_narrow = indent + 24 > static_cast<std::size_t>(style.width);
+        bool const is_narrow = indent + 36 > static_cast<std::size_t>(style.width);
         auto const room = static_cast<std::size_t>(style.width) - (is_narrow ? 6 : indent);
         auto const holds = folded_prefixes(answer, device.id);
         auto const lines = wrapped(holds, room);
@@ -149,7 +163,27 @@ constexpr int bar_width = 28;
     return {};
 }
 
+/// A size as --devices and --max-memory take it, rounded up.
+[[nodiscard]] std::string written_size(std::int64_t bytes) {
+    struct Unit {
+        std::string_view name;
+        unsigned shift;
+    };
+    for (auto const unit : {Unit{"GiB", 30}, Unit{"MiB", 20}, Unit{"KiB", 10}}) {
+        if (bytes < std::int64_t{1} << unit.shift && unit.shift > 10) continue;
+        return std::to_string(ceil_divide(bytes, std::int64_t{1} << unit.shift)) + std::string(unit.name);
+    }
+    return {};
+}
+
 }  // namespace
+
+std::string quant_word(QuantScheme const& scheme) {
+    for (std::string_view const word : {"int4", "awq", "gptq"}) {
+        if (*parse_quant_scheme(word) == scheme) return std::string(word);
+    }
+    return std::string(shardwise::name_of(scheme).view());
+}
 
 std::string sentence(Fix const& fix, MapAnswer const& answer) {
     auto const saves = " (saves " + to_text(fix.change) + ")";
@@ -161,7 +195,7 @@ std::string sentence(Fix const& fix, MapAnswer const& answer) {
             return "store the weights in " + name + ": --dtype " + name + saves;
         }
         case FixKind::quant: {
-            std::string const name{shardwise::name_of(*fix.quant).view()};
+            auto const name = quant_word(*fix.quant);
             return "quantise the weights to " + name + ": --quant " + name + saves;
         }
         case FixKind::devices: {
@@ -172,8 +206,8 @@ std::string sentence(Fix const& fix, MapAnswer const& answer) {
             return "add " + grouped(fix.amount) + " more " + (kind.empty() ? "gpu" : kind) + " (adds " + to_text(fix.change) + ")";
         }
         case FixKind::offload: {
-            auto const gib = std::to_string((fix.amount + (std::int64_t{1} << 30U) - 1) >> 30U) + "GiB";
-            return "let the cpu hold " + to_text(Bytes{fix.amount}) + ": add +cpu:" + gib + " to --devices, or \"cpu\":\"" + gib + "\" to --max-memory";
+            auto const size = written_size(fix.amount);
+            return "let the cpu hold " + to_text(Bytes{fix.amount}) + ": add +cpu:" + size + " to --devices, or \"cpu\":\"" + size + "\" to --max-memory";
         }
     }
     return {};
@@ -196,8 +230,8 @@ std::string map_text(MapRequest const& request, MapAnswer const& answer, Style c
     if (!answer.reason.empty()) out += ": " + answer.reason;
     out += "\n";
     if (answer.shortfall) {
-        out += "short by " + style.bold(to_text(answer.shortfall->missing)) + " on " + name_of(answer, answer.shortfall->device) +
-               ", the device where the least is missing\n";
+        out += "short by " + style.bold(to_text(answer.shortfall->missing)) + ": with that much more on " +
+               name_of(answer, answer.shortfall->device) + " it would fit; no other device needs less\n";
     }
     if (!answer.fixes.empty()) out += "\nany of these makes it fit, the smallest change first:\n";
     for (auto const& fix : answer.fixes) out += "  - " + sentence(fix, answer) + "\n";

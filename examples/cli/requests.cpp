@@ -3,6 +3,7 @@
 #include "values.hpp"
 
 #include <shardwise/hardware/spec.hpp>
+#include <shardwise/memory/check_request.hpp>
 #include <shardwise/model/files/text_file.hpp>
 #include <shardwise/placement/max_memory_json.hpp>
 #include <shardwise/quant/scheme.hpp>
@@ -13,10 +14,6 @@
 namespace shardwise::cli {
 
 namespace {
-
-/// Beyond these, products of sizes could leave 63 bits; no machine comes near them.
-constexpr std::int64_t most_tokens = std::int64_t{1} << 32U;
-constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
 
 template <class Meaning, std::size_t count>
 [[nodiscard]] Result<> read_choice(std::string_view flag, std::optional<std::string> const& word,
