@@ -215,6 +215,25 @@ TEST_CASE("estimate: our training takes 16 bytes per parameter, activations and 
     CHECK(with(Recompute::selective) > with(Recompute::full));
 }
 
+TEST_CASE("estimate: in training the modules' states add up to those of one rank, in every convention") {
+    for (auto const convention : {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron}) {
+        for (auto const* config : {&presets::gemma_2b, &presets::deepseek_v2_lite, &presets::t5_small}) {
+            EstimateRequest const request{.dtype = Dtype::bf16, .context = 128,
+                                          .training = TrainingPlan{.optimizer = OptimizerKind::adam, .convention = convention}};
+            auto const e = estimate_of(*config, request);
+            MemoryTerms sum{};
+            for (auto const& module : e.modules) {
+                sum.weights += module.count * module.weights;
+                sum.gradients += module.count * module.gradients;
+                sum.optimizer += module.count * module.optimizer;
+            }
+            CHECK(sum.weights == e.terms.weights);
+            CHECK(sum.gradients == e.terms.gradients);
+            CHECK(sum.optimizer == e.terms.optimizer);
+        }
+    }
+}
+
 TEST_CASE("estimate: each stage of ZeRO takes no more memory than the one before") {
     EstimateRequest request{.context = 512, .parallel = {.dp = 8}, .training = TrainingPlan{}};
     auto last = Bytes{INT64_MAX};

@@ -64,10 +64,12 @@ struct ModuleEstimate {
     bool is_numbered = false;
     std::int64_t first = 0;
     std::int64_t count = 1;
-    /// Of one layer of the run.
+    /// Of one layer of the run; activations are the peak while it runs, in training what it keeps for the backward pass.
     Bytes weights{};
     Bytes kv_cache{};
     Bytes activations{};
+    Bytes gradients{};
+    Bytes optimizer{};
 };
 
 /// Something that a number rests on, or that the reader should know.

@@ -42,12 +42,51 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     note(is_own && (plan.zero >= 3 || plan.offload == Offload::all), Assumption::working_layer);
 }
 
+/// What training keeps of one part, a tied tensor of it left out, on one rank without offloading.
+[[nodiscard]] constexpr ModelStates part_states(Model const& model, EstimateRequest const& whole, ModelParts const& parts,
+                                                std::size_t index, Bytes weights) {
+    auto plan = *whole.training;
+    plan.offload = Offload::none;
+    auto const measure = [&](auto const& each) {
+        auto sum = sum_part(model, parts.parts[index], whole.parallel, {}, each);
+        for (auto const& tie : parts.ties) {
+            if (tie.other == index) sum -= each(tie.tensor, tie.position);
+        }
+        return sum;
+    };
+    TrainingShare share{.dtype = whole.dtype.value_or(model.config.dtype_or(Dtype::f32))};
+    share.parameters = measure([](Tensor const& tensor, LayerPosition const&) {
+        return tensor.is_parameter() ? tensor.shape.elements() : std::int64_t{0};
+    });
+    share.buffer_bytes = Bytes{measure([&](Tensor const& tensor, LayerPosition const& at) {
+        return tensor.is_parameter() ? std::int64_t{0} : weight_bytes(tensor, at, whole).count();
+    })};
+    share.parameter_bytes = weights - share.buffer_bytes;
+    share.state_bytes = Bytes{measure([&](Tensor const& tensor, LayerPosition const&) {
+        return tensor.is_parameter() ? optimizer_state_bytes(plan.optimizer, tensor.shape.elements()) : std::int64_t{0};
+    })};
+    return model_states(plan, share);
+}
+
+/// What one block's activations take in a request without parallelism.
+[[nodiscard]] constexpr Bytes block_activations(Model const& model, BlockBody const& body, ModuleRole role,
+                                                EstimateRequest const& whole) {
+    if (!whole.training) return activation_peak(body, whole, model.config);
+    auto const& plan = *whole.training;
+    if (plan.convention == MemoryConvention::shardwise) {
+        return saved_activations(body, op_context(body, training_step(whole, model.config)), plan.recompute);
+    }
+    if (plan.convention != MemoryConvention::megatron || role != ModuleRole::layer) return Bytes{0};
+    return megatron_activations(context_of(whole, model.config), whole.batch, model.config.hidden_size, model.config.heads, 1,
+                                false, plan.recompute);
+}
+
 /// What each part takes by itself, without parallelism.
 constexpr void list_modules(Model const& model, EstimateRequest const& request, ModelParts const& parts,
                             MemoryEstimate& estimate) {
     auto whole = request;
     whole.parallel = {};
-    std::vector<Bytes> peaks(model.program.bodies().size(), Bytes{-1});
+    std::vector<Bytes> activations(model.program.bodies().size(), Bytes{-1});
     for (std::size_t i = 0; i < parts.parts.size(); ++i) {
         auto const& part = parts.parts[i];
         ModuleEstimate module;
@@ -60,12 +99,18 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
         for (auto const& tie : parts.ties) {
             if (tie.other == i) module.weights -= weight_bytes(tie.tensor, tie.position, whole);
         }
+        if (request.training) {
+            auto const states = part_states(model, whole, parts, i, module.weights);
+            module.weights = states.weights;
+            module.gradients = states.gradients;
+            module.optimizer = states.optimizer;
+        }
         if (part.body >= 0) {
             auto const& body = model.program.bodies()[static_cast<std::size_t>(part.body)];
             if (!request.training) module.kv_cache = kv_cache_bytes(body, whole, model.config);
-            auto& peak = peaks[static_cast<std::size_t>(part.body)];
-            if (peak < Bytes{0}) peak = activation_peak(body, whole, model.config);
-            module.activations = peak;
+            auto& known = activations[static_cast<std::size_t>(part.body)];
+            if (known < Bytes{0}) known = block_activations(model, body, part.role, whole);
+            module.activations = known;
         }
         estimate.modules.push_back(module);
     }
