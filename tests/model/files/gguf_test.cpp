@@ -77,8 +77,9 @@ Bytes small_file() {
         .put(std::uint64_t{2})
         .name("a")
         .name("");
-    bytes.tensor("token_embd.weight", {64, 3}, q4_1, 0).tensor("output_norm.weight", {64}, f32, 128);
-    return bytes.data(128 + 256);
+    bytes.tensor("output_norm.weight", {64}, f32, 0).tensor("token_embd.weight", {64, 3}, q4_1, 256);
+    // The last tensor takes 120 bytes and 8 of padding.
+    return bytes.data(256 + 128);
 }
 
 }  // namespace
@@ -97,11 +98,12 @@ TEST_CASE("a GGUF header gives metadata and tensors in torch's order of extents"
     CHECK(bytes.text.substr(tokens->offset + 8, 1) == "a");
     CHECK_FALSE(header->metadata.find("llama.vocab_size").has_value());
     REQUIRE(header->tensors.size() == 2);
-    CHECK(header->tensors[0].name == "token_embd.weight");
-    CHECK(header->tensors[0].shape == shardwise::Shape{3, 64});
-    CHECK(header->tensors[0].type == shardwise::GgmlType::q4_1);
-    CHECK(header->tensors[0].bytes.count() == 3 * 2 * 20);  // two blocks of 32 in 20 bytes per row
-    CHECK(header->tensors[1].offset + header->tensors[1].bytes.count() == static_cast<std::int64_t>(bytes.text.size()));
+    CHECK(header->tensors[1].name == "token_embd.weight");
+    CHECK(header->tensors[1].shape == shardwise::Shape{3, 64});
+    CHECK(header->tensors[1].type == shardwise::GgmlType::q4_1);
+    CHECK(header->tensors[1].bytes.count() == 3 * 2 * 20);  // two blocks of 32 in 20 bytes per row
+    CHECK(header->tensors[1].offset == header->tensors[0].offset + 256);
+    CHECK(header->tensors[1].offset + 128 == static_cast<std::int64_t>(bytes.text.size()));
 }
 
 TEST_CASE("every scalar type is read, numbers beyond 63 bits only as reals") {

@@ -110,6 +110,7 @@ TEST_CASE("rows 13 to 16: overlaps, holes, bytes too many or too few") {
 
 TEST_CASE("rows 17 and 18: offsets that run backwards, are negative, fractional or missing") {
     refuse("{" + entry("a", "U8", "0", "4,0") + "}", 4, "a");
+    CHECK(parse("{" + entry("a", "U8", "0", "4,0") + "}", 4).error().reason() == "its data end before they begin");
     for (auto const* offsets :
          {"-4,0", "0,4.0", "0.5,4", "0,1e1", "0", "0,2,4", "", "\"0\",4", "0,18446744073709551615"}) {
         refuse("{" + entry("a", "U8", "4", offsets) + "}", 4, "a");
@@ -132,6 +133,7 @@ TEST_CASE("rows 19 to 21: shapes whose sizes overflow") {
 TEST_CASE("rows 22 and 24: data that disagree with dtype and shape") {
     refuse("{" + entry("a", "F32", "2", "0,4") + "}", 4, "a");
     refuse("{" + entry("a", "F4", "3", "0,2") + "}", 2, "a");
+    refuse("{" + entry("a", "F4", "3", "0,1") + "}", 1, "a");
     CHECK(parse("{" + entry("a", "F4", "4", "0,2") + "}", 2).has_value());
 }
 
