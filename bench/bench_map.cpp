@@ -54,7 +54,8 @@ ModuleTree wide_experts() {
     auto const expert = tree.add("Expert", std::vector<Child>{numbered(0, 9, linear)});
     auto const experts = tree.add("ModuleList", std::vector<Child>{numbered(0, 256, expert)});
     auto const mlp = tree.add("MoeMlp", std::vector<Child>{{"gate", router}, {"experts", experts}});
-    auto const block = tree.add("MoeBlock", std::vector<Child>{{"norm", norm}, {"mlp", mlp}, {"act", tree.add("SiLU", {})}});
+    auto const block =
+        tree.add("MoeBlock", std::vector<Child>{{"norm", norm}, {"mlp", mlp}, {"act", tree.add("SiLU", {})}});
     auto const layers = tree.add("ModuleList", std::vector<Child>{numbered(0, 24, block)});
     tree.set_root(tree.add("MoeModel", std::vector<Child>{{"layers", layers}}));
     return tree;
@@ -63,23 +64,32 @@ ModuleTree wide_experts() {
 /// 94 blocks of 128 experts with an activation each, as Qwen3-235B-A22B: about 98,800 modules and parameters.
 ModuleTree many_blocks() {
     ModuleTree tree;
-    auto const linear = [&tree](std::int64_t out, std::int64_t in) { return tree.add("Linear", {weight("weight", out, in)}); };
+    auto const linear = [&tree](std::int64_t out, std::int64_t in) {
+        return tree.add("Linear", {weight("weight", out, in)});
+    };
     auto const norm = tree.add("RMSNorm", {weight("weight", 4096, 0)});
     auto const head_norm = tree.add("RMSNorm", {weight("weight", 128, 0)});
     auto const act = tree.add("SiLU", {});
-    auto const attention = tree.add("Attention", std::vector<Child>{{"q_proj", linear(8192, 4096)}, {"k_proj", linear(512, 4096)},
-                                                                    {"v_proj", linear(512, 4096)}, {"o_proj", linear(4096, 8192)},
-                                                                    {"q_norm", head_norm}, {"k_norm", head_norm}});
+    auto const attention = tree.add("Attention", std::vector<Child>{{"q_proj", linear(8192, 4096)},
+                                                                    {"k_proj", linear(512, 4096)},
+                                                                    {"v_proj", linear(512, 4096)},
+                                                                    {"o_proj", linear(4096, 8192)},
+                                                                    {"q_norm", head_norm},
+                                                                    {"k_norm", head_norm}});
     auto const up = linear(1536, 4096);
-    auto const expert = tree.add("Expert", std::vector<Child>{{"gate_proj", up}, {"up_proj", up}, {"down_proj", linear(4096, 1536)},
-                                                              {"act_fn", act}});
+    auto const expert = tree.add(
+        "Expert",
+        std::vector<Child>{{"gate_proj", up}, {"up_proj", up}, {"down_proj", linear(4096, 1536)}, {"act_fn", act}});
     auto const experts = tree.add("ModuleList", std::vector<Child>{numbered(0, 128, expert)});
     auto const mlp = tree.add("MoeMlp", std::vector<Child>{{"gate", linear(128, 4096)}, {"experts", experts}});
-    auto const block = tree.add("MoeBlock", std::vector<Child>{{"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm},
-                                                               {"post_attention_layernorm", norm}});
+    auto const block = tree.add(
+        "MoeBlock",
+        std::vector<Child>{
+            {"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}});
     auto const layers = tree.add("ModuleList", std::vector<Child>{numbered(0, 94, block)});
     auto const embedding = tree.add("Embedding", {weight("weight", 151936, 4096)});
-    auto const model = tree.add("Model", std::vector<Child>{{"embed_tokens", embedding}, {"layers", layers}, {"norm", norm}});
+    auto const model =
+        tree.add("Model", std::vector<Child>{{"embed_tokens", embedding}, {"layers", layers}, {"norm", norm}});
     tree.set_root(tree.add("MoeForCausalLM", std::vector<Child>{{"model", model}, {"lm_head", linear(151936, 4096)}}));
     return tree;
 }
@@ -90,8 +100,10 @@ void write_module(ModuleTree const& tree, ModuleId id, std::string_view name, st
     out += "{\"class\":\"" + std::string(module.class_name) + "\",\"name\":\"" + std::string(name) + "\",\"params\":[";
     for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
         auto const& tensor = tree.tensor(module, i);
-        out += std::string(i == 0 ? "" : ",") + "{\"name\":\"" + std::string(tensor.name) + "\",\"dtype\":\"BF16\",\"shape\":[";
-        for (std::size_t k = 0; k < tensor.shape.rank(); ++k) out += (k == 0 ? "" : ",") + std::to_string(tensor.shape[k]);
+        out += std::string(i == 0 ? "" : ",") + "{\"name\":\"" + std::string(tensor.name) +
+               "\",\"dtype\":\"BF16\",\"shape\":[";
+        for (std::size_t k = 0; k < tensor.shape.rank(); ++k)
+            out += (k == 0 ? "" : ",") + std::to_string(tensor.shape[k]);
         out += "]}";
     }
     out += "],\"children\":[";
@@ -101,7 +113,8 @@ void write_module(ModuleTree const& tree, ModuleId id, std::string_view name, st
         for (std::int32_t k = 0; k < child.count; ++k) {
             if (!is_first) out += ',';
             is_first = false;
-            write_module(tree, child.module, child.name.empty() ? std::to_string(child.first + k) : std::string(child.name), out);
+            write_module(tree, child.module,
+                         child.name.empty() ? std::to_string(child.first + k) : std::string(child.name), out);
         }
     }
     out += "]}";
@@ -149,7 +162,8 @@ std::string peer_cases(ExpandedTree const& tree, std::vector<Case> const& cases)
         out += std::string(out.size() > 1 ? "," : "") + "{\"repeat\":" + std::to_string(wanted.peer_runs) +
                ",\"no_split\":" + (wanted.has_no_split ? "[\"MoeBlock\"]" : "[]") + ",\"max_memory\":{";
         auto const limit = std::to_string(limit_of(tree, wanted.gpus).count());
-        for (int gpu = 0; gpu < wanted.gpus; ++gpu) out += (gpu > 0 ? ",\"" : "\"") + std::to_string(gpu) + "\":" + limit;
+        for (int gpu = 0; gpu < wanted.gpus; ++gpu)
+            out += (gpu > 0 ? ",\"" : "\"") + std::to_string(gpu) + "\":" + limit;
         out += "}}";
     }
     return out + "]";
@@ -210,8 +224,8 @@ std::string number(double value) {
 }
 
 /// One row of the report.
-std::string row(std::string const& name, double ours, std::string const& peer, std::optional<double> theirs, double goal,
-                bool only_informs) {
+std::string row(std::string const& name, double ours, std::string const& peer, std::optional<double> theirs,
+                double goal, bool only_informs) {
     double const ratio = theirs ? *theirs / ours : 0.0;
     std::string out = "{\"case\":\"" + name + "\",\"ours\":" + number(ours) + ",\"peer\":\"" + peer + "\",\"theirs\":";
     out += theirs ? number(*theirs) : "null";
@@ -248,17 +262,21 @@ int main(int argc, char** argv) {
                 theirs = peer->cases[k].seconds;
                 if (peer->cases[k].lines != ours.lines) {
                     is_equal = false;
-                    std::fprintf(stderr, "bench_map: %s, %s: the two maps differ\n", subject.name.c_str(), wanted.name.c_str());
+                    std::fprintf(stderr, "bench_map: %s, %s: the two maps differ\n", subject.name.c_str(),
+                                 wanted.name.c_str());
                 }
             }
             auto const name = subject.name + ", " + wanted.name;
             bool const only_informs = wanted.ratio_goal <= 0.0;
-            rows += (rows.empty() ? "" : ",") + row(name, ours.seconds, peer_name, theirs, std::max(1.0, wanted.ratio_goal), only_informs);
-            if (!only_informs) rows += "," + row(name + ", limit", ours.seconds, "limit", wanted.seconds_goal, 1.0, false);
+            rows += (rows.empty() ? "" : ",") +
+                    row(name, ours.seconds, peer_name, theirs, std::max(1.0, wanted.ratio_goal), only_informs);
+            if (!only_informs)
+                rows += "," + row(name + ", limit", ours.seconds, "limit", wanted.seconds_goal, 1.0, false);
             if (is_json) continue;
             std::printf("  %-28s ours %8.3f ms (median of 51)", wanted.name.c_str(), ours.seconds * 1e3);
             if (theirs) {
-                std::printf("   %s %8.3f s (best of %d)   %.0f times", peer_name.c_str(), *theirs, wanted.peer_runs, *theirs / ours.seconds);
+                std::printf("   %s %8.3f s (best of %d)   %.0f times", peer_name.c_str(), *theirs, wanted.peer_runs,
+                            *theirs / ours.seconds);
             }
             std::printf("   %zu entries\n", ours.lines.size());
         }

@@ -24,7 +24,9 @@ ModuleTree decoder() {
     auto const norm = tree.add("Norm", {parameter("weight", {4})});
     auto const layer = tree.add("Layer", {parameter("scale", {1})}, {{"up", linear}, {"down", linear}, {"norm", norm}});
     auto const layers = tree.add("ModuleList", std::vector<Child>{numbered(0, 3, layer, ModuleRole::layer)});
-    tree.set_root(tree.add("Model", std::vector<Child>{{"embed", embedding, ModuleRole::embedding}, {"layers", layers}, {"head", embedding}}));
+    tree.set_root(tree.add(
+        "Model",
+        std::vector<Child>{{"embed", embedding, ModuleRole::embedding}, {"layers", layers}, {"head", embedding}}));
     tree.tie("embed.weight", "head.weight");
     return tree;
 }
@@ -61,7 +63,8 @@ TEST_CASE("Every tensor is found under its full name and nothing else is") {
     auto const tree = expand(source);
     REQUIRE(tree);
     for (ExpandedTree::Index i = 0; i < tree->tensor_count(); ++i) CHECK(tree->find_tensor(tree->tensor_path(i)) == i);
-    for (auto const* name : {"", "embed", "layers.3.up.weight", "layers.0.up.weights", "layers.01.up.weight", "embed.weight.x"}) {
+    for (auto const* name :
+         {"", "embed", "layers.3.up.weight", "layers.0.up.weights", "layers.01.up.weight", "embed.weight.x"}) {
         CHECK_FALSE(tree->find_tensor(name));
     }
 }

@@ -199,7 +199,8 @@ private:
 
     Result<> walk() {
         std::vector<Level> levels;
-        if (auto const entered = enter(ExpandedTree::none, {}, tree_.root(), ModuleRole::none); !entered) return entered;
+        if (auto const entered = enter(ExpandedTree::none, {}, tree_.root(), ModuleRole::none); !entered)
+            return entered;
         levels.push_back({});
         while (!levels.empty()) {
             auto& level = levels.back();
@@ -319,6 +320,8 @@ private:
 /// The run-time form of a module tree, which must outlive it.
 ///
 /// Errors  capacity_exceeded and size_overflow beyond the limits of ExpandedTree; unknown_name for a tie of no tensor
-[[nodiscard]] inline Result<ExpandedTree> expand(ModuleTree const& tree) { return TreeExpander(tree).expand(); }
+[[nodiscard]] inline Result<ExpandedTree> expand(ModuleTree const& tree) {
+    return TreeExpander(tree).expand();
+}
 
 }  // namespace shardwise::inline v0

@@ -46,10 +46,14 @@ struct DeviceLimit {
 /// A device as device maps write it: "0", "mps", "cpu", "disk".
 [[nodiscard]] inline std::string device_key(DeviceId device) {
     switch (device.kind) {
-        case DeviceClass::gpu: return std::to_string(device.index);
-        case DeviceClass::mps: return "mps";
-        case DeviceClass::cpu: return "cpu";
-        case DeviceClass::disk: return "disk";
+        case DeviceClass::gpu:
+            return std::to_string(device.index);
+        case DeviceClass::mps:
+            return "mps";
+        case DeviceClass::cpu:
+            return "cpu";
+        case DeviceClass::disk:
+            return "disk";
     }
     return {};
 }
@@ -64,7 +68,10 @@ public:
     /// Errors  invalid_argument for a negative limit or a device that occurs twice
     [[nodiscard]] constexpr Result<> add(DeviceId device, Bytes limit) {
         if (limit < Bytes{}) {
-            return Error{ErrorCode::invalid_argument}.in("max_memory").because("a limit is negative").got(limit.count());
+            return Error{ErrorCode::invalid_argument}
+                .in("max_memory")
+                .because("a limit is negative")
+                .got(limit.count());
         }
         std::size_t at = limits_.size();
         while (at > 0 && device <= limits_[at - 1].device) --at;

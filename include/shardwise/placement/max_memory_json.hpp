@@ -18,8 +18,10 @@ namespace shardwise::inline v0 {
     if (!document) return Error{document.error()}.in("max_memory");
     auto const root = document->root();
     if (!root.is_object()) {
-        return Error{ErrorCode::malformed_file}.in("max_memory").because("is no JSON object").fix(
-            R"(write it like {"0": "10GiB", "cpu": "30GB"})");
+        return Error{ErrorCode::malformed_file}
+            .in("max_memory")
+            .because("is no JSON object")
+            .fix(R"(write it like {"0": "10GiB", "cpu": "30GB"})");
     }
     MaxMemory limits;
     for (auto const member : root) {

@@ -95,7 +95,8 @@ TEST_CASE("Tied layers go to one device and are counted once") {
     auto const first = tree.add("Linear", {fp32("weight", {5, 4}), fp32("bias", {4})});
     auto const norm = tree.add("BatchNorm1d", {fp32("weight", {18})});
     auto const second = linear(tree, 4, 5);
-    tree.set_root(tree.add("ModelForTest", std::vector<Child>{{"linear1", first}, {"batchnorm", norm}, {"linear2", second}}));
+    tree.set_root(
+        tree.add("ModelForTest", std::vector<Child>{{"linear1", first}, {"batchnorm", norm}, {"linear2", second}}));
     tree.tie("linear1.weight", "linear2.weight");
     CHECK(as_map(infer(tree, gpus({200, 200}), sequential())) == Map{{"", "0"}});
 }
@@ -117,17 +118,19 @@ TEST_CASE("A tied module is split where it does not fit as a whole") {
     tree.set_root(tree.add("Sequential", std::vector<Child>{{"layer1", part}, {"layer2", part}, {"layer3", part}}));
     tree.tie("layer1.linear2.weight", "layer3.linear2.weight");
     CHECK(as_map(infer(tree, gpus({400, 500}), sequential())) == Map{{"layer1", "0"},
-                                                                    {"layer3.linear2", "0"},
-                                                                    {"layer2", "1"},
-                                                                    {"layer3.linear1", "1"},
-                                                                    {"layer3.batchnorm", "1"}});
+                                                                     {"layer3.linear2", "0"},
+                                                                     {"layer2", "1"},
+                                                                     {"layer3.linear1", "1"},
+                                                                     {"layer3.batchnorm", "1"}});
 }
 
 TEST_CASE("A tied layer further back is pulled to the device of the first") {
     ModuleTree tree;
     auto const narrow = linear(tree, 4, 4);
     auto const wide = linear(tree, 6, 6);
-    tree.set_root(tree.add("Sequential", std::vector<Child>{{"linear1", narrow}, {"linear2", wide}, {"linear3", narrow}, {"linear4", wide}}));
+    tree.set_root(
+        tree.add("Sequential",
+                 std::vector<Child>{{"linear1", narrow}, {"linear2", wide}, {"linear3", narrow}, {"linear4", wide}}));
     tree.tie("linear1.weight", "linear3.weight");
     tree.tie("linear1.bias", "linear3.bias");
     CHECK(as_map(infer(tree, gpus({250, 400}), sequential())) ==
@@ -233,7 +236,8 @@ TEST_CASE("balanced_low_0 takes the first of GPUs that are not numbered from 0")
 TEST_CASE("An own buffer of a split module is lost as in accelerate, but not in silence") {
     ModuleTree tree;
     auto const leaf = tree.add("Leaf", {fp32("weight", {10})});
-    auto const holder = tree.add("Holder", {fp32("mask", {2}, TensorKind::transient_buffer)}, {{"x", leaf}, {"y", leaf}, {"z", leaf}});
+    auto const holder =
+        tree.add("Holder", {fp32("mask", {2}, TensorKind::transient_buffer)}, {{"x", leaf}, {"y", leaf}, {"z", leaf}});
     tree.set_root(tree.add("Model", std::vector<Child>{{"layer", holder}}));
     auto const map = infer(tree, gpus({80, 80}), sequential());
     CHECK(as_map(map) == Map{{"layer.x", "0"}, {"layer.y", "1"}, {"layer.z", "1"}});

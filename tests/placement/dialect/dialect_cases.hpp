@@ -41,7 +41,8 @@ inline Question read_question(JsonValue options) {
     }
     auto& accelerate = question.accelerate;
     auto& transformers = question.transformers;
-    if (auto const strategy = options.find("strategy")) accelerate.strategy = *parse_dialect_strategy(*strategy->string());
+    if (auto const strategy = options.find("strategy"))
+        accelerate.strategy = *parse_dialect_strategy(*strategy->string());
     if (auto const dtype = options.find("dtype")) accelerate.dtype = parse_dtype(*dtype->string());
     if (auto const classes = options.find("no_split")) accelerate.no_split = texts(*classes);
     if (auto const special = options.find("special_dtypes")) {

@@ -1,6 +1,6 @@
-#include "dialect_cases.hpp"
-
 #include <doctest/doctest.h>
+
+#include "dialect_cases.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -22,7 +22,8 @@ Map as_map(DialectMap const& map) {
 Map as_map(JsonValue object) {
     Map out;
     for (auto const entry : object) {
-        out[std::string(entry.key())] = entry.is_string() ? std::string(*entry.string()) : std::to_string(*entry.integer());
+        out[std::string(entry.key())] =
+            entry.is_string() ? std::string(*entry.string()) : std::to_string(*entry.integer());
     }
     return out;
 }

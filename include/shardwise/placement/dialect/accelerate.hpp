@@ -32,7 +32,9 @@ struct AccelerateOptions {
 namespace detail {
 
 /// The bits that accelerate counts for an element: a bool is one.
-[[nodiscard]] constexpr std::int64_t accelerate_bits(Dtype dtype) { return dtype == Dtype::boolean ? 1 : bits(dtype); }
+[[nodiscard]] constexpr std::int64_t accelerate_bits(Dtype dtype) {
+    return dtype == Dtype::boolean ? 1 : bits(dtype);
+}
 
 [[nodiscard]] inline SizeTable accelerate_sizes(ExpandedTree const& tree, AccelerateOptions const& options) {
     WidthTable widths{};
@@ -58,14 +60,15 @@ namespace detail {
 
 }  // namespace detail
 
-/// The device map that accelerate's infer_auto_device_map makes, on the budgets of its get_balanced_memory where the strategy
-/// is balanced.
+/// The device map that accelerate's infer_auto_device_map makes, on the budgets of its get_balanced_memory where the
+/// strategy is balanced.
 ///
-/// Equal to accelerate's as an unordered map, with tied groups taken in registration order (accelerate takes them in the
-/// order of a hash seed). Where accelerate raises, the map is valid and says so in `is_repaired`: a tied parameter whose other
-/// module was placed or split before (IndexError), balanced_low_0 over GPUs not named 0, 1, 2, ... (KeyError), a fractional
-/// size with fallback (AttributeError), a limit for disk with a balanced strategy (RuntimeError). The last two need no repair.
-/// Like accelerate, it gives own buffers of split modules no device; a warning names them.
+/// Equal to accelerate's as an unordered map, with tied groups taken in registration order (accelerate takes them in
+/// the order of a hash seed). Where accelerate raises, the map is valid and says so in `is_repaired`: a tied parameter
+/// whose other module was placed or split before (IndexError), balanced_low_0 over GPUs not named 0, 1, 2, ...
+/// (KeyError), a fractional size with fallback (AttributeError), a limit for disk with a balanced strategy
+/// (RuntimeError). The last two need no repair. Like accelerate, it gives own buffers of split modules no device; a
+/// warning names them.
 ///
 /// Source  accelerate 1.15 utils/modeling.py
 [[nodiscard]] inline DialectMap infer_accelerate_map(ExpandedTree const& tree, MaxMemory const& max_memory,

@@ -16,13 +16,16 @@ namespace shardwise::inline v0 {
 /// What transformers' `device_map="auto"` takes besides the model and its limits.
 struct TransformersOptions {
     DialectStrategy strategy = DialectStrategy::balanced;
-    /// The dtype that the model is made in: real floating tensors of 16 bits and more take it; narrower ones are quantised.
+    /// The dtype that the model is made in: real floating tensors of 16 bits and more take it; narrower ones are
+    /// quantised.
     std::optional<Dtype> dtype;
     /// The quantizer's bits per element of the tensors that it packs, by full name (its param_element_size).
     std::vector<std::pair<std::string, std::int64_t>> element_bits;
-    /// The share of each limit that the quantizer leaves (its adjust_max_memory): 0.9 for bitsandbytes, quanto and torchao.
+    /// The share of each limit that the quantizer leaves (its adjust_max_memory): 0.9 for bitsandbytes, quanto and
+    /// torchao.
     double budget_share = 1.0;
-    /// Memory that a GPU's allocator has reserved and does not use; it may be filled too, up to the limit that was given.
+    /// Memory that a GPU's allocator has reserved and does not use; it may be filled too, up to the limit that was
+    /// given.
     std::vector<DeviceLimit> unused_reserved;
     /// Classes whose instances are never split.
     std::vector<std::string_view> no_split;
@@ -37,8 +40,8 @@ namespace detail {
     WidthTable widths{};
     for (auto const& row : dtype_table) {
         auto& width = widths[static_cast<std::size_t>(row.dtype)];
-        bool const is_plain = row.dtype == Dtype::f64 || row.dtype == Dtype::f32 || row.dtype == Dtype::f16 ||
-                              row.dtype == Dtype::bf16;
+        bool const is_plain =
+            row.dtype == Dtype::f64 || row.dtype == Dtype::f32 || row.dtype == Dtype::f16 || row.dtype == Dtype::bf16;
         // torch stores no element in less than a byte.
         width = std::max<std::int64_t>(8, bits(options.dtype && is_plain ? *options.dtype : row.dtype));
     }
@@ -48,7 +51,8 @@ namespace detail {
         if (stored >= 0) exceptions.emplace_back(i, stored * 8);
     }
     for (auto const& [name, width] : options.element_bits) {
-        if (auto const tensor = tree.find_tensor(name)) exceptions.emplace_back(*tensor, tree.elements()[*tensor] * width);
+        if (auto const tensor = tree.find_tensor(name))
+            exceptions.emplace_back(*tensor, tree.elements()[*tensor] * width);
     }
     return SizeTable(tree, widths, std::move(exceptions));
 }
@@ -57,11 +61,11 @@ namespace detail {
 
 /// The device map that transformers makes for `device_map="auto"`, "balanced", "balanced_low_0" or "sequential".
 ///
-/// These are the rules of transformers' own fork (since 5.0): sizes are those of the elements in memory (a bool is a byte),
-/// tied keys count under the name that they are tied to, the mean leaf is over every module with tensors of its own, mps counts
-/// as a GPU, there is no fallback. transformers 4.57 calls accelerate instead: there infer_accelerate_map is the answer.
-/// Tied groups come in registration order, where transformers takes the order of a hash seed; where it raises, the map is
-/// valid and says so in `is_repaired`, as infer_accelerate_map does.
+/// These are the rules of transformers' own fork (since 5.0): sizes are those of the elements in memory (a bool is a
+/// byte), tied keys count under the name that they are tied to, the mean leaf is over every module with tensors of its
+/// own, mps counts as a GPU, there is no fallback. transformers 4.57 calls accelerate instead: there
+/// infer_accelerate_map is the answer. Tied groups come in registration order, where transformers takes the order of a
+/// hash seed; where it raises, the map is valid and says so in `is_repaired`, as infer_accelerate_map does.
 ///
 /// Source  transformers 5.0 integrations/accelerate.py _get_device_map
 [[nodiscard]] inline DialectMap infer_transformers_map(ExpandedTree const& tree, MaxMemory const& max_memory,

@@ -29,8 +29,8 @@ private:
     std::span<ExpandedTree::Index const> duplicates_;
 };
 
-/// The size of the largest block that balancing leaves room for: of each class kept whole the instance that is met first,
-/// parameters before buffers.
+/// The size of the largest block that balancing leaves room for: of each class kept whole the instance that is met
+/// first, parameters before buffers.
 ///
 /// Units  bits
 [[nodiscard]] inline std::int64_t first_whole_block(ExpandedTree const& tree, SizeTable const& sizes,
@@ -60,8 +60,8 @@ private:
 
 /// How a dialect counts the mean size of a leaf.
 enum class LeafRule : std::uint8_t {
-    childless,      // accelerate: modules with tensors and no module with tensors below
-    own_tensors,    // transformers: the own tensors of every module that has any
+    childless,    // accelerate: modules with tensors and no module with tensors below
+    own_tensors,  // transformers: the own tensors of every module that has any
 };
 
 /// The mean size of the leaves in whole bytes; the model itself is none.
@@ -79,15 +79,17 @@ enum class LeafRule : std::uint8_t {
         ++leaves;
     }
     // Python divides as doubles do.
-    return static_cast<std::int64_t>(static_cast<double>(total) / 8.0 / static_cast<double>(std::max<std::int64_t>(leaves, 1)));
+    return static_cast<std::int64_t>(static_cast<double>(total) / 8.0 /
+                                     static_cast<double>(std::max<std::int64_t>(leaves, 1)));
 }
 
-/// Lowers the limits of all GPUs but the last to an even share of the model and some room; with `keeps_first_low` the first
-/// holds only what the others cannot. Returns false where the library raises KeyError: it counts on GPUs named 0, 1, 2, ...
+/// Lowers the limits of all GPUs but the last to an even share of the model and some room; with `keeps_first_low` the
+/// first holds only what the others cannot. Returns false where the library raises KeyError: it counts on GPUs named 0,
+/// 1, 2, ...
 ///
 /// Source  accelerate 1.15 utils/modeling.py get_balanced_memory
-inline bool balance_limits(ExpandedTree const& tree, SizeTable const& sizes, std::vector<char> const& is_whole, LeafRule rule,
-                           bool keeps_first_low, std::vector<GreedyDevice>& devices) {
+inline bool balance_limits(ExpandedTree const& tree, SizeTable const& sizes, std::vector<char> const& is_whole,
+                           LeafRule rule, bool keeps_first_low, std::vector<GreedyDevice>& devices) {
     std::vector<GreedyDevice*> gpus;
     std::int64_t shares = 0;
     std::int64_t named = 0;

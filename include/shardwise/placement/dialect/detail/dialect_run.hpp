@@ -34,7 +34,8 @@ inline constexpr std::int64_t highest_limit = std::int64_t{1} << 51U;
 }
 
 /// Whether instances of each class are kept whole, by class id.
-[[nodiscard]] inline std::vector<char> whole_classes(ExpandedTree const& tree, std::span<std::string_view const> names) {
+[[nodiscard]] inline std::vector<char> whole_classes(ExpandedTree const& tree,
+                                                     std::span<std::string_view const> names) {
     std::vector<char> is_whole;
     for (auto const name : tree.class_names()) {
         is_whole.push_back(std::find(names.begin(), names.end(), name) != names.end() ? 1 : 0);
@@ -60,8 +61,8 @@ inline void mark_repaired(DialectMap& map, std::string_view library) {
 }
 
 /// The greedy map of a model on limited devices, with disk behind them.
-[[nodiscard]] inline DialectMap fill(ExpandedTree const& tree, SizeTable const& sizes, std::vector<GreedyDevice> devices,
-                                     FillSettings const& settings) {
+[[nodiscard]] inline DialectMap fill(ExpandedTree const& tree, SizeTable const& sizes,
+                                     std::vector<GreedyDevice> devices, FillSettings const& settings) {
     std::vector<std::int64_t> limits;
     bool has_mps = false;
     std::size_t accelerators = 0;
@@ -104,14 +105,16 @@ inline void mark_repaired(DialectMap& map, std::string_view library) {
             is_room = is_room || (device.device.is_accelerator() && device.limit >= offloaded + device.used);
         }
         if (!is_room) {
-            map.warnings.push_back("the buffers of offloaded modules need " + to_text(Bytes{ceil_divide(offloaded, 8)}) +
+            map.warnings.push_back("the buffers of offloaded modules need " +
+                                   to_text(Bytes{ceil_divide(offloaded, 8)}) +
                                    ", which fits no GPU's remaining memory; offload buffers too");
         }
     }
     if (tree.has_buffers()) {
         if (auto const lost = merger.uncovered_buffers(); !lost.empty()) {
-            map.warnings.push_back("no device is given to " + std::to_string(lost.size()) + " own buffers of split modules, " +
-                                   tree.tensor_path(lost.front()) + " the first; " + std::string(settings.library) + " loses them");
+            map.warnings.push_back("no device is given to " + std::to_string(lost.size()) +
+                                   " own buffers of split modules, " + tree.tensor_path(lost.front()) + " the first; " +
+                                   std::string(settings.library) + " loses them");
         }
     }
     if (greedy.is_repaired()) mark_repaired(map, settings.library);

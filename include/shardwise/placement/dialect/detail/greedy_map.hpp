@@ -52,8 +52,14 @@ public:
 
     /// The last device must be without a limit, and the tree must have a module.
     GreedyMap(ExpandedTree const& tree, SizeTable const& sizes, std::vector<GreedyDevice>& devices, Settings settings)
-        : tree_(tree), sizes_(sizes), devices_(devices), settings_(std::move(settings)), queue_(tree), ties_(tree),
-          ledger_(tree, sizes, settings_.is_whole), search_(tree, sizes, settings_.is_whole, ties_) {}
+        : tree_(tree),
+          sizes_(sizes),
+          devices_(devices),
+          settings_(std::move(settings)),
+          queue_(tree),
+          ties_(tree),
+          ledger_(tree, sizes, settings_.is_whole),
+          search_(tree, sizes, settings_.is_whole, ties_) {}
 
     /// Places everything but the own buffers of split modules.
     std::vector<PlacedEntry> run() {

@@ -57,10 +57,10 @@ private:
     std::vector<std::int64_t> nodes_;
 };
 
-/// Knows the size of the largest layer that the greedy map reserves, with accelerate's habits: a layer is a childless module
-/// or one of a class kept whole; the largest is looked for again once every holder of that size has been taken from the queue
-/// (put back or not), and after each split; a holder that a tie pulled out of the queue stays a holder until then. Only the
-/// first search sees the model's own tensors too.
+/// Knows the size of the largest layer that the greedy map reserves, with accelerate's habits: a layer is a childless
+/// module or one of a class kept whole; the largest is looked for again once every holder of that size has been taken
+/// from the queue (put back or not), and after each split; a holder that a tie pulled out of the queue stays a holder
+/// until then. Only the first search sees the model's own tensors too.
 ///
 /// Units  bits
 class LayerLedger {

@@ -30,7 +30,8 @@ private:
     bool is_tensor_;
 };
 
-/// What still needs a place: a linked list of entries, so that one in the middle can be taken out or replaced by its parts.
+/// What still needs a place: a linked list of entries, so that one in the middle can be taken out or replaced by its
+/// parts.
 ///
 /// Order  registration order, but for what was put back at the front
 class ModuleQueue {
@@ -72,7 +73,8 @@ public:
         return entry;
     }
 
-    /// Puts a module's own parameters and then its children before `next`; its own buffers are left out, as accelerate does.
+    /// Puts a module's own parameters and then its children before `next`; its own buffers are left out, as accelerate
+    /// does.
     void insert_parts(Index module, Slot next) {
         for (auto i = tree_.first_tensor(module); i < tree_.own_end(module); ++i) {
             if (tree_.tensor(i).is_parameter()) insert(TreeEntry::tensor(i), next);

@@ -17,7 +17,8 @@ using SizeException = std::pair<ExpandedTree::Index, std::int64_t>;
 /// The bits of one element by dtype.
 using WidthTable = std::array<std::int64_t, dtype_table.size()>;
 
-/// The sizes of all subtrees as prefix sums over tensors. Dialects price a bool at a bit and may place half bytes, hence bits.
+/// The sizes of all subtrees as prefix sums over tensors. Dialects price a bool at a bit and may place half bytes,
+/// hence bits.
 ///
 /// Units  bits
 class SizeTable {
@@ -25,7 +26,8 @@ public:
     using Index = ExpandedTree::Index;
 
     /// `exceptions` win over `widths`; duplicates of tied tensors take nothing whatever either says.
-    SizeTable(ExpandedTree const& tree, WidthTable const& widths, std::vector<SizeException> exceptions) : tree_(&tree) {
+    SizeTable(ExpandedTree const& tree, WidthTable const& widths, std::vector<SizeException> exceptions)
+        : tree_(&tree) {
         for (auto const tensor : tree.duplicates()) exceptions.emplace_back(tensor, 0);
         // The stable order puts a duplicate's zero behind what else is said of it, and the last one counts.
         std::stable_sort(exceptions.begin(), exceptions.end(),
