@@ -12,11 +12,14 @@ namespace {
 
 double flops_of(Model const& model, Step const& step, OpRank const& rank = {}) {
     double sum = 0.0;
-    for (auto const& block : model.program.blocks()) sum += block.count * block_work(model.program.body(block), step, rank).flops;
+    for (auto const& block : model.program.blocks())
+        sum += block.count * block_work(model.program.body(block), step, rank).flops;
     return sum;
 }
 
-Step decode(std::int64_t context, std::int64_t batch = 1) { return {.batch = batch, .new_tokens = 1, .context = context}; }
+Step decode(std::int64_t context, std::int64_t batch = 1) {
+    return {.batch = batch, .new_tokens = 1, .context = context};
+}
 
 BlockBody const& layer_of(Model const& model) {
     for (auto const& block : model.program.blocks()) {
@@ -27,7 +30,8 @@ BlockBody const& layer_of(Model const& model) {
 
 }  // namespace
 
-// Kaplan et al., Scaling Laws for Neural Language Models, 2020, table 1: 2N + 2 n_layer n_ctx d_attn per token without embedding
+// Kaplan et al., Scaling Laws for Neural Language Models, 2020, table 1: 2N + 2 n_layer n_ctx d_attn per token
+// without embedding
 TEST_CASE("block work: Llama-2-7B takes about two operations per parameter and token, and attention on top") {
     auto const model = *describe(presets::llama_2_7b);
     auto const weights = 6738415616.0 - 32000.0 * 4096.0;
@@ -42,7 +46,8 @@ TEST_CASE("block work: prefill is the sum of its tokens, except that the head sc
     double one_by_one = 0.0;
     for (std::int64_t context = 1; context <= 64; ++context) one_by_one += flops_of(model, decode(context));
     auto const head = 2.0 * 32000 * 4096;
-    CHECK(flops_of(model, {.batch = 1, .new_tokens = 64, .context = 64}) == doctest::Approx(one_by_one - 63 * head).epsilon(1e-9));
+    CHECK(flops_of(model, {.batch = 1, .new_tokens = 64, .context = 64}) ==
+          doctest::Approx(one_by_one - 63 * head).epsilon(1e-9));
 }
 
 TEST_CASE("block work: a mixture computes with its active parameters") {

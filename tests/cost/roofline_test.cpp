@@ -4,7 +4,8 @@
 
 using namespace shardwise;
 
-// facts/kernels.md: "Bounds on H200 at batch 1: Llama-3-8B bf16 286 tokens/s" at the measured copy bandwidth of 4.3 TB/s
+// facts/kernels.md: "Bounds on H200 at batch 1: Llama-3-8B bf16 286 tokens/s" at the measured copy bandwidth of 4.3
+// TB/s
 TEST_CASE("roofline: decoding Llama-3-8B is bound by reading its weights") {
     RooflineRates const h200{989e12, 4.3e12};
     auto const weights = 2.0 * (8030261248.0 - 128256.0 * 4096.0);

@@ -38,7 +38,8 @@ TEST_CASE("activations: tensor-parallel ranks hold their columns, the residual w
     EstimateRequest const request{.context = 8192, .parallel = {.tp = 4}};
     CHECK(activation_peak(layer_of(model), request, model.config) == Bytes{8192LL * (16384 + 57344 / 4) * 2});
     EstimateRequest const sequence{.context = 8192, .parallel = {.tp = 4, .sequence_parallel = true}};
-    CHECK(activation_peak(layer_of(model), sequence, model.config) < activation_peak(layer_of(model), request, model.config));
+    CHECK(activation_peak(layer_of(model), sequence, model.config) <
+          activation_peak(layer_of(model), request, model.config));
 }
 
 TEST_CASE("activations: the head has fp32 logits of each sequence's last token") {

@@ -33,7 +33,8 @@ TEST_CASE("active parameters: of the experts only the chosen ones, everything el
 }
 
 TEST_CASE("active parameters: stacked experts count like lists of them") {
-    // gpt-oss-120b: 5.1B active by its card, which leaves out the embedding (201088 x 2880); 36 layers, 4 of 128 experts.
+    // gpt-oss-120b: 5.1B active by its card, which leaves out the embedding (201088 x 2880); 36 layers, 4 of 128
+    // experts.
     auto const model = *describe(presets::gpt_oss_120b);
     auto const active = count_active_parameters(model.tree, model.config);
     CHECK(static_cast<double>(active - 201088LL * 2880) / 1e9 == doctest::Approx(5.13).epsilon(0.002));

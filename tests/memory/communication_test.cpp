@@ -7,7 +7,8 @@ using namespace shardwise;
 
 namespace {
 
-Bytes buffer_of(BlockBody const& body, OpRank const& rank, Step const& step = {.batch = 2, .new_tokens = 4, .context = 4}) {
+Bytes buffer_of(BlockBody const& body, OpRank const& rank,
+                Step const& step = {.batch = 2, .new_tokens = 4, .context = 4}) {
     return communication_buffer(body, op_context(body, step, rank));
 }
 

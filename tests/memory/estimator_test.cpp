@@ -124,11 +124,13 @@ TEST_CASE("estimate: expert-parallel ranks deal the experts") {
     auto const e = estimate_of(presets::mixtral_8x7b, {.parallel = {.ep = 4}});
     std::int64_t const experts = 32LL * 8 * 3 * 4096 * 14336;
     REQUIRE(e.devices.size() == 4);
-    for (auto const& device : e.devices) CHECK(device.terms.weights == Bytes{2 * (46702792704 - experts + experts / 4)});
+    for (auto const& device : e.devices)
+        CHECK(device.terms.weights == Bytes{2 * (46702792704 - experts + experts / 4)});
     CHECK(e.has(Assumption::replicated_over_expert_ranks));
 }
 
-TEST_CASE("estimate: data-parallel replicas are listed with their coordinates, tensor-parallel ranks next to each other") {
+TEST_CASE(
+    "estimate: data-parallel replicas are listed with their coordinates, tensor-parallel ranks next to each other") {
     auto const e = estimate_of(presets::llama_3_8b, {.parallel = {.tp = 2, .pp = 2, .dp = 3}});
     REQUIRE(e.devices.size() == 12);
     CHECK(e.devices[1].place == RankPlace{.tp = 1});
@@ -218,8 +220,10 @@ TEST_CASE("estimate: our training takes 16 bytes per parameter, activations and 
 TEST_CASE("estimate: in training the modules' states add up to those of one rank, in every convention") {
     for (auto const convention : {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron}) {
         for (auto const* config : {&presets::gemma_2b, &presets::deepseek_v2_lite, &presets::t5_small}) {
-            EstimateRequest const request{.dtype = Dtype::bf16, .context = 128,
-                                          .training = TrainingPlan{.optimizer = OptimizerKind::adam, .convention = convention}};
+            EstimateRequest const request{
+                .dtype = Dtype::bf16,
+                .context = 128,
+                .training = TrainingPlan{.optimizer = OptimizerKind::adam, .convention = convention}};
             auto const e = estimate_of(*config, request);
             MemoryTerms sum{};
             for (auto const& module : e.modules) {

@@ -54,7 +54,8 @@ TEST_CASE("kv cache: a windowed layer holds min(context, window) tokens without 
     CHECK(per_token(presets::mistral_7b) == 131072);
     // gemma-3-4b: 34 layers, every sixth sees everything, the others 1024 tokens; 4 kv heads of 256.
     auto const layer = 2 * 4 * 256 * 2LL;
-    CHECK(whole_cache(presets::gemma_3_4b, {.dtype = Dtype::bf16, .context = 32768}) == (5 * 32768 + 29 * 1024) * layer);
+    CHECK(whole_cache(presets::gemma_3_4b, {.dtype = Dtype::bf16, .context = 32768}) ==
+          (5 * 32768 + 29 * 1024) * layer);
 }
 
 TEST_CASE("kv cache: batch and cache type scale it") {

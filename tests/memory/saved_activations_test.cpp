@@ -49,7 +49,8 @@ TEST_CASE("saved activations: ranks keep their heads, the residual whole") {
 
 TEST_CASE("saved activations: probabilities that no memory could hold do not overflow") {
     auto const body = small_layer();
-    auto const context = op_context(body, {.batch = 1, .new_tokens = 1LL << 33, .context = 1LL << 33, .is_training = true});
+    auto const context =
+        op_context(body, {.batch = 1, .new_tokens = 1LL << 33, .context = 1LL << 33, .is_training = true});
     CHECK(saved_activations(body, context, Recompute::none).count() >= std::int64_t{1} << 50U);
 }
 

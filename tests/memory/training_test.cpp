@@ -60,7 +60,8 @@ TEST_CASE("DeepSpeed convention: the documented output of the ZeRO-3 estimator")
     CHECK(gib() == doctest::Approx(6.10).epsilon(0.001));
 }
 
-// The same page of DeepSpeed's documentation: per CPU 71.71 GB with both offloaded, 63.74 with the optimizer, 1.47 with none
+// The same page of DeepSpeed's documentation: per CPU 71.71 GB with both offloaded, 63.74 with the optimizer, 1.47
+// with none
 TEST_CASE("DeepSpeed convention: the host memory of the documented output") {
     TrainingPlan plan{.zero = 3, .offload = Offload::all, .convention = MemoryConvention::deepspeed};
     auto share = share_of(2'851'598'336, 8);
@@ -103,6 +104,11 @@ TEST_CASE("Megatron convention: activations of one GPT-3 layer") {
     CHECK(megatron_activations(2048, 1, 12288, 96, 8, true, Recompute::selective) == Bytes{106'954'752});
     CHECK(megatron_activations(2048, 1, 12288, 96, 8, true, Recompute::full) == Bytes{2LL * 2048 * 12288});
     CHECK(megatron_activations(2048, 1, 12288, 96, 1, false, Recompute::selective) == Bytes{34LL * 2048 * 12288});
+}
+
+TEST_CASE("Megatron convention: scores that no memory could hold do not overflow") {
+    CHECK(megatron_activations(std::int64_t{1} << 33U, 1, 128, 96, 1, false, Recompute::none).count() >=
+          std::int64_t{1} << 50U);
 }
 
 TEST_CASE("our convention: mixed Adam takes 16 bytes per parameter, pure fp32 Adam too") {
@@ -168,6 +174,7 @@ TEST_CASE("training: plans that a convention has no number for are refused, and 
     CHECK(refused({.zero = 2, .convention = MemoryConvention::megatron}).find("--zero 0 or 1") != std::string::npos);
     CHECK(refused({.optimizer = OptimizerKind::sgd, .convention = MemoryConvention::megatron}).find("adam") !=
           std::string::npos);
-    CHECK(refused({.offload = Offload::all, .convention = MemoryConvention::zero}).find("deepspeed") != std::string::npos);
+    CHECK(refused({.offload = Offload::all, .convention = MemoryConvention::zero}).find("deepspeed") !=
+          std::string::npos);
     CHECK(refused({}, {.quant = QuantScheme::nf4()}).find("packed weights are not trained") != std::string::npos);
 }

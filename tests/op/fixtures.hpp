@@ -8,7 +8,8 @@ namespace op_test {
 
 using namespace shardwise;
 
-/// Values of hidden size 8: 0 the hidden state, 1 four query heads of 2, 2 two key heads of 2, 3 partial, 4 fp32 scores.
+/// Values of hidden size 8: 0 the hidden state, 1 four query heads of 2, 2 two key heads of 2, 3 partial, 4 fp32
+/// scores.
 inline std::vector<Value> const values{
     {.name = "hidden", .width = 8},
     {.name = "q", .width = 8, .spread = Spread::sharded, .units = 4},

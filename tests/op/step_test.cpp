@@ -27,7 +27,9 @@ TEST_CASE("OpContext: routed rows are tokens times chosen experts, not tokens ti
     CHECK(c.bytes(values[5]) == Bytes{12 * 10 * 2});
 }
 
-TEST_CASE("OpContext: an expert-parallel rank with fewer experts than a token chooses gets no more rows than it has experts") {
+TEST_CASE(
+    "OpContext: an expert-parallel rank with fewer experts than a token chooses gets no more rows than it has "
+    "experts") {
     CHECK(context({.ep = 2}).routed_rows() == 12);
     CHECK(context({.ep = 6}).routed_rows() == 6);
     CHECK(context({.ep = 4, .ep_rank = 0}).local_experts() == 2);

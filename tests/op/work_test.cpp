@@ -17,7 +17,10 @@ TEST_CASE("linear: two operations per row, input and output column; one more per
 TEST_CASE("linear: the ranks' shares add up to the whole, by columns and by rows") {
     Operation const column{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1,
                            .in_features = 8, .out_features = 8};
-    Operation const row{.kind = OpKind::linear, .inputs = {1, no_value, no_value, no_value}, .output = 3, .in_features = 8,
+    Operation const row{.kind = OpKind::linear,
+                        .inputs = {1, no_value, no_value, no_value},
+                        .output = 3,
+                        .in_features = 8,
                         .out_features = 8};
     for (auto const& op : {column, row}) {
         double sum = 0.0;
@@ -27,7 +30,10 @@ TEST_CASE("linear: the ranks' shares add up to the whole, by columns and by rows
 }
 
 TEST_CASE("linear: sequence parallelism gathers the rows before the product") {
-    Operation const op{.kind = OpKind::linear, .inputs = {0, no_value, no_value, no_value}, .output = 1, .in_features = 8,
+    Operation const op{.kind = OpKind::linear,
+                       .inputs = {0, no_value, no_value, no_value},
+                       .output = 1,
+                       .in_features = 8,
                        .out_features = 8};
     auto const rank = OpRank{.tp = 2, .is_sequence_parallel = true};
     CHECK(op_work(op, context(rank)).flops == 2.0 * 6 * 8 * 4);
@@ -46,7 +52,8 @@ TEST_CASE("experts: work is per routed row") {
 }
 
 TEST_CASE("combine: a product and a sum per routed element") {
-    Operation const op{.kind = OpKind::combine, .inputs = {5, 4, no_value, no_value}, .output = 0, .experts_per_token = 2};
+    Operation const op{
+        .kind = OpKind::combine, .inputs = {5, 4, no_value, no_value}, .output = 0, .experts_per_token = 2};
     CHECK(op_work(op, context()).flops == 2.0 * 12 * 10);
 }
 

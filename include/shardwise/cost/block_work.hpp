@@ -22,8 +22,8 @@ struct BlockWork {
 
     /// The bytes that the step moves, given what the block's tables, experts and other weights take.
     [[nodiscard]] constexpr double bytes(Bytes dense, Bytes experts = {}, Bytes tables = {}) const {
-        return traffic + kv_read + static_cast<double>(dense.count()) + expert_share * static_cast<double>(experts.count()) +
-               table_share * static_cast<double>(tables.count());
+        return traffic + kv_read + static_cast<double>(dense.count()) +
+               expert_share * static_cast<double>(experts.count()) + table_share * static_cast<double>(tables.count());
     }
 };
 
@@ -39,11 +39,13 @@ struct BlockWork {
         work.traffic += cost.traffic;
         work.kv_read += cost.kv_read;
         if (op.kind == OpKind::experts && context.local_experts() > 0) {
-            work.expert_share = static_cast<double>(experts_touched(context)) / static_cast<double>(context.local_experts());
+            work.expert_share =
+                static_cast<double>(experts_touched(context)) / static_cast<double>(context.local_experts());
         }
         if (op.kind == OpKind::embedding && op.in_features > 0) {
             auto const rows = context.rows(context.value(op.output));
-            rows_read += static_cast<double>(rows < op.in_features ? rows : op.in_features) * static_cast<double>(op.out_features);
+            rows_read += static_cast<double>(rows < op.in_features ? rows : op.in_features) *
+                         static_cast<double>(op.out_features);
             rows_held += static_cast<double>(op.in_features) * static_cast<double>(op.out_features);
         }
     }

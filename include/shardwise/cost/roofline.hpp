@@ -10,8 +10,8 @@ struct RooflineRates {
     double bandwidth = 0.0;
 };
 
-/// The least time for `flops` operations that move `bytes`: the slower of arithmetic and memory. A rate of 0 is unknown and
-/// bounds nothing.
+/// The least time for `flops` operations that move `bytes`: the slower of arithmetic and memory. A rate of 0 is unknown
+/// and bounds nothing.
 ///
 /// Units   seconds
 /// Source  Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009

@@ -52,8 +52,8 @@ struct ActivationPlan {
     ArenaLayout layout;
 };
 
-/// Lays out a block's values and its operations' workspaces. The input lives to its last use, the last output to the end,
-/// external values throughout; an element-wise operation writes over an input that nothing reads later.
+/// Lays out a block's values and its operations' workspaces. The input lives to its last use, the last output to the
+/// end, external values throughout; an element-wise operation writes over an input that nothing reads later.
 [[nodiscard]] constexpr ActivationPlan plan_activations(BlockBody const& body, OpContext const& context) {
     auto const& values = body.values();
     auto const& operations = body.operations();
@@ -77,7 +77,8 @@ struct ActivationPlan {
         if (id == 0) {
             // Token ids are 32-bit whatever the activations are.
             bool const is_ids = !operations.empty() && operations[0].kind == OpKind::embedding && values[0].width == 1;
-            plan.item_of[0] = add(0, last_use[0], is_ids ? Bytes{4 * context.rows(values[0])} : context.bytes(values[0]));
+            plan.item_of[0] =
+                add(0, last_use[0], is_ids ? Bytes{4 * context.rows(values[0])} : context.bytes(values[0]));
         } else if (values[id].is_external) {
             plan.item_of[id] = add(0, end, context.bytes(values[id]));
         }
@@ -127,8 +128,8 @@ struct ActivationPeaks {
             activation_peak_of(Phase::decode, body, request, config, place)};
 }
 
-/// The most memory that a block's activations take: the peak of the arena laid out from its values, the larger of prefill
-/// (batch * context tokens) and decode (batch tokens).
+/// The most memory that a block's activations take: the peak of the arena laid out from its values, the larger of
+/// prefill (batch * context tokens) and decode (batch tokens).
 [[nodiscard]] constexpr Bytes activation_peak(BlockBody const& body, EstimateRequest const& request,
                                               ModelConfig const& config, RankPlace const& place = {}) {
     return activation_peaks(body, request, config, place).peak();

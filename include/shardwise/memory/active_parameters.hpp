@@ -7,8 +7,8 @@
 
 namespace shardwise::inline v0 {
 
-/// The trained elements that compute one token: all of them, except that of the routed experts only as many count as a token
-/// chooses. Embedding and head count whole, tied ones once, as model cards do (Mixtral-8x7B 12.9B of 46.7B).
+/// The trained elements that compute one token: all of them, except that of the routed experts only as many count as a
+/// token chooses. Embedding and head count whole, tied ones once, as model cards do (Mixtral-8x7B 12.9B of 46.7B).
 [[nodiscard]] constexpr std::int64_t count_active_parameters(ModuleTree const& tree, ModelConfig const& config) {
     auto const all = count_parameters(tree);
     if (config.experts <= 0 || config.experts_per_token <= 0 || config.experts_per_token >= config.experts) return all;
@@ -26,7 +26,8 @@ namespace shardwise::inline v0 {
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
             auto const& child = tree.child(module, i);
             elements[id] += child.count * elements[child.module];
-            routed[id] += child.count * (child.role == ModuleRole::expert ? elements[child.module] : routed[child.module]);
+            routed[id] +=
+                child.count * (child.role == ModuleRole::expert ? elements[child.module] : routed[child.module]);
         }
     }
     auto const experts = routed[tree.root()];

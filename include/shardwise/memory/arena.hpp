@@ -40,7 +40,8 @@ struct ArenaLayout {
 namespace detail {
 
 /// Places items in the given order, each at the tightest gap between those alive with it, or above them all.
-[[nodiscard]] constexpr ArenaLayout place_in_order(std::span<ArenaItem const> items, std::vector<std::int64_t> const& order) {
+[[nodiscard]] constexpr ArenaLayout place_in_order(std::span<ArenaItem const> items,
+                                                   std::vector<std::int64_t> const& order) {
     ArenaLayout layout;
     auto const item_at = [&](std::int64_t index) -> ArenaItem const& { return items[static_cast<std::size_t>(index)]; };
     auto const offset_of = [&](std::int64_t index) { return layout.offsets[static_cast<std::size_t>(index)].count(); };
@@ -101,8 +102,9 @@ template <class Before>
 
 }  // namespace detail
 
-/// Lays items out so that no two that live together overlap: the better of placing the largest first and the earliest first,
-/// each at the tightest gap. The executor allocates with this very function, so that predicted bytes are allocated bytes.
+/// Lays items out so that no two that live together overlap: the better of placing the largest first and the earliest
+/// first, each at the tightest gap. The executor allocates with this very function, so that predicted bytes are
+/// allocated bytes.
 ///
 /// Order   equal input gives equal output on every machine
 /// Source  greedy by size: Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020
@@ -110,7 +112,8 @@ template <class Before>
     auto const by_size = detail::sorted(items, [](ArenaItem const& a, ArenaItem const& b) { return b.size < a.size; });
     auto layout = detail::place_in_order(items, by_size);
     if (layout.peak == arena_lower_bound(items)) return layout;
-    auto const by_birth = detail::sorted(items, [](ArenaItem const& a, ArenaItem const& b) { return a.birth < b.birth; });
+    auto const by_birth =
+        detail::sorted(items, [](ArenaItem const& a, ArenaItem const& b) { return a.birth < b.birth; });
     auto other = detail::place_in_order(items, by_birth);
     return other.peak < layout.peak ? other : layout;
 }

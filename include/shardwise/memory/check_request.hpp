@@ -11,31 +11,39 @@ namespace shardwise::inline v0 {
 inline constexpr std::int64_t most_tokens = std::int64_t{1} << 33U;
 inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
 
-/// Refuses requests that no run could serve, and names what is legal. A tensor-parallel degree need not divide anything:
-/// ranks then hold a unit more or less.
+/// Refuses requests that no run could serve, and names what is legal. A tensor-parallel degree need not divide
+/// anything: ranks then hold a unit more or less.
 ///
-/// Errors  invalid_argument for degrees that the model has no units for; size_overflow, capacity_exceeded; as check_training
-[[nodiscard]] constexpr Result<> check_request(EstimateRequest const& request, ModelConfig const& config, std::int64_t layers) {
+/// Errors  invalid_argument for degrees that the model has no units for; size_overflow, capacity_exceeded; as
+///         check_training
+[[nodiscard]] constexpr Result<> check_request(EstimateRequest const& request, ModelConfig const& config,
+                                               std::int64_t layers) {
     auto const& parallel = request.parallel;
     auto const refuse = [](std::string_view flag, std::string_view reason, std::int64_t got, std::int64_t most,
                            std::string_view fix) {
         return Error{ErrorCode::invalid_argument}.at(flag).because(reason).got(got).expected(most).fix(fix);
     };
     if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give --batch 1 or more");
-    if (request.context < 0) return refuse("context", "must not be negative", request.context, 0, "give --context 1 or more");
-    if (parallel.tp < 1) return refuse("tp", "must be at least 1", parallel.tp, 1, "legal are 1 to the number of query heads");
-    if (parallel.pp < 1) return refuse("pp", "must be at least 1", parallel.pp, 1, "legal are 1 to the number of layers");
-    if (parallel.ep < 1) return refuse("ep", "must be at least 1", parallel.ep, 1, "legal are 1 to the number of experts");
+    if (request.context < 0)
+        return refuse("context", "must not be negative", request.context, 0, "give --context 1 or more");
+    if (parallel.tp < 1)
+        return refuse("tp", "must be at least 1", parallel.tp, 1, "legal are 1 to the number of query heads");
+    if (parallel.pp < 1)
+        return refuse("pp", "must be at least 1", parallel.pp, 1, "legal are 1 to the number of layers");
+    if (parallel.ep < 1)
+        return refuse("ep", "must be at least 1", parallel.ep, 1, "legal are 1 to the number of experts");
     if (parallel.dp < 1) return refuse("dp", "must be at least 1", parallel.dp, 1, "give --dp 1 or more");
     if (config.heads > 0 && parallel.tp > config.heads) {
         return refuse("tp", "is more than the model has query heads", parallel.tp, config.heads,
                       "legal are 1 to the number of query heads, whether they divide or not");
     }
     if (parallel.pp > layers && parallel.pp > 1) {
-        return refuse("pp", "is more than the model has layers", parallel.pp, layers, "legal are 1 to the number of layers");
+        return refuse("pp", "is more than the model has layers", parallel.pp, layers,
+                      "legal are 1 to the number of layers");
     }
     if (parallel.ep > 1 && config.experts == 0) {
-        return refuse("ep", "splits experts, and the model has none", parallel.ep, 1, "legal is 1; --tp splits dense layers");
+        return refuse("ep", "splits experts, and the model has none", parallel.ep, 1,
+                      "legal is 1; --tp splits dense layers");
     }
     if (parallel.ep > 1 && parallel.ep > config.experts) {
         return refuse("ep", "is more than the model has experts", parallel.ep, config.experts,
@@ -43,8 +51,11 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
     }
     auto const tokens = checked_multiply(request.batch, context_of(request, config));
     if (!tokens || *tokens > most_tokens) {
-        return Error{ErrorCode::size_overflow}.at("context").because("the batch has more tokens than sizes are computed for")
-            .expected(most_tokens).fix("lower --batch or --context");
+        return Error{ErrorCode::size_overflow}
+            .at("context")
+            .because("the batch has more tokens than sizes are computed for")
+            .expected(most_tokens)
+            .fix("lower --batch or --context");
     }
     auto ranks = checked_multiply(parallel.tp, parallel.pp);
     if (ranks) ranks = checked_multiply(*ranks, parallel.ep);

@@ -8,8 +8,8 @@
 
 namespace shardwise::inline v0 {
 
-/// The most elements of one model and of one activation that sizes are computed for. With them, and with most_tokens, no
-/// sum over one rank leaves 63 bits.
+/// The most elements of one model and of one activation that sizes are computed for. With them, and with most_tokens,
+/// no sum over one rank leaves 63 bits.
 inline constexpr std::int64_t most_parameters = std::int64_t{1} << 42U;
 inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
 
@@ -31,7 +31,8 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
             auto const sum = all ? checked_add(total, *all) : all;
             bool const is_stored_small = tensor.stored_bytes <= 8 * most_parameters;
             if (!sum || *sum > most_parameters || !is_stored_small) {
-                return too_large(tensor.name, "brings the model to more elements than sizes are computed for", most_parameters);
+                return too_large(tensor.name, "brings the model to more elements than sizes are computed for",
+                                 most_parameters);
             }
             total = *sum;
         }

@@ -4,9 +4,9 @@
 
 namespace shardwise::inline v0 {
 
-/// The buffers that a block's exchanges between ranks need beside its values: one staging copy of the largest partial sum
-/// that is reduced over tensor- or expert-parallel ranks, or of the largest value that sequence parallelism gathers; and on
-/// one rank the gathered logits.
+/// The buffers that a block's exchanges between ranks need beside its values: one staging copy of the largest partial
+/// sum that is reduced over tensor- or expert-parallel ranks, or of the largest value that sequence parallelism
+/// gathers; and on one rank the gathered logits.
 [[nodiscard]] constexpr Bytes communication_buffer(BlockBody const& body, OpContext const& context) {
     auto const& rank = context.rank;
     if (rank.tp == 1 && rank.ep == 1) return Bytes{0};

@@ -64,7 +64,8 @@ struct ModuleEstimate {
     bool is_numbered = false;
     std::int64_t first = 0;
     std::int64_t count = 1;
-    /// Of one layer of the run; activations are the peak while it runs, in training what it keeps for the backward pass.
+    /// Of one layer of the run; activations are the peak while it runs, in training what it keeps for the backward
+    /// pass.
     Bytes weights{};
     Bytes kv_cache{};
     Bytes activations{};
@@ -111,16 +112,23 @@ enum class Assumption : std::uint8_t {
         case Assumption::worst_case_routing: return "activations allow for every token choosing this rank's experts";
         case Assumption::replicated_over_expert_ranks:
             return "expert-parallel ranks deal the experts and hold everything else whole";
-        case Assumption::tied_tensor_copied: return "a tied tensor is copied, because its names are on different stages";
-        case Assumption::uneven_tensor_split: return "heads or columns do not divide by tp: the first ranks hold one unit more";
-        case Assumption::packed_shares: return "a rank's share of a packed tensor is its share of the elements, rounded up";
-        case Assumption::mixed_precision_copy: return "16-bit training keeps an fp32 copy of the weights with the optimizer";
+        case Assumption::tied_tensor_copied:
+            return "a tied tensor is copied, because its names are on different stages";
+        case Assumption::uneven_tensor_split:
+            return "heads or columns do not divide by tp: the first ranks hold one unit more";
+        case Assumption::packed_shares:
+            return "a rank's share of a packed tensor is its share of the elements, rounded up";
+        case Assumption::mixed_precision_copy:
+            return "16-bit training keeps an fp32 copy of the weights with the optimizer";
         case Assumption::momentum: return "SGD keeps an fp32 momentum";
-        case Assumption::full_pipeline: return "one-forward-one-backward: stage r of p keeps p - r micro-batches of this batch";
-        case Assumption::model_states_only: return "this convention counts model states only: no activations, cache or overhead";
+        case Assumption::full_pipeline:
+            return "one-forward-one-backward: stage r of p keeps p - r micro-batches of this batch";
+        case Assumption::model_states_only:
+            return "this convention counts model states only: no activations, cache or overhead";
         case Assumption::megatron_formula: return "activations by Megatron's formula for transformer layers at 16 bits";
         case Assumption::one_node: return "all ranks are in one node";
-        case Assumption::working_layer: return "the largest layer is held whole while it is computed, the next one arrives meanwhile";
+        case Assumption::working_layer:
+            return "the largest layer is held whole while it is computed, the next one arrives meanwhile";
         case Assumption::batch_per_replica: return "the batch is that of one data-parallel replica";
     }
     return {};

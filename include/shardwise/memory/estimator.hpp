@@ -43,8 +43,8 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
 }
 
 /// What training keeps of one part, a tied tensor of it left out, on one rank without offloading.
-[[nodiscard]] constexpr ModelStates part_states(Model const& model, EstimateRequest const& whole, ModelParts const& parts,
-                                                std::size_t index, Bytes weights) {
+[[nodiscard]] constexpr ModelStates part_states(Model const& model, EstimateRequest const& whole,
+                                                ModelParts const& parts, std::size_t index, Bytes weights) {
     auto plan = *whole.training;
     plan.offload = Offload::none;
     auto const measure = [&](auto const& each) {
@@ -77,8 +77,8 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
         return saved_activations(body, op_context(body, training_step(whole, model.config)), plan.recompute);
     }
     if (plan.convention != MemoryConvention::megatron || role != ModuleRole::layer) return Bytes{0};
-    return megatron_activations(context_of(whole, model.config), whole.batch, model.config.hidden_size, model.config.heads, 1,
-                                false, plan.recompute);
+    return megatron_activations(context_of(whole, model.config), whole.batch, model.config.hidden_size,
+                                model.config.heads, 1, false, plan.recompute);
 }
 
 /// What each part takes by itself, without parallelism.
@@ -120,12 +120,13 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 
 /// What a model takes: weights, cache, activations, training states, per rank and per part.
 ///
-/// The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers that
-/// checkpoints store, a tied tensor once.
+/// The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers
+/// that checkpoints store, a tied tensor once.
 ///
 /// Errors   as check_request and check_sizes
 /// Example  estimate_memory(*describe(presets::llama_3_8b), {.context = 8192})->total
-[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& request = {}) {
+[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model,
+                                                               EstimateRequest const& request = {}) {
     auto const parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
     if (auto const checked = check_sizes(model, request); !checked) return checked.error();

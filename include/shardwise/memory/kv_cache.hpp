@@ -20,9 +20,10 @@ namespace detail {
 }  // namespace detail
 
 /// The key-value cache of one layer that runs `body`, on the given tensor-parallel rank. A layer that
-/// sees a window holds min(context, window) tokens without padding; cross-attention holds as many encoder tokens as context.
-[[nodiscard]] constexpr Bytes kv_cache_bytes(BlockBody const& body, EstimateRequest const& request, ModelConfig const& config,
-                                             std::int64_t tp_rank = 0) {
+/// sees a window holds min(context, window) tokens without padding; cross-attention holds as many encoder tokens as
+/// context.
+[[nodiscard]] constexpr Bytes kv_cache_bytes(BlockBody const& body, EstimateRequest const& request,
+                                             ModelConfig const& config, std::int64_t tp_rank = 0) {
     auto const context = context_of(request, config);
     auto const width = bits(kv_dtype_of(request, config));
     bool const is_latent = request.mla == MlaPolicy::compressed;
@@ -30,13 +31,14 @@ namespace detail {
     for (auto const& op : body.operations()) {
         if (op.kind != OpKind::attention) continue;
         auto const elements = cached_elements(op.attention, is_latent, request.parallel.tp, tp_rank);
-        total += Bytes{ceil_divide(request.batch * detail::cached_tokens(op.attention, request, context) * elements * width, 8)};
+        total += Bytes{
+            ceil_divide(request.batch * detail::cached_tokens(op.attention, request, context) * elements * width, 8)};
     }
     return total;
 }
 
-/// What one more token of one sequence adds to the whole cache where no window limits it, over all layers of one replica
-/// without tensor parallelism.
+/// What one more token of one sequence adds to the whole cache where no window limits it, over all layers of one
+/// replica without tensor parallelism.
 [[nodiscard]] constexpr Bytes kv_bytes_per_token(BlockProgram const& program, EstimateRequest const& request,
                                                  ModelConfig const& config) {
     auto const width = bits(kv_dtype_of(request, config));

@@ -5,8 +5,8 @@
 
 namespace shardwise::inline v0 {
 
-/// What the runtime itself takes on a device before the first tensor: on a GPU its context and the code of the libraries'
-/// kernels; nothing on cpu and disk, whose process memory is not budgeted.
+/// What the runtime itself takes on a device before the first tensor: on a GPU its context and the code of the
+/// libraries' kernels; nothing on cpu and disk, whose process memory is not budgeted.
 ///
 /// Source  0.5 GiB is the round upper end of what a CUDA context with lazily loaded kernels shows in nvidia-smi (0.3 to
 ///         0.5 GiB from Volta to Hopper); eager loading of every kernel can double it (CUDA_MODULE_LOADING)

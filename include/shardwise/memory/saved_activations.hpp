@@ -43,9 +43,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// What one block keeps of its forward pass for the backward pass: the values that its operations' gradients read, each once.
-/// Without recomputation that includes the attention's probabilities (one copy in the activations' type); selective
-/// recomputation makes those again; full keeps the block's input only.
+/// What one block keeps of its forward pass for the backward pass: the values that its operations' gradients read, each
+/// once. Without recomputation that includes the attention's probabilities (one copy in the activations' type);
+/// selective recomputation makes those again; full keeps the block's input only.
 ///
 /// Source  the division into none, selective and full: Korthikanti et al., 2022, section 5
 [[nodiscard]] constexpr Bytes saved_activations(BlockBody const& body, OpContext const& context, Recompute recompute) {

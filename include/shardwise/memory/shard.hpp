@@ -16,7 +16,8 @@ namespace shardwise::inline v0 {
     if (rule.experts > 0 && parallel.ep > 1) share.shape[0] = split_units(rule.experts, parallel.ep, place.ep).size();
     if (parallel.tp > 1 && rule.kind != ShardKind::replicated && rule.count > 0) {
         auto& extent = share.shape[rule.dim];
-        auto const own = split_units(rule.kind == ShardKind::packed_qkv ? rule.heads : rule.count, parallel.tp, place.tp).size();
+        auto const own =
+            split_units(rule.kind == ShardKind::packed_qkv ? rule.heads : rule.count, parallel.tp, place.tp).size();
         switch (rule.kind) {
             case ShardKind::replicated: break;
             case ShardKind::units: extent = extent / rule.count * own; break;

@@ -9,8 +9,8 @@
 
 namespace shardwise::inline v0 {
 
-/// Cuts layers into contiguous stages of at least one layer so that the heaviest stage is as light as can be; returns each
-/// stage's first layer and, last, the number of layers. There must be at least as many layers as stages.
+/// Cuts layers into contiguous stages of at least one layer so that the heaviest stage is as light as can be; returns
+/// each stage's first layer and, last, the number of layers. There must be at least as many layers as stages.
 ///
 /// Order  among equally good cuts the first stages hold as much as the heaviest allows
 [[nodiscard]] constexpr std::vector<std::int64_t> split_stages(std::span<Bytes const> layers, std::int64_t stages) {

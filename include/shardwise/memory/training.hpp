@@ -150,10 +150,13 @@ namespace detail {
     auto const d = plan.zero >= 1 ? share.dp : 1;
     switch (share.dtype) {
         // fp16 weights and gradients; the optimizer has fp32 weights, gradients and moments.
-        case Dtype::f16: return {.weights = Bytes{2 * p}, .gradients = Bytes{2 * p}, .optimizer = Bytes{ceil_divide(16 * p, d)}};
-        case Dtype::f32: return {.weights = Bytes{4 * p}, .gradients = Bytes{4 * p}, .optimizer = Bytes{ceil_divide(8 * p, d)}};
+        case Dtype::f16:
+            return {.weights = Bytes{2 * p}, .gradients = Bytes{2 * p}, .optimizer = Bytes{ceil_divide(16 * p, d)}};
+        case Dtype::f32:
+            return {.weights = Bytes{4 * p}, .gradients = Bytes{4 * p}, .optimizer = Bytes{ceil_divide(8 * p, d)}};
         // bf16 weights, fp32 gradients; the optimizer has fp32 weights and moments.
-        default: return {.weights = Bytes{2 * p}, .gradients = Bytes{4 * p}, .optimizer = Bytes{ceil_divide(12 * p, d)}};
+        default:
+            return {.weights = Bytes{2 * p}, .gradients = Bytes{4 * p}, .optimizer = Bytes{ceil_divide(12 * p, d)}};
     }
 }
 
@@ -170,18 +173,22 @@ namespace detail {
     return {};
 }
 
-/// The activations that one transformer layer keeps for the backward pass, at 16 bits, as Megatron counts them: b sequences
-/// of s tokens, hidden size h, a heads, t tensor-parallel ranks.
+/// The activations that one transformer layer keeps for the backward pass, at 16 bits, as Megatron counts them: b
+/// sequences of s tokens, hidden size h, a heads, t tensor-parallel ranks.
 ///
-/// none sbh(34 + 5as/h); tensor parallel sbh(10 + 24/t + 5as/(ht)), with sequence parallelism all divided by t; selective
-/// recomputation drops the 5as/h term; full keeps the input, 2sbh.
+/// none sbh(34 + 5as/h); tensor parallel sbh(10 + 24/t + 5as/(ht)), with sequence parallelism all divided by t;
+/// selective recomputation drops the 5as/h term; full keeps the input, 2sbh.
 ///
 /// Source  Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022, table 2
-[[nodiscard]] constexpr Bytes megatron_activations(std::int64_t s, std::int64_t b, std::int64_t h, std::int64_t a, std::int64_t t,
-                                                   bool is_sequence_parallel, Recompute recompute) {
+[[nodiscard]] constexpr Bytes megatron_activations(std::int64_t s, std::int64_t b, std::int64_t h, std::int64_t a,
+                                                   std::int64_t t, bool is_sequence_parallel, Recompute recompute) {
     auto const sbh = s * b * h;
     if (recompute == Recompute::full) return Bytes{2 * sbh};
-    auto const scores = recompute == Recompute::selective ? 0 : 5 * a * s * s * b;
+    // Scores of a context that no memory could hold saturate.
+    constexpr auto limit = std::int64_t{1} << 50U;
+    auto const pairs = checked_multiply(s * b, s);
+    auto const kept = pairs ? checked_multiply(*pairs, 5 * a) : pairs;
+    auto const scores = recompute == Recompute::selective ? 0 : kept && *kept < limit ? *kept : limit;
     if (is_sequence_parallel) return Bytes{ceil_divide(34 * sbh + scores, t)};
     return Bytes{10 * sbh + ceil_divide(24 * sbh + scores, t)};
 }
@@ -191,7 +198,11 @@ namespace detail {
 /// Errors  invalid_argument, unsupported
 [[nodiscard]] constexpr Result<> check_training(TrainingPlan const& plan, EstimateRequest const& request, Dtype dtype) {
     if (plan.zero < 0 || plan.zero > 3) {
-        return Error{ErrorCode::invalid_argument}.at("zero").because("is no stage of ZeRO").got(plan.zero).fix("stages are 0, 1, 2 and 3");
+        return Error{ErrorCode::invalid_argument}
+            .at("zero")
+            .because("is no stage of ZeRO")
+            .got(plan.zero)
+            .fix("stages are 0, 1, 2 and 3");
     }
     if (is_quantised(request) || !traits(dtype).is_floating || bits(dtype) < 16) {
         return Error{ErrorCode::unsupported}.at("training").because("packed weights are not trained")
@@ -208,11 +219,16 @@ namespace detail {
             break;
         case MemoryConvention::deepspeed:
             if (plan.zero < 2) {
-                return Error{ErrorCode::unsupported}.at("zero").because("DeepSpeed has estimators for stages 2 and 3 only")
-                    .got(plan.zero).fix("use --zero 2 or 3, or --convention zero");
+                return Error{ErrorCode::unsupported}
+                    .at("zero")
+                    .because("DeepSpeed has estimators for stages 2 and 3 only")
+                    .got(plan.zero)
+                    .fix("use --zero 2 or 3, or --convention zero");
             }
             if (plan.zero == 2 && plan.offload == Offload::all) {
-                return Error{ErrorCode::unsupported}.at("offload").because("DeepSpeed offloads parameters in stage 3 only")
+                return Error{ErrorCode::unsupported}
+                    .at("offload")
+                    .because("DeepSpeed offloads parameters in stage 3 only")
                     .fix("use --zero 3 or --offload optimizer");
             }
             if (!is_adam) {

@@ -12,7 +12,8 @@
 
 namespace shardwise::inline v0 {
 
-/// Where in the model a tensor stands: quantisation schemes choose by layer, by the names around it and by its module's class.
+/// Where in the model a tensor stands: quantisation schemes choose by layer, by the names around it and by its module's
+/// class.
 struct LayerPosition {
     /// The layer's number; -1 outside of the layers.
     std::int64_t layer = -1;
@@ -50,7 +51,8 @@ struct LayerPosition {
     return position;
 }
 
-/// True where a tensor's size depends on the layer it is in: mixtures by layer. Otherwise one layer of a run stands for all.
+/// True where a tensor's size depends on the layer it is in: mixtures by layer. Otherwise one layer of a run stands for
+/// all.
 [[nodiscard]] constexpr bool depends_on_layer(EstimateRequest const& request) {
     return request.quant && request.quant->method == QuantMethod::ggml_file;
 }
@@ -66,7 +68,8 @@ namespace detail {
 }
 
 /// What a scheme sees of a tensor.
-[[nodiscard]] constexpr Weight weight_of(Tensor const& tensor, LayerPosition const& position, EstimateRequest const& request) {
+[[nodiscard]] constexpr Weight weight_of(Tensor const& tensor, LayerPosition const& position,
+                                         EstimateRequest const& request) {
     Weight weight{.shape = tensor.shape,
                   .dtype = request.dtype && traits(tensor.dtype).is_floating ? *request.dtype : tensor.dtype,
                   .use = tensor.use,
@@ -108,9 +111,10 @@ namespace detail {
 
 }  // namespace detail
 
-/// The memory of one tensor: packed by the quantisation scheme, else recast by --dtype where it is floating, else as stored.
-/// Buffers that checkpoints do not store take none: they are computed, and engines hold them in their own form.
-[[nodiscard]] constexpr Bytes weight_bytes(Tensor const& tensor, LayerPosition const& position, EstimateRequest const& request) {
+/// The memory of one tensor: packed by the quantisation scheme, else recast by --dtype where it is floating, else as
+/// stored. Buffers that checkpoints do not store take none: they are computed, and engines hold them in their own form.
+[[nodiscard]] constexpr Bytes weight_bytes(Tensor const& tensor, LayerPosition const& position,
+                                           EstimateRequest const& request) {
     if (tensor.kind == TensorKind::transient_buffer) return Bytes{0};
     if (request.quant) {
         auto const packed = quantized_bytes(*request.quant, detail::weight_of(tensor, position, request),
@@ -124,8 +128,8 @@ namespace detail {
 }
 
 /// The memory of one rank's share of a tensor; of a packed one, its share of the elements, rounded up.
-[[nodiscard]] constexpr Bytes shard_bytes(Tensor const& tensor, LayerPosition const& position, EstimateRequest const& request,
-                                          RankPlace const& place) {
+[[nodiscard]] constexpr Bytes shard_bytes(Tensor const& tensor, LayerPosition const& position,
+                                          EstimateRequest const& request, RankPlace const& place) {
     if (request.parallel.tp == 1 && request.parallel.ep == 1) return weight_bytes(tensor, position, request);
     auto const share = shard_of(tensor, request.parallel, place);
     if (share.shape == tensor.shape) return weight_bytes(tensor, position, request);
@@ -138,7 +142,8 @@ namespace detail {
 /// The sum of `measure(tensor, position)` over a body and all that is in it, each expert of this rank counted.
 template <class Measure>
 [[nodiscard]] constexpr std::int64_t sum_body(ModuleTree const& tree, ModuleId id, LayerPosition const& position,
-                                              Parallelism const& parallel, RankPlace const& place, Measure const& measure) {
+                                              Parallelism const& parallel, RankPlace const& place,
+                                              Measure const& measure) {
     auto const& module = tree.module(id);
     std::int64_t sum = 0;
     for (std::uint32_t i = 0; i < module.tensor_count; ++i) sum += measure(tree.tensor(module, i), position);
@@ -163,9 +168,10 @@ template <class Measure>
 /// The weights of a body on one rank, `position` being that of its own tensors.
 [[nodiscard]] constexpr Bytes body_bytes(ModuleTree const& tree, ModuleId id, LayerPosition const& position,
                                          EstimateRequest const& request, RankPlace const& place = {}) {
-    return Bytes{sum_body(tree, id, position, request.parallel, place, [&](Tensor const& tensor, LayerPosition const& at) {
-        return shard_bytes(tensor, at, request, place).count();
-    })};
+    return Bytes{
+        sum_body(tree, id, position, request.parallel, place, [&](Tensor const& tensor, LayerPosition const& at) {
+            return shard_bytes(tensor, at, request, place).count();
+        })};
 }
 
 }  // namespace shardwise::inline v0

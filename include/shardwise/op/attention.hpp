@@ -6,7 +6,8 @@
 
 namespace shardwise::inline v0 {
 
-/// Pairs of a query and a key that it sees, for one sequence: query i of n sees the context up to itself, or the window's part.
+/// Pairs of a query and a key that it sees, for one sequence: query i of n sees the context up to itself, or the
+/// window's part.
 [[nodiscard]] constexpr double visible_pairs(AttentionShape const& shape, Step const& step) {
     auto const n = step.new_tokens;
     auto const total = static_cast<double>(n) * static_cast<double>(step.context);
@@ -21,10 +22,10 @@ namespace shardwise::inline v0 {
     return triangle(growing, past + 1) + static_cast<double>(n - growing) * static_cast<double>(shape.window);
 }
 
-/// Elements that one token takes in the cache on this rank: keys and values of its heads, or the latent, which every rank
-/// needs whole. An attention without a cache (bert) takes none.
-[[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, bool is_latent_cached, std::int64_t tp,
-                                                     std::int64_t tp_rank) {
+/// Elements that one token takes in the cache on this rank: keys and values of its heads, or the latent, which every
+/// rank needs whole. An attention without a cache (bert) takes none.
+[[nodiscard]] constexpr std::int64_t cached_elements(AttentionShape const& shape, bool is_latent_cached,
+                                                     std::int64_t tp, std::int64_t tp_rank) {
     if (!shape.is_causal && !shape.is_cross) return 0;
     if (shape.latent > 0 && is_latent_cached) return shape.latent;
     auto const heads = tp == 1 ? shape.kv_heads : split_kv_heads(shape.heads, shape.kv_heads, tp, tp_rank).size();
@@ -38,7 +39,8 @@ namespace shardwise::inline v0 {
 ///
 /// Shapes  q [tokens, heads * key_dim], k and v [tokens, kv_heads * dim], out [tokens, heads * value_dim]
 /// Memory  fp32 running maximum and sum of each query and head
-/// Source  FlashAttention-2 (arXiv 2307.08691), section 3.1; absorbed MLA: DeepSeek-V2 (arXiv 2405.04434), section 2.1.2
+/// Source  FlashAttention-2 (arXiv 2307.08691), section 3.1; absorbed MLA: DeepSeek-V2 (arXiv 2405.04434), section
+///         2.1.2
 [[nodiscard]] constexpr OpWork attention_work(Operation const& op, OpContext const& context) {
     auto const& shape = op.attention;
     auto const& step = context.step;
@@ -50,7 +52,8 @@ namespace shardwise::inline v0 {
     auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank);
     bool const is_limited = shape.window > 0 && step.is_windowed && shape.window < step.context;
     auto const seen = is_limited ? shape.window : step.context;
-    auto const past = is_limited && shape.window < step.context - step.new_tokens ? shape.window : step.context - step.new_tokens;
+    auto const past =
+        is_limited && shape.window < step.context - step.new_tokens ? shape.window : step.context - step.new_tokens;
     auto const token_bytes = static_cast<double>(step.batch) * static_cast<double>(cached) *
                              static_cast<double>(bits(step.kv_dtype)) / 8.0;
     Bytes inputs = context.bytes(op.inputs[0]);

@@ -6,8 +6,8 @@
 
 namespace shardwise::inline v0 {
 
-/// One linear per expert over the rows routed to it: tokens * k rows in all, never tokens * experts. With expert parallelism
-/// a rank is priced for the worst case, that every token chooses its experts.
+/// One linear per expert over the rows routed to it: tokens * k rows in all, never tokens * experts. With expert
+/// parallelism a rank is priced for the worst case, that every token chooses its experts.
 ///
 /// Shapes  in [tokens, k] in token order or [routed, k], weights [experts, n, k], out [routed, n]
 /// Memory  the routing table; rows are read where they lie

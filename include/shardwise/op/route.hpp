@@ -11,8 +11,8 @@ namespace shardwise::inline v0 {
     return Bytes{4 * (context.routed_rows() + context.local_experts() + 1)};
 }
 
-/// The top-k experts of each token and their weights: a softmax over the experts (5 operations each) and k passes for the
-/// largest.
+/// The top-k experts of each token and their weights: a softmax over the experts (5 operations each) and k passes for
+/// the largest.
 ///
 /// Shapes  scores [tokens, experts], out [tokens, 2k]: numbers and weights
 [[nodiscard]] constexpr OpWork route_work(Operation const& op, OpContext const& context) {

@@ -32,8 +32,8 @@ namespace shardwise::inline v0 {
     return {};
 }
 
-/// True for operations that read an element (of a norm: a row) before they write it, so that the output may take an input's
-/// place.
+/// True for operations that read an element (of a norm: a row) before they write it, so that the output may take an
+/// input's place.
 [[nodiscard]] constexpr bool is_element_wise(OpKind kind) {
     return kind == OpKind::activation || kind == OpKind::add || kind == OpKind::norm;
 }

@@ -78,7 +78,8 @@ private:
         for (auto const& part : parts_.parts) {
             auto const bytes = part_bytes(model_, part, whole);
             bool const is_run = part.role == ModuleRole::layer && part.position.layer >= 0;
-            for (std::int64_t k = 0; k < (is_run ? part.count : 1); ++k) layers[static_cast<std::size_t>(part.layer + k)] += bytes;
+            for (std::int64_t k = 0; k < (is_run ? part.count : 1); ++k)
+                layers[static_cast<std::size_t>(part.layer + k)] += bytes;
         }
         begins_ = split_stages(layers, request_.parallel.pp);
     }
@@ -111,7 +112,8 @@ private:
         };
         auto const states = [&](Tensor const& tensor, LayerPosition const&) {
             if (!tensor.is_parameter()) return std::int64_t{0};
-            return optimizer_state_bytes(request_.training->optimizer, shard_of(tensor, parallel, place).shape.elements());
+            return optimizer_state_bytes(request_.training->optimizer,
+                                         shard_of(tensor, parallel, place).shape.elements());
         };
         std::int64_t buffer_bytes = 0;
         std::int64_t state_bytes = 0;
@@ -137,7 +139,8 @@ private:
         if (request_.training) {
             for (auto const& module : model_.tree.modules()) {
                 std::int64_t own = 0;
-                for (std::uint32_t i = 0; i < module.tensor_count; ++i) own += elements(model_.tree.tensor(module, i), {});
+                for (std::uint32_t i = 0; i < module.tensor_count; ++i)
+                    own += elements(model_.tree.tensor(module, i), {});
                 if (held.largest_module < own) held.largest_module = own;
             }
         }
@@ -195,7 +198,8 @@ private:
     constexpr bool is_even() const {
         auto const& parallel = request_.parallel;
         if (parallel.ep > 1 && model_.config.experts % parallel.ep != 0) return false;
-        if (parallel.sequence_parallel && request_.batch * context_of(request_, model_.config) % parallel.tp != 0) return false;
+        if (parallel.sequence_parallel && request_.batch * context_of(request_, model_.config) % parallel.tp != 0)
+            return false;
         for (auto const& body : model_.program.bodies()) {
             for (auto const& value : body.values()) {
                 if (value.spread != Spread::sharded) continue;
