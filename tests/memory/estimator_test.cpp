@@ -261,6 +261,49 @@ TEST_CASE("estimate: a context beyond the model's maximum is a warning") {
     CHECK(estimate_of(presets::llama_2_7b).has(Assumption::context_not_given));
 }
 
+TEST_CASE("estimate: a tree without a program has weights, and a warning that nothing else is known") {
+    Model model;
+    auto const leaf = model.tree.add("Linear", {Tensor{.name = "weight", .shape = {100, 50}, .dtype = Dtype::bf16}});
+    model.tree.set_root(model.tree.add("Unknown", {}, {{"a", leaf}, {"b", leaf}}));
+    model.tree.tie("a.weight", "b.weight");
+    auto const e = estimate_memory(model);
+    REQUIRE(e);
+    CHECK(e->terms.weights == Bytes{100 * 50 * 2});
+    CHECK(e->terms.kv_cache == 0_B);
+    CHECK(e->has(Assumption::unknown_program));
+    CHECK(is_warning(Assumption::unknown_program));
+    CHECK_FALSE(estimate_memory(model, {.parallel = {.pp = 2}}));
+    CHECK(estimate_memory(Model{})->terms.weights == 0_B);
+}
+
+TEST_CASE("estimate: more context or batch never takes less, and ranks never hold less than the model together") {
+    for (auto const* config : {&presets::llama_3_8b, &presets::qwen3_30b_a3b, &presets::gemma_3_4b,
+                               &presets::deepseek_v2_lite, &presets::t5_small, &presets::falcon_7b}) {
+        CAPTURE(config->model_type.view());
+        Bytes last{};
+        for (std::int64_t context = 1; context <= 4096; context *= 4) {
+            auto const now = estimate_of(*config, {.context = context});
+            CHECK(now.total > last);
+            last = now.total;
+            CHECK(estimate_of(*config, {.batch = 2, .context = context}).total > now.total);
+        }
+        auto const one = estimate_of(*config, {.context = 256});
+        for (std::int64_t tp = 2; tp <= 5; ++tp) {
+            for (std::int64_t pp = 1; pp <= 3; ++pp) {
+                auto const many = estimate_of(*config, {.context = 256, .parallel = {.tp = tp, .pp = pp}});
+                CHECK(many.devices.size() == static_cast<std::size_t>(tp * pp));
+                CHECK(many.terms.weights >= one.terms.weights);
+                CHECK(many.terms.kv_cache >= one.terms.kv_cache);
+                for (auto const& device : many.devices) {
+                    CHECK(device.terms.weights < one.terms.weights);
+                    CHECK(device.terms.activations <= one.terms.activations);
+                    CHECK(device.terms.kv_cache >= 0_B);
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("estimate: a mixture by layer is priced layer by layer and adds up") {
     auto const e = estimate_of(presets::llama_3_1_8b, {.quant = *parse_quant_scheme("Q4_K_M")});
     // The published file of this model has 4.92 GB with its tokenizer's metadata (bartowski, Meta-Llama-3.1-8B Q4_K_M).

@@ -77,6 +77,7 @@ struct ModuleEstimate {
 enum class Assumption : std::uint8_t {
     context_not_given,
     context_beyond_model,
+    unknown_program,
     runtime_overhead,
     transient_buffers,
     whole_prefill,
@@ -97,7 +98,8 @@ enum class Assumption : std::uint8_t {
 
 /// True for what may surprise, as against what merely explains.
 [[nodiscard]] constexpr bool is_warning(Assumption assumption) {
-    return assumption == Assumption::context_beyond_model || assumption == Assumption::tied_tensor_copied;
+    return assumption == Assumption::context_beyond_model || assumption == Assumption::unknown_program ||
+           assumption == Assumption::tied_tensor_copied;
 }
 
 /// The sentence for an assumption.
@@ -105,6 +107,8 @@ enum class Assumption : std::uint8_t {
     switch (assumption) {
         case Assumption::context_not_given: return "no context was given: the model's maximum, at most 4096 tokens";
         case Assumption::context_beyond_model: return "the context is longer than the model was made for";
+        case Assumption::unknown_program:
+            return "nothing is known of what this architecture computes: cache and activations are not counted";
         case Assumption::runtime_overhead: return "each device is a GPU whose runtime takes 512 MiB";
         case Assumption::transient_buffers:
             return "buffers that checkpoints do not store (rotary frequencies, masks) are computed and count nothing";
