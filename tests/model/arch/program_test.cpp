@@ -85,7 +85,8 @@ TEST_CASE("Programs read every parameter of their tree, and nothing that it lack
         }
         // transformers makes bert's table of positions also where distances replace it.
         bool const has_idle_table = model.config.position_kind != 0;
-        for (auto const& [name, tensor] : parameters) {
+        for (auto const& parameter : parameters) {
+            auto const& name = parameter.first;
             bool const is_idle = has_idle_table && name.find("position_embeddings") != std::string::npos;
             CHECK_MESSAGE(read.count(name) == (is_idle ? 0 : 1), name);
         }
