@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         if (tensor.offset + tensor.bytes.count() > static_cast<std::int64_t>(size)) std::abort();
         tensors.push_back({tensor.name, tensor.shape, tensor.bytes.count(), Dtype::f16});
     }
-    (void)tree_from_names(tensors, "fuzz");
+    (void)tree_from_names(
+        tensors.size(), [&tensors](std::uint32_t i) { return tensors[i]; }, "fuzz");
     auto const config = read_gguf_config(*header, "fuzz");
     if (!config) return 0;
     auto const model = describe(*config);

@@ -133,7 +133,7 @@ private:
         auto const layers =
             model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
         CheckpointMatcher matcher(tensors, aliases, files(), layout, layers);
-        checkpoint.for_each([&](FileTensor const& tensor) { matcher.add(tensor); });
+        for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         auto const stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
         if (!has_shapes) return {};
@@ -146,10 +146,9 @@ private:
     /// Makes the tree from names, for an architecture that no family describes.
     template <class Files>
     Result<> take_names(Files const& checkpoint, Error const& reason) {
-        std::vector<FileTensor> tensors;
-        checkpoint.for_each([&](FileTensor const& tensor) { tensors.push_back(tensor); });
-        if (tensors.empty()) return reason;
-        auto tree = tree_from_names(tensors, files());
+        if (checkpoint.size() == 0) return reason;
+        auto tree = tree_from_names(
+            checkpoint.size(), [&checkpoint](std::uint32_t i) { return checkpoint[i]; }, files());
         if (!tree) return tree.error();
         if (auto const limits = check_tree_limits(*tree); !limits) {
             auto error = limits.error();

@@ -93,7 +93,7 @@ public:
 private:
     enum class Part : std::uint8_t { other, metadata, map };
     /// Beyond these, an index is no model's; they bound memory.
-    static constexpr std::size_t max_tensors = std::size_t{1} << 19U;
+    static constexpr std::size_t max_tensors = std::size_t{1} << 18U;
     static constexpr std::size_t max_text = std::size_t{1} << 25U;
 
     bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {

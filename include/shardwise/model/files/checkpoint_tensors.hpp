@@ -8,6 +8,7 @@
 #include <shardwise/model/files/safetensors_reader.hpp>
 #include <shardwise/model/files/text_file.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,18 +25,24 @@ struct SafetensorsCheckpoint {
     /// Set where there is an index; with no shards at all, its names are everything that is known.
     std::optional<CheckpointIndex> index;
 
-    /// Calls visit(FileTensor) for each tensor; names live as long as this.
-    template <class Visit>
-    void for_each(Visit visit) const {
-        for (auto const& shard : shards) {
-            for (std::size_t i = 0; i < shard.size(); ++i) {
-                auto const tensor = shard[i];
-                visit(FileTensor{tensor.name, tensor.shape, tensor.bytes.count(), tensor.dtype});
-            }
-        }
-        if (!shards.empty() || !index) return;
-        for (std::size_t i = 0; i < index->tensors.size(); ++i) visit(FileTensor{index->tensors[i], {}, 0, {}});
+    [[nodiscard]] std::size_t size() const {
+        if (shards.empty()) return index ? index->tensors.size() : 0;
+        return ends_.back();
     }
+    /// The i-th tensor; its name lives as long as this.
+    [[nodiscard]] FileTensor operator[](std::size_t i) const {
+        if (shards.empty()) return {index->tensors[i], {}, 0, {}};
+        auto const shard = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+        auto const tensor = shards[shard][i - (shard == 0 ? 0 : ends_[shard - 1])];
+        return {tensor.name, tensor.shape, tensor.bytes.count(), tensor.dtype};
+    }
+    void add_shard(SafetensorsHeader shard) {
+        ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size());
+        shards.push_back(std::move(shard));
+    }
+
+private:
+    std::vector<std::size_t> ends_;  // by shard: how many tensors it and those before it have
 };
 
 namespace detail {
@@ -59,7 +66,7 @@ namespace detail {
         }
         auto header = read_safetensors(*file);
         if (!header) return header.error();
-        out.shards.push_back(*std::move(header));
+        out.add_shard(*std::move(header));
         shard_numbers.push_back(i);
     }
     if (out.shards.empty()) return {};
@@ -121,7 +128,7 @@ namespace detail {
         for (std::size_t i = 0; i < header->size() && source.weights.size() > 1; ++i) {
             if (!seen.add(header->names()[i])) return detail::twice_in_shards(weights, header->names()[i]);
         }
-        out.shards.push_back(*std::move(header));
+        out.add_shard(*std::move(header));
     }
     return out;
 }
@@ -133,12 +140,11 @@ struct GgufCheckpoint {
     /// The other parts, which hold the names of their tensors.
     std::vector<GgufHeader> others;
 
-    /// Calls visit(FileTensor) for each tensor; names live as long as this.
-    template <class Visit>
-    void for_each(Visit visit) const {
-        for (auto const& tensor : header.tensors) {
-            visit(FileTensor{tensor.name, tensor.shape, tensor.bytes.count(), dense_dtype(tensor.type)});
-        }
+    [[nodiscard]] std::size_t size() const { return header.tensors.size(); }
+    /// The i-th tensor; its name lives as long as this.
+    [[nodiscard]] FileTensor operator[](std::size_t i) const {
+        auto const& tensor = header.tensors[i];
+        return {tensor.name, tensor.shape, tensor.bytes.count(), dense_dtype(tensor.type)};
     }
     /// The dtype of a GGUF type that is no block format.
     [[nodiscard]] static std::optional<Dtype> dense_dtype(GgmlType type) {

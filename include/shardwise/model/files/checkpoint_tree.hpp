@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,27 +19,21 @@ namespace shardwise::inline v0 {
 
 namespace detail {
 
-/// Makes modules out of dotted names.
+/// Makes modules out of dotted names. Lists are chains through flat arrays: files may have hundreds of thousands of
+/// names.
+template <class TensorAt>
 class NameTree {
 public:
-    NameTree() { nodes_.push_back({}); }
+    /// `at(i)`: the i-th FileTensor, made when it is asked for.
+    explicit NameTree(TensorAt at) : at_(at) { nodes_.push_back({}); }
 
-    Result<ModuleTree> build(std::span<FileTensor const> tensors) {
-        TensorNames names;
-        for (auto const& tensor : tensors) (void)names.add(tensor.name);
-        std::vector<std::int64_t> extra(tensors.size(), 0);
-        std::vector<bool> is_part(tensors.size(), false);
-        // Scales whose parameter is there belong to it ("x.weight.absmax" to "x.weight").
-        for (std::size_t i = 0; i < tensors.size(); ++i) {
-            auto const encoded = encoded_name(tensors[i].name);
-            auto const owner = encoded ? names.find(encoded->parameter) : std::nullopt;
-            if (!owner || *owner == i) continue;
-            extra[*owner] += tensors[i].bytes;
-            is_part[i] = true;
+    Result<ModuleTree> build(std::uint32_t count) {
+        leaves_.resize(count);
+        fold_parts();
+        for (std::uint32_t i = 0; i < count; ++i) {
+            if (leaves_[i].extra >= 0) insert(i);
         }
-        for (std::size_t i = 0; i < tensors.size(); ++i) {
-            if (!is_part[i]) insert(tensors[i], i, extra[i]);
-        }
+        places_ = {};
         if (!emit(0, {}, 0, false)) return builder_.refusal();
         auto tree = std::move(builder_).take();
         tree.keep_whole("Block");
@@ -50,64 +43,103 @@ public:
 private:
     /// Deeper names than any model has stay names of one tensor.
     static constexpr std::size_t max_depth = 32;
+    static constexpr std::uint32_t none = UINT32_MAX;
 
+    struct Chain {
+        std::uint32_t first = none;
+        std::uint32_t last = none;
+    };
     struct Node {
         std::string_view name;
-        std::vector<std::uint32_t> children;
-        std::vector<std::pair<std::string_view, std::pair<std::uint32_t, std::int64_t>>> tensors;
+        Chain children;
+        Chain tensors;
+        std::uint32_t next = none;
+    };
+    struct Leaf {
+        std::string_view name;
+        /// Bytes of scales that belong to it; negative for a tensor that belongs to another.
+        std::int64_t extra = 0;
+        std::uint32_t next = none;
     };
 
-    void insert(FileTensor const& tensor, std::size_t index, std::int64_t extra) {
-        inputs_.push_back(&tensor);
-        auto const slot = std::pair{static_cast<std::uint32_t>(inputs_.size() - 1), extra};
-        auto rest = tensor.name;
+    /// Scales whose parameter is there belong to it ("x.weight.absmax" to "x.weight").
+    void fold_parts() {
+        auto const count = static_cast<std::uint32_t>(leaves_.size());
+        std::vector<std::uint32_t> parts;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            if (encoded_name(at_(i).name)) parts.push_back(i);
+        }
+        if (parts.empty()) return;
+        TensorNames names;
+        for (std::uint32_t i = 0; i < count; ++i) (void)names.add(at_(i).name);
+        for (auto const part : parts) {
+            auto const tensor = at_(part);
+            auto const owner = names.find(encoded_name(tensor.name)->parameter);
+            if (!owner || *owner == part || leaves_[*owner].extra < 0) continue;
+            leaves_[*owner].extra += tensor.bytes;
+            leaves_[part].extra = -1;
+        }
+    }
+
+    template <class Entries>
+    static void append(Chain& chain, Entries& entries, std::uint32_t entry) {
+        if (chain.first == none)
+            chain.first = entry;
+        else
+            entries[chain.last].next = entry;
+        chain.last = entry;
+    }
+    void insert(std::uint32_t index) {
+        auto rest = at_(index).name;
         auto const dots = static_cast<std::size_t>(std::count(rest.begin(), rest.end(), '.'));
         bool const is_plain = !rest.empty() && rest.front() != '.' && rest.back() != '.' &&
                               rest.find("..") == std::string_view::npos && dots < max_depth;
-        if (!is_plain) {
-            auto safe = std::string(rest);
+        std::uint32_t node = 0;
+        if (is_plain) {
+            for (auto dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+                node = child(node, rest.substr(0, dot));
+                rest.remove_prefix(dot + 1);
+            }
+            leaves_[index].name = builder_.keep(rest);
+        } else {
+            auto safe = rest.empty() ? "tensor" + std::to_string(index) : std::string(rest);
             std::replace(safe.begin(), safe.end(), '.', '/');
-            nodes_[0].tensors.push_back({builder_.keep(safe.empty() ? "tensor" + std::to_string(index) : safe), slot});
-            return;
+            leaves_[index].name = builder_.keep(safe);
         }
-        std::uint32_t at = 0;
-        for (auto dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
-            at = child(at, rest.substr(0, dot));
-            rest.remove_prefix(dot + 1);
-        }
-        nodes_[at].tensors.push_back({builder_.keep(rest), slot});
+        append(nodes_[node].tensors, leaves_, index);
     }
     std::uint32_t child(std::uint32_t parent, std::string_view name) {
         // Files list neighbours together: the last child is the usual answer.
-        auto const& siblings = nodes_[parent].children;
-        if (!siblings.empty() && nodes_[siblings.back()].name == name) return siblings.back();
+        auto const last = nodes_[parent].children.last;
+        if (last != none && nodes_[last].name == name) return last;
         auto const kept = builder_.keep(name);
         auto const [place, is_new] =
             places_.emplace(std::pair{parent, kept}, static_cast<std::uint32_t>(nodes_.size()));
         if (is_new) {
-            nodes_.push_back({kept, {}, {}});
-            nodes_[parent].children.push_back(place->second);
+            nodes_.push_back({});
+            nodes_.back().name = kept;
+            append(nodes_[parent].children, nodes_, place->second);
         }
         return place->second;
     }
 
     bool emit(std::uint32_t id, std::string_view name, std::size_t depth, bool is_in_block) {
-        auto& node = nodes_[id];
         // Numbered children in their order, whatever the file's; the others as the file lists them.
-        auto const number = [this](std::uint32_t child_id) { return parse_number(nodes_[child_id].name).value_or(-1); };
-        std::stable_sort(node.children.begin(), node.children.end(),
-                         [&](auto a, auto b) { return number(a) < number(b); });
-        bool const is_list = !node.children.empty() && number(node.children.front()) >= 0;
+        std::vector<std::pair<std::int64_t, std::uint32_t>> children;
+        for (auto next = nodes_[id].children.first; next != none; next = nodes_[next].next) {
+            children.emplace_back(parse_number(nodes_[next].name).value_or(-1), next);
+        }
+        std::stable_sort(children.begin(), children.end(),
+                         [](auto const& a, auto const& b) { return a.first < b.first; });
+        bool const is_list = !children.empty() && children.front().first >= 0;
         bool const is_block = !is_in_block && is_listed_;
-        is_listed_ = false;
         builder_.begin();
         builder_.set_class(is_block ? "Block" : is_list ? "ModuleList" : "Module");
         if (depth > 0 && !builder_.set_name(name)) return false;
-        for (auto const& [tensor_name, slot] : node.tensors) {
-            if (!builder_.add_tensor(make(tensor_name, *inputs_[slot.first], slot.second))) return false;
+        for (auto leaf = nodes_[id].tensors.first; leaf != none; leaf = leaves_[leaf].next) {
+            if (!builder_.add_tensor(make(leaves_[leaf].name, at_(leaf), leaves_[leaf].extra))) return false;
         }
-        for (std::size_t i = 0; i < nodes_[id].children.size(); ++i) {
-            auto const next = nodes_[id].children[i];
+        for (auto const& [number, next] : children) {
             is_listed_ = is_list;
             if (!emit(next, nodes_[next].name, depth + 1, is_in_block || is_block)) return false;
         }
@@ -139,10 +171,11 @@ private:
         }
     };
 
+    TensorAt at_;
     TreeBuilder builder_;
     std::vector<Node> nodes_;
+    std::vector<Leaf> leaves_;  // by tensor
     std::unordered_map<std::pair<std::uint32_t, std::string_view>, std::uint32_t, PlaceHash> places_;
-    std::vector<FileTensor const*> inputs_;
     bool is_listed_ = false;
 };
 
@@ -150,11 +183,15 @@ private:
 
 /// The modules that dotted names of tensors imply, for a checkpoint of an architecture that no family describes.
 /// Numbered neighbours that are alike become runs; classes are unknown: the members of the outermost numbered lists are
-/// "Block" and stay whole, all others may be split. All tensors have shapes.
+/// "Block" and stay whole, all others may be split.
 ///
+/// `at(i)` gives the i-th FileTensor, with its shape; names outlive the call.
+///
+/// Memory  about 100 bytes per name while it runs
 /// Errors  malformed_file for a name that is a tensor and a module; capacity_exceeded
-[[nodiscard]] inline Result<ModuleTree> tree_from_names(std::span<FileTensor const> tensors, std::string_view path) {
-    auto tree = detail::NameTree().build(tensors);
+template <class TensorAt>
+[[nodiscard]] Result<ModuleTree> tree_from_names(std::size_t count, TensorAt at, std::string_view path) {
+    auto tree = detail::NameTree<TensorAt>(at).build(static_cast<std::uint32_t>(count));
     if (tree) return tree;
     auto error = tree.error();
     return error.in(path);

@@ -120,7 +120,7 @@ private:
     };
     static constexpr std::uint32_t none = UINT32_MAX;
     /// Beyond these, a header is no model's; they bound memory.
-    static constexpr std::size_t max_tensors = std::size_t{1} << 19U;
+    static constexpr std::size_t max_tensors = std::size_t{1} << 18U;
     static constexpr std::size_t max_text = std::size_t{1} << 25U;
 
     bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {
