@@ -140,6 +140,8 @@ TEST_CASE("impossible metadata are refused with the key") {
     auto const unknown = model("llamma").read();
     REQUIRE_FALSE(unknown.has_value());
     CHECK(unknown.error().code() == ErrorCode::unknown_name);
+    CHECK(unknown.error().reason() == "\"llamma\" is not a known architecture; did you mean llama?");
+    CHECK(unknown.error().advice().find("qwen3moe") != std::string::npos);
     auto const with = [](std::uint32_t layers, std::uint32_t heads) {
         Written file;
         file.text("general.architecture", "llama").number("llama.embedding_length", 64);

@@ -40,7 +40,9 @@ namespace detail {
 /// Puts a model together from the files of one source.
 class CheckpointReader {
 public:
-    explicit CheckpointReader(ModelSource const& source) : source_(source) { out_.warnings = source.warnings; }
+    explicit CheckpointReader(ModelSource const& source) : source_(source), files_(name_of_files(source)) {
+        out_.warnings = source.warnings;
+    }
 
     Result<Checkpoint> read() {
         auto const done = source_.kind == SourceKind::config   ? read_config_only()
@@ -63,11 +65,11 @@ private:
         if (!file) return file.error();
         auto const text = read_text_file(*file, max_config_file);
         if (!text) return text.error();
-        auto config = read_config(*text, source_.config);
+        auto config = read_config(*text, file->path());
         if (!config) return config.error();
         out_.quantization = std::move(config->quantization);
         for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
-        return describe_config(config->config, source_.config);
+        return describe_config(config->config, file->path());
     }
     Result<> describe_config(ModelConfig const& config, std::string_view path) {
         auto model = describe(config);
@@ -88,7 +90,7 @@ private:
         std::optional<Error> unknown;
         if (source_.config.empty()) {
             unknown = Error{ErrorCode::file_not_found}
-                          .in(files())
+                          .in(files_)
                           .at("config.json")
                           .because("there is none beside the tensors");
         } else if (auto const done = read_config_model(); !done) {
@@ -99,7 +101,7 @@ private:
         if (!checkpoint) return checkpoint.error();
         bool const has_shapes = !checkpoint->shards.empty();
         if (!has_shapes)
-            out_.warnings.push_back(escaped(files()) + ": its shards are not there; sizes come from config.json");
+            out_.warnings.push_back(escaped(files_) + ": its shards are not there; sizes come from config.json");
         if (unknown) {
             // Names alone have no sizes.
             if (!has_shapes) return *unknown;
@@ -110,17 +112,21 @@ private:
     Result<> read_gguf_model() {
         auto const checkpoint = read_gguf_checkpoint(source_);
         if (!checkpoint) return checkpoint.error();
-        auto const config = read_gguf_config(checkpoint->header, files());
+        auto const config = read_gguf_config(checkpoint->header, files_);
         if (!config) {
             if (config.error().code() != ErrorCode::unknown_name) return config.error();
             return take_names(*checkpoint, config.error());
         }
-        if (auto const done = describe_config(*config, files()); !done) return done;
+        if (auto const done = describe_config(*config, files_); !done) return done;
         return match(*checkpoint, CheckpointMatcher::Layout::gguf, true);
     }
-    [[nodiscard]] std::string_view files() const {
-        if (!source_.index.empty()) return source_.index;
-        return source_.weights.empty() ? std::string_view{source_.name} : std::string_view{source_.weights.front()};
+    /// What errors and warnings call the files of tensors.
+    [[nodiscard]] static std::string name_of_files(ModelSource const& source) {
+        auto const name = !source.index.empty()    ? source.index
+                          : source.weights.empty() ? source.name
+                                                   : source.weights.front();
+        if (source.folder.empty()) return name;
+        return source.folder + (source.folder.back() == '/' ? "" : "/") + name;
     }
 
     /// Compares the file's tensors with the model's and takes over their sizes.
@@ -132,7 +138,7 @@ private:
         TreeTensors const tensors(model.tree);
         auto const layers =
             model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
-        CheckpointMatcher matcher(tensors, aliases, files(), layout, layers);
+        CheckpointMatcher matcher(tensors, aliases, files_, layout, layers);
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         auto const stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
@@ -148,14 +154,14 @@ private:
     Result<> take_names(Files const& checkpoint, Error const& reason) {
         if (checkpoint.size() == 0) return reason;
         auto tree = tree_from_names(
-            checkpoint.size(), [&checkpoint](std::uint32_t i) { return checkpoint[i]; }, files());
+            checkpoint.size(), [&checkpoint](std::uint32_t i) { return checkpoint[i]; }, files_);
         if (!tree) return tree.error();
         if (auto const limits = check_tree_limits(*tree); !limits) {
             auto error = limits.error();
-            return error.in(files());
+            return error.in(files_);
         }
         out_.warnings.push_back(reason.message());
-        out_.warnings.push_back(escaped(files()) +
+        out_.warnings.push_back(escaped(files_) +
                                 ": the modules are those that the tensors' names imply; there is no KV cache, "
                                 "and no activations, for this architecture");
         out_.model.tree = *std::move(tree);
@@ -165,6 +171,7 @@ private:
     }
 
     ModelSource const& source_;
+    std::string files_;
     Checkpoint out_;
 };
 

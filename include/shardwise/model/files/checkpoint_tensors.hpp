@@ -52,7 +52,7 @@ namespace detail {
 }
 
 /// Opens and reads the shards of an index that are there: all or none.
-[[nodiscard]] inline Result<> read_shards(ModelSource const& source, SafetensorsCheckpoint& out,
+[[nodiscard]] inline Result<> read_shards(ModelSource const& source, std::string_view path, SafetensorsCheckpoint& out,
                                           std::vector<std::string>& warnings) {
     auto const& index = *out.index;
     std::optional<Error> absent;
@@ -80,19 +80,19 @@ namespace detail {
             auto const name = shard.names()[i];
             auto const listed = index.tensors.find(name);
             bool const is_elsewhere = listed && index.shard_of[*listed] != shard_numbers[s];
-            if (!seen.add(name) || is_elsewhere) return twice_in_shards(source.index, name);
+            if (!seen.add(name) || is_elsewhere) return twice_in_shards(path, name);
         }
     }
     for (std::size_t i = 0; i < index.tensors.size(); ++i) {
         if (seen.find(index.tensors[i])) continue;
         return Error{ErrorCode::malformed_file}
-            .in(source.index)
+            .in(path)
             .at(index.tensors[i])
             .because("its shard " + std::string(index.shards[index.shard_of[i]]) + " lacks the tensor")
             .fix("download the shard again");
     }
     if (index.total_size && *index.total_size != total) {
-        warnings.push_back(escaped(source.index) + ": metadata.total_size says " + std::to_string(*index.total_size) +
+        warnings.push_back(escaped(path) + ": metadata.total_size says " + std::to_string(*index.total_size) +
                            " bytes, but the shards hold " + std::to_string(total) + "; the shards count");
     }
     return {};
@@ -113,10 +113,10 @@ namespace detail {
         if (!file) return file.error();
         auto const text = read_text_file(*file, max_index_file);
         if (!text) return text.error();
-        auto index = parse_checkpoint_index(*text, source.index);
+        auto index = parse_checkpoint_index(*text, file->path());
         if (!index) return index.error();
         out.index = *std::move(index);
-        if (auto const done = detail::read_shards(source, out, warnings); !done) return done.error();
+        if (auto const done = detail::read_shards(source, file->path(), out, warnings); !done) return done.error();
         return out;
     }
     TensorNames seen;
@@ -126,7 +126,7 @@ namespace detail {
         auto header = read_safetensors(*file);
         if (!header) return header.error();
         for (std::size_t i = 0; i < header->size() && source.weights.size() > 1; ++i) {
-            if (!seen.add(header->names()[i])) return detail::twice_in_shards(weights, header->names()[i]);
+            if (!seen.add(header->names()[i])) return detail::twice_in_shards(file->path(), header->names()[i]);
         }
         out.add_shard(*std::move(header));
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/config_fields.hpp>
 #include <shardwise/model/files/gguf.hpp>
@@ -53,8 +54,8 @@ public:
             }
             family = Arch::name;
         });
-        Result<ModelConfig> result{error(ErrorCode::unknown_name, "general.architecture",
-                                         "\"" + architecture_ + "\" is not a known architecture")};
+        if (family.empty()) return unknown();
+        Result<ModelConfig> result{unknown()};
         Architectures::with(family, [&]<class Arch>(Arch) { result = read_family<Arch>(); });
         if (result && is_encoder) result->model_class = "T5EncoderModel";
         return result;
@@ -63,6 +64,20 @@ public:
 private:
     [[nodiscard]] Error error(ErrorCode code, std::string_view place, std::string_view reason) const {
         return Error{code}.in(path_).at(place).because(reason);
+    }
+    [[nodiscard]] Error unknown() const {
+        ClosestName closest(std::string_view{architecture_}.substr(0, 64));
+        std::string known;
+        Architectures::for_each([&]<class Arch>(Arch) {
+            std::string_view const name = Arch::gguf_name;
+            if (name.empty() || known.find(std::string(name) + ", ") != std::string::npos) return;
+            known += std::string(name) + ", ";
+            closest.offer(name);
+        });
+        auto reason = "\"" + architecture_.substr(0, 64) + "\" is not a known architecture";
+        if (!closest.best().empty()) reason += "; did you mean " + std::string(closest.best()) + "?";
+        return error(ErrorCode::unknown_name, "general.architecture", reason)
+            .fix("known: " + known.substr(0, known.size() - 2));
     }
     /// A marker is a tensor's name pattern, or a key with another value than 0.
     [[nodiscard]] bool has_marker(std::string_view marker) const {
