@@ -32,7 +32,7 @@ struct Case {
     int gpus = 0;
     bool has_no_split = false;
     int peer_runs = 1;
-    /// The least ratio and the most seconds; 0: the row only informs.
+    /// The least ratio to the peer and the most seconds; 0: none is asked.
     double ratio_goal = 0.0;
     double seconds_goal = 0.0;
 };
@@ -133,16 +133,17 @@ std::vector<std::string> sorted_lines(DialectMap const& map) {
     return lines;
 }
 
-Bytes limit_of(ExpandedTree const& tree, int gpus) {
+/// A quarter more than the even share; blocks that are kept whole need the share of 8.
+Bytes limit_of(ExpandedTree const& tree, Case const& wanted) {
     std::int64_t total = 0;
     for (auto const elements : tree.elements()) total += 2 * elements;
-    return Bytes{total * 5 / 4 / gpus};
+    return Bytes{total * 5 / 4 / (wanted.has_no_split ? 8 : wanted.gpus)};
 }
 
 /// The median of many runs on a tree that is expanded already.
 Measured measure(ExpandedTree const& tree, Case const& wanted) {
     MaxMemory limits;
-    for (int gpu = 0; gpu < wanted.gpus; ++gpu) (void)limits.add(DeviceId::gpu(gpu), limit_of(tree, wanted.gpus));
+    for (int gpu = 0; gpu < wanted.gpus; ++gpu) (void)limits.add(DeviceId::gpu(gpu), limit_of(tree, wanted));
     AccelerateOptions options;
     if (wanted.has_no_split) options.no_split = {"MoeBlock"};
     std::vector<double> times;
@@ -161,7 +162,7 @@ std::string peer_cases(ExpandedTree const& tree, std::vector<Case> const& cases)
     for (auto const& wanted : cases) {
         out += std::string(out.size() > 1 ? "," : "") + "{\"repeat\":" + std::to_string(wanted.peer_runs) +
                ",\"no_split\":" + (wanted.has_no_split ? "[\"MoeBlock\"]" : "[]") + ",\"max_memory\":{";
-        auto const limit = std::to_string(limit_of(tree, wanted.gpus).count());
+        auto const limit = std::to_string(limit_of(tree, wanted).count());
         for (int gpu = 0; gpu < wanted.gpus; ++gpu)
             out += (gpu > 0 ? ",\"" : "\"") + std::to_string(gpu) + "\":" + limit;
         out += "}}";
@@ -240,9 +241,11 @@ int main(int argc, char** argv) {
     std::vector<Subject> subjects;
     subjects.push_back({"24 blocks x 256 experts", wide_experts()});
     subjects.push_back({"94 blocks x 128 experts", many_blocks()});
-    std::vector<std::vector<Case>> const cases{
-        {{"8 GPUs, blocks kept whole", 8, true, 3, 500.0, 3e-3}, {"64 GPUs", 64, false, 1, 5000.0, 10e-3}},
-        {{"8 GPUs, blocks kept whole", 8, true, 2}, {"8 GPUs", 8, false, 1}}};
+    std::vector<std::vector<Case>> const cases{{{"8 GPUs, blocks kept whole", 8, true, 3, 500.0, 3e-3},
+                                                {"8 GPUs", 8, false, 1, 0.0, 3e-3},
+                                                {"64 GPUs, blocks kept whole", 64, true, 1, 0.0, 10e-3},
+                                                {"64 GPUs", 64, false, 1, 5000.0, 10e-3}},
+                                               {{"8 GPUs, blocks kept whole", 8, true, 2}, {"8 GPUs", 8, false, 1}}};
 
     std::string rows;
     bool is_equal = true;
@@ -270,7 +273,7 @@ int main(int argc, char** argv) {
             bool const only_informs = wanted.ratio_goal <= 0.0;
             rows += (rows.empty() ? "" : ",") +
                     row(name, ours.seconds, peer_name, theirs, std::max(1.0, wanted.ratio_goal), only_informs);
-            if (!only_informs)
+            if (wanted.seconds_goal > 0.0)
                 rows += "," + row(name + ", limit", ours.seconds, "limit", wanted.seconds_goal, 1.0, false);
             if (is_json) continue;
             std::printf("  %-28s ours %8.3f ms (median of 51)", wanted.name.c_str(), ours.seconds * 1e3);
