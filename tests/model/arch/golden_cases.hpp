@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// The golden configurations of tests/golden/families, each with the model that we make of it.
@@ -53,16 +54,35 @@ inline shardwise::Result<shardwise::Model> describe_case(Json const& golden) {
     return shardwise::describe(file->config);
 }
 
+/// A golden file and the model that we make of its configuration.
+struct DescribedCase {
+    std::string name;
+    Json golden;
+    shardwise::Result<shardwise::Model> model;
+};
+
+/// Every case of a known family, read once per program: trees of thousands of experts take their time.
+inline std::vector<DescribedCase> const& described_cases() {
+    static auto const cases = [] {
+        std::vector<DescribedCase> described;
+        for (auto const& row : golden_cases()) {
+            if (!is_registered(row.model_type)) continue;
+            auto golden = read_golden(row.name);
+            auto model = describe_case(golden);
+            described.push_back({row.name, std::move(golden), std::move(model)});
+        }
+        return described;
+    }();
+    return cases;
+}
+
 /// Calls visit(golden file, our model) for every golden case.
 template <class Visit>
 void for_each_case(Visit visit) {
-    for (auto const& row : golden_cases()) {
-        if (!is_registered(row.model_type)) continue;
-        CAPTURE(row.name);
-        auto const golden = read_golden(row.name);
-        auto const model = describe_case(golden);
-        REQUIRE_MESSAGE(model.has_value(), model.error().message());
-        visit(golden, *model);
+    for (auto const& described : described_cases()) {
+        CAPTURE(described.name);
+        REQUIRE_MESSAGE(described.model.has_value(), described.model.error().message());
+        visit(described.golden, *described.model);
     }
 }
 
