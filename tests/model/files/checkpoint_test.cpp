@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "checkpoint_files.hpp"
+#include "checkpoint_fixtures.hpp"
 #include "skip.hpp"
 
 #include <algorithm>
@@ -16,81 +16,8 @@
 #include <utility>
 #include <vector>
 
-namespace {
-
 using namespace shardwise;
-using testing::TemporaryFolder;
-using testing::WrittenTensor;
-
-Result<Checkpoint> read(std::string const& path) {
-    auto const source = find_model(path, {}, HubCache(HubEnvironment{}));
-    if (!source) return source.error();
-    return read_checkpoint(*source);
-}
-/// Names and shapes of everything that checkpoints store.
-std::vector<std::pair<std::string, Shape>> entries(ModuleTree const& tree) {
-    std::vector<std::pair<std::string, Shape>> out;
-    walk_tensors(tree, [&](std::string_view name, Tensor const& tensor) {
-        if (tensor.kind != TensorKind::transient_buffer) out.emplace_back(name, tensor.shape);
-    });
-    return out;
-}
-std::int64_t stored_bytes(ModuleTree const& tree) {
-    return sum_tensors(tree, [](Tensor const& tensor) {
-        return tensor.kind == TensorKind::transient_buffer ? 0 : tensor.bytes().count();
-    });
-}
-Tensor tensor_of(Checkpoint const& checkpoint, std::string_view name) {
-    auto const* tensor = find_tensor(checkpoint.model.tree, name);
-    REQUIRE_MESSAGE(tensor != nullptr, std::string(name));
-    return *tensor;
-}
-
-constexpr auto tiny_llama =
-    R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 8, "hidden_size": 4,
-    "intermediate_size": 6, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 1,
-    "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
-
-/// The tensors of tiny_llama in bf16.
-std::vector<WrittenTensor> tiny_tensors() {
-    std::vector<WrittenTensor> out;
-    auto const add = [&out](std::string name, std::vector<std::int64_t> shape) {
-        std::int64_t elements = 1;
-        for (auto const extent : shape) elements *= extent;
-        out.push_back({std::move(name), "BF16", std::move(shape), elements * 2});
-    };
-    add("model.embed_tokens.weight", {8, 4});
-    for (int i = 0; i < 3; ++i) {
-        auto const layer = "model.layers." + std::to_string(i) + ".";
-        add(layer + "self_attn.q_proj.weight", {4, 4});
-        add(layer + "self_attn.k_proj.weight", {2, 4});
-        add(layer + "self_attn.v_proj.weight", {2, 4});
-        add(layer + "self_attn.o_proj.weight", {4, 4});
-        add(layer + "mlp.gate_proj.weight", {6, 4});
-        add(layer + "mlp.up_proj.weight", {6, 4});
-        add(layer + "mlp.down_proj.weight", {4, 6});
-        add(layer + "input_layernorm.weight", {4});
-        add(layer + "post_attention_layernorm.weight", {4});
-    }
-    add("model.norm.weight", {4});
-    add("lm_head.weight", {8, 4});
-    return out;
-}
-std::int64_t total(std::vector<WrittenTensor> const& tensors) {
-    std::int64_t sum = 0;
-    for (auto const& tensor : tensors) sum += tensor.bytes;
-    return sum;
-}
-WrittenTensor& named(std::vector<WrittenTensor>& tensors, std::string_view name) {
-    return *std::find_if(tensors.begin(), tensors.end(), [&](auto const& tensor) { return tensor.name == name; });
-}
-void write_model(TemporaryFolder const& folder, std::vector<WrittenTensor> const& tensors,
-                 std::string_view config = tiny_llama) {
-    folder.write("config.json", config);
-    testing::write_safetensors(folder.path("model.safetensors"), tensors);
-}
-
-}  // namespace
+using namespace shardwise::testing;
 
 TEST_CASE("config.json, safetensors and GGUF of one model give the same names, shapes and counts") {
     for (std::string const name : {"llama-tied", "mixtral", "gpt2"}) {
@@ -313,6 +240,35 @@ TEST_CASE("GPTQ, AWQ and fp8 store weights as several tensors of one parameter")
     CHECK_FALSE(read(folder.path()).has_value());
 }
 
+TEST_CASE("gpt-oss' blocks and scales belong to the experts they encode") {
+    auto const path = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/configs/small-gpt_oss.json";
+    auto const plain = read(path);
+    REQUIRE(plain.has_value());
+    TemporaryFolder const folder;
+    std::vector<WrittenTensor> tensors;
+    walk_tensors(plain->model.tree, [&](std::string_view name, Tensor const& tensor) {
+        if (tensor.kind == TensorKind::transient_buffer) return;
+        auto const& shape = tensor.shape;
+        if (shape.rank() < 3) {
+            tensors.push_back({std::string(name), "BF16", {shape.begin(), shape.end()}, shape.elements() * 2});
+            return;
+        }
+        // 32 elements of the last axis but one in 16 bytes, and one scale of a byte.
+        auto const blocks = (shape[1] + 31) / 32;
+        auto const rows = shape[0] * shape[2];
+        tensors.push_back({std::string(name) + "_blocks", "U8", {shape[0], shape[2], blocks, 16}, rows * blocks * 16});
+        tensors.push_back({std::string(name) + "_scales", "U8", {shape[0], shape[2], blocks}, rows * blocks});
+    });
+    auto const config = read_text_file(path, 1 << 20);
+    REQUIRE(config.has_value());
+    write_model(folder, tensors, *config);
+    auto const checkpoint = read(folder.path());
+    REQUIRE(checkpoint.has_value());
+    CHECK(checkpoint->warnings.empty());
+    CHECK(stored_bytes(checkpoint->model.tree) == total(tensors));
+    CHECK(entries(checkpoint->model.tree) == entries(plain->model.tree));
+}
+
 TEST_CASE("stacked experts of transformers 5 stand for the experts of version 4") {
     auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/checkpoints/mixtral/";
     auto const config = read_text_file(root + "config.json", 1 << 20);
@@ -340,43 +296,4 @@ TEST_CASE("stacked experts of transformers 5 stand for the experts of version 4"
     CHECK(checkpoint->warnings.empty());
     CHECK(entries(checkpoint->model.tree) == entries(read(root)->model.tree));
     CHECK(stored_bytes(checkpoint->model.tree) == total(tensors));
-}
-
-TEST_CASE("an unknown architecture is mapped from its tensors' names, with a warning") {
-    TemporaryFolder const folder;
-    auto tensors = tiny_tensors();
-    tensors.push_back({"model.layers.0.mlp.gate_proj.weight.absmax", "F32", {1}, 4});
-    write_model(folder, tensors, R"({"model_type": "lama", "hidden_size": 4})");
-    auto const checkpoint = read(folder.path());
-    REQUIRE(checkpoint.has_value());
-    CHECK_FALSE(checkpoint->is_known_architecture);
-    REQUIRE(checkpoint->warnings.size() == 2);
-    CHECK(checkpoint->warnings[0].find("llama") != std::string::npos);
-    CHECK(checkpoint->model.program.blocks().empty());
-    CHECK(stored_bytes(checkpoint->model.tree) == total(tensors));
-    CHECK(entries(checkpoint->model.tree).size() == tensors.size() - 1);
-    CHECK(tensor_of(*checkpoint, "model.layers.2.self_attn.k_proj.weight").shape == Shape{2, 4});
-    CHECK(checkpoint->model.tree.no_split_classes().size() == 1);
-
-    // Without tensors there is nothing to map.
-    std::filesystem::remove(folder.path("model.safetensors"));
-    CHECK(read(folder.path()).error().code() == ErrorCode::unknown_name);
-}
-
-TEST_CASE("a safetensors file alone is mapped from its names") {
-    TemporaryFolder const folder;
-    testing::write_safetensors(folder.path("x.safetensors"), {{"a.weight", "F16", {2, 3}, 12}, {"b", "U8", {5}, 5}});
-    auto const checkpoint = read(folder.path("x.safetensors"));
-    REQUIRE(checkpoint.has_value());
-    CHECK(stored_bytes(checkpoint->model.tree) == 17);
-    CHECK(tensor_of(*checkpoint, "a.weight").dtype == Dtype::f16);
-}
-
-TEST_CASE("strange names of an unknown architecture stay apart") {
-    TemporaryFolder const folder;
-    testing::write_safetensors(folder.path("x.safetensors"),
-                               {{"a..b", "U8", {1}, 1}, {".a", "U8", {2}, 2}, {"../x", "U8", {4}, 4}});
-    auto const checkpoint = read(folder.path("x.safetensors"));
-    REQUIRE(checkpoint.has_value());
-    CHECK(stored_bytes(checkpoint->model.tree) == 7);
 }
