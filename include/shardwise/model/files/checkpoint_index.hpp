@@ -18,7 +18,7 @@ namespace shardwise::inline v0 {
 /// The largest index that is read; DeepSeek-V3's takes 9 MB.
 ///
 /// Units  bytes
-inline constexpr std::size_t max_index_file = std::size_t{100} << 20U;
+inline constexpr std::size_t max_index_file = std::size_t{32} << 20U;
 
 /// Which shard holds which tensor: a `model.safetensors.index.json`.
 ///
