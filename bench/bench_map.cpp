@@ -51,13 +51,13 @@ ModuleTree wide_experts() {
     auto const linear = tree.add("Linear", {weight("weight", 512, 2048), weight("bias", 512, 0)});
     auto const norm = tree.add("RMSNorm", {weight("weight", 2048, 0)});
     auto const router = tree.add("Router", {weight("weight", 256, 2048)});
-    auto const expert = tree.add("Expert", std::vector<Child>{numbered(0, 9, linear)});
-    auto const experts = tree.add("ModuleList", std::vector<Child>{numbered(0, 256, expert)});
-    auto const mlp = tree.add("MoeMlp", std::vector<Child>{{"gate", router}, {"experts", experts}});
+    auto const expert = tree.add("Expert", List<Child>{numbered(0, 9, linear)});
+    auto const experts = tree.add("ModuleList", List<Child>{numbered(0, 256, expert)});
+    auto const mlp = tree.add("MoeMlp", List<Child>{{"gate", router}, {"experts", experts}});
     auto const block =
-        tree.add("MoeBlock", std::vector<Child>{{"norm", norm}, {"mlp", mlp}, {"act", tree.add("SiLU", {})}});
-    auto const layers = tree.add("ModuleList", std::vector<Child>{numbered(0, 24, block)});
-    tree.set_root(tree.add("MoeModel", std::vector<Child>{{"layers", layers}}));
+        tree.add("MoeBlock", List<Child>{{"norm", norm}, {"mlp", mlp}, {"act", tree.add("SiLU", {})}});
+    auto const layers = tree.add("ModuleList", List<Child>{numbered(0, 24, block)});
+    tree.set_root(tree.add("MoeModel", List<Child>{{"layers", layers}}));
     return tree;
 }
 
@@ -70,7 +70,7 @@ ModuleTree many_blocks() {
     auto const norm = tree.add("RMSNorm", {weight("weight", 4096, 0)});
     auto const head_norm = tree.add("RMSNorm", {weight("weight", 128, 0)});
     auto const act = tree.add("SiLU", {});
-    auto const attention = tree.add("Attention", std::vector<Child>{{"q_proj", linear(8192, 4096)},
+    auto const attention = tree.add("Attention", List<Child>{{"q_proj", linear(8192, 4096)},
                                                                     {"k_proj", linear(512, 4096)},
                                                                     {"v_proj", linear(512, 4096)},
                                                                     {"o_proj", linear(4096, 8192)},
@@ -79,18 +79,18 @@ ModuleTree many_blocks() {
     auto const up = linear(1536, 4096);
     auto const expert = tree.add(
         "Expert",
-        std::vector<Child>{{"gate_proj", up}, {"up_proj", up}, {"down_proj", linear(4096, 1536)}, {"act_fn", act}});
-    auto const experts = tree.add("ModuleList", std::vector<Child>{numbered(0, 128, expert)});
-    auto const mlp = tree.add("MoeMlp", std::vector<Child>{{"gate", linear(128, 4096)}, {"experts", experts}});
+        List<Child>{{"gate_proj", up}, {"up_proj", up}, {"down_proj", linear(4096, 1536)}, {"act_fn", act}});
+    auto const experts = tree.add("ModuleList", List<Child>{numbered(0, 128, expert)});
+    auto const mlp = tree.add("MoeMlp", List<Child>{{"gate", linear(128, 4096)}, {"experts", experts}});
     auto const block = tree.add(
         "MoeBlock",
-        std::vector<Child>{
+        List<Child>{
             {"self_attn", attention}, {"mlp", mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}});
-    auto const layers = tree.add("ModuleList", std::vector<Child>{numbered(0, 94, block)});
+    auto const layers = tree.add("ModuleList", List<Child>{numbered(0, 94, block)});
     auto const embedding = tree.add("Embedding", {weight("weight", 151936, 4096)});
     auto const model =
-        tree.add("Model", std::vector<Child>{{"embed_tokens", embedding}, {"layers", layers}, {"norm", norm}});
-    tree.set_root(tree.add("MoeForCausalLM", std::vector<Child>{{"model", model}, {"lm_head", linear(151936, 4096)}}));
+        tree.add("Model", List<Child>{{"embed_tokens", embedding}, {"layers", layers}, {"norm", norm}});
+    tree.set_root(tree.add("MoeForCausalLM", List<Child>{{"model", model}, {"lm_head", linear(151936, 4096)}}));
     return tree;
 }
 

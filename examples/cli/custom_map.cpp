@@ -8,7 +8,7 @@
 
 namespace shardwise::cli {
 
-Result<std::vector<MapEntry>> read_custom_map(std::string const& path) {
+Result<List<MapEntry>> read_custom_map(std::string const& path) {
     auto const text = read_text_file(path, std::size_t{64} << 20U);
     if (!text) return text.error();
     auto const document = parse_json(*text);
@@ -19,7 +19,7 @@ Result<std::vector<MapEntry>> read_custom_map(std::string const& path) {
     if (!document->root().is_object()) {
         return Error{ErrorCode::malformed_file}.in(path).because("a device map is a JSON object").fix(R"(write it like {"model.layers.0": 0, "": "cpu"})");
     }
-    std::vector<MapEntry> entries;
+    List<MapEntry> entries;
     for (auto const member : document->root()) {
         auto const number = member.integer();
         auto const word = number ? std::to_string(*number) : std::string(member.string().value_or(std::string_view{}));

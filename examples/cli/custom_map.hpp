@@ -11,6 +11,6 @@ namespace shardwise::cli {
 /// Reads a custom map: {prefix: device}, devices as 0, "0", "cuda:0", "cpu", "disk", "mps".
 ///
 /// Errors  malformed_file, unknown_name for a device; file_not_found, file_unreadable
-[[nodiscard]] Result<std::vector<MapEntry>> read_custom_map(std::string const& path);
+[[nodiscard]] Result<List<MapEntry>> read_custom_map(std::string const& path);
 
 }  // namespace shardwise::cli

@@ -45,10 +45,10 @@ struct Subject {
 }
 
 /// The classes to keep whole; names of no class are warned about.
-[[nodiscard]] std::vector<std::string_view> no_split_classes(MapRequest const& request, Subject const& subject, MapAnswer& answer) {
+[[nodiscard]] List<std::string_view> no_split_classes(MapRequest const& request, Subject const& subject, MapAnswer& answer) {
     auto const& tree = subject.tree();
-    if (!request.no_split) return subject.model ? tree.no_split_classes() : std::vector<std::string_view>{};
-    std::vector<std::string_view> classes;
+    if (!request.no_split) return subject.model ? tree.no_split_classes() : List<std::string_view>{};
+    List<std::string_view> classes;
     for (auto const& name : *request.no_split) {
         ClosestName closest(std::string_view{name}.substr(0, 128));
         bool is_found = false;
@@ -109,7 +109,7 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
         describe_question(request, *subject, answer);
         return {};
     }
-    std::vector<MapEntry> custom;
+    List<MapEntry> custom;
     if (request.strategy == MapStrategy::custom) {
         auto entries = read_custom_map(*arguments.custom);
         if (!entries) return entries.error();

@@ -37,7 +37,7 @@ template <PlacementStrategy Strategy>
 }
 
 [[nodiscard]] Result<MapPlan> plan_by_request(ModuleSequence const& modules, Budgets const& budgets, MapRequest const& request,
-                                              std::vector<MapEntry> const& custom) {
+                                              List<MapEntry> const& custom) {
     switch (request.strategy) {
         case MapStrategy::optimal: return plan_by(Optimal{.objective = request.objective}, modules, budgets, request.objective);
         case MapStrategy::balanced: return plan_by(Balanced{}, modules, budgets, request.objective);
@@ -49,7 +49,7 @@ template <PlacementStrategy Strategy>
 }
 
 /// What the devices hold when they are filled up to the unit that finds no room.
-[[nodiscard]] std::vector<DeviceUse> partial_use(ModuleSequence const& modules, Budgets const& budgets) {
+[[nodiscard]] List<DeviceUse> partial_use(ModuleSequence const& modules, Budgets const& budgets) {
     auto const filling = detail::fill_in_order(modules.units, 0, modules.units.size(), budgets, detail::capacities_of(budgets));
     ModuleSequence placed;
     placed.units.assign(modules.units.begin(), modules.units.begin() + static_cast<std::ptrdiff_t>(filling.placed));
@@ -58,11 +58,11 @@ template <PlacementStrategy Strategy>
 
 /// The devices before the last kind, and one of the last kind.
 struct LastKind {
-    std::vector<Device> others;
+    List<Device> others;
     Device device;
 };
 
-[[nodiscard]] Result<LastKind> split_last_kind(std::vector<Device> const& devices) {
+[[nodiscard]] Result<LastKind> split_last_kind(List<Device> const& devices) {
     std::size_t end = 0;
     while (end < devices.size() && devices[end].id.kind == DeviceClass::gpu) ++end;
     if (end == 0) return Error{ErrorCode::invalid_argument}.in("--max devices").because("there is no GPU to count").fix("name one: --devices 1xA100-40GB");
@@ -73,7 +73,7 @@ struct LastKind {
     return out;
 }
 
-[[nodiscard]] std::vector<Device> with_count(LastKind const& kind, std::int64_t count) {
+[[nodiscard]] List<Device> with_count(LastKind const& kind, std::int64_t count) {
     auto devices = kind.others;
     auto place = devices.begin();
     while (place != devices.end() && place->id.kind == DeviceClass::gpu) ++place;
@@ -135,7 +135,7 @@ struct LastKind {
 
 }  // namespace
 
-Result<> plan_map(PlacementTask const& task, MapRequest& request, std::vector<MapEntry> const& custom, MapAnswer& answer) {
+Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom, MapAnswer& answer) {
     if (task.model() != nullptr) {
         if (auto const checked = check_sizes(*task.model(), request.estimate); !checked) return checked.error();
     }

@@ -17,7 +17,7 @@ namespace shardwise::cli {
 /// Fills in devices, map, certificate, shortfall and fixes by a strategy of our own; answers --max first.
 ///
 /// Errors  what the strategy refuses: not_covered, no_such_device for custom maps
-[[nodiscard]] Result<> plan_map(PlacementTask const& task, MapRequest& request, std::vector<MapEntry> const& custom,
+[[nodiscard]] Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom,
                                 MapAnswer& answer);
 
 /// Fills in devices and map as accelerate or transformers would make them.

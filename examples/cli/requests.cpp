@@ -104,8 +104,8 @@ template <class Meaning, std::size_t count>
 }
 
 /// Devices with these limits, of which nothing else is known.
-[[nodiscard]] std::vector<Device> devices_of(MaxMemory const& limits) {
-    std::vector<Device> devices;
+[[nodiscard]] List<Device> devices_of(MaxMemory const& limits) {
+    List<Device> devices;
     for (auto const& [id, limit] : limits.limits()) {
         Device device;
         device.id = id;

@@ -35,7 +35,7 @@ struct MapRequest {
     /// As the user wrote it ("auto").
     std::string strategy_word;
     /// From --devices, or from --max-memory with names and rates unknown.
-    std::vector<Device> devices;
+    List<Device> devices;
     /// The same as limits, for the dialects.
     MaxMemory max_memory;
     /// Classes given by --no-split; nothing: the architecture's.

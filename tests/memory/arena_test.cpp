@@ -14,7 +14,7 @@ namespace {
 bool lives_with(ArenaItem const& a, ArenaItem const& b) { return a.birth <= b.death && b.birth <= a.death; }
 
 /// Whether a layout is one: aligned, within the peak, and nothing overlaps while both live.
-bool is_valid(std::vector<ArenaItem> const& items, ArenaLayout const& layout) {
+bool is_valid(List<ArenaItem> const& items, ArenaLayout const& layout) {
     if (layout.offsets.size() != items.size()) return false;
     for (std::size_t i = 0; i < items.size(); ++i) {
         auto const begin = layout.offsets[i].count();
@@ -30,10 +30,10 @@ bool is_valid(std::vector<ArenaItem> const& items, ArenaLayout const& layout) {
     return true;
 }
 
-std::vector<ArenaItem> random_items(std::mt19937& random, int count, std::int64_t largest, std::int64_t alignment) {
+List<ArenaItem> random_items(std::mt19937& random, int count, std::int64_t largest, std::int64_t alignment) {
     std::uniform_int_distribution<std::int32_t> step(0, count);
     std::uniform_int_distribution<std::int64_t> size(0, largest);
-    std::vector<ArenaItem> items;
+    List<ArenaItem> items;
     for (int i = 0; i < count; ++i) {
         auto const a = step(random);
         auto const b = step(random);
@@ -43,12 +43,12 @@ std::vector<ArenaItem> random_items(std::mt19937& random, int count, std::int64_
 }
 
 /// The smallest peak of all layouts: placing each item at its lowest free offset is optimal in some order.
-Bytes smallest_peak(std::vector<ArenaItem> const& items) {
-    std::vector<std::size_t> order(items.size());
+Bytes smallest_peak(List<ArenaItem> const& items) {
+    List<std::size_t> order(items.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     auto best = INT64_MAX;
     do {
-        std::vector<std::int64_t> offsets(items.size(), -1);
+        List<std::int64_t> offsets(items.size(), -1);
         std::int64_t peak = 0;
         for (auto const i : order) {
             std::int64_t at = 0;
@@ -71,20 +71,20 @@ Bytes smallest_peak(std::vector<ArenaItem> const& items) {
 }  // namespace
 
 TEST_CASE("arena: items that never meet share the same bytes") {
-    std::vector<ArenaItem> const items{{0, 1, 100_B, 1}, {2, 3, 80_B, 1}, {4, 4, 100_B, 1}};
+    List<ArenaItem> const items{{0, 1, 100_B, 1}, {2, 3, 80_B, 1}, {4, 4, 100_B, 1}};
     auto const layout = plan_arena(items);
     CHECK(layout.peak == 100_B);
-    CHECK(layout.offsets == std::vector<Bytes>{0_B, 0_B, 0_B});
+    CHECK(layout.offsets == List<Bytes>{0_B, 0_B, 0_B});
 }
 
 TEST_CASE("arena: birth and death are inclusive, so a value and what is made of it do not overlap") {
-    std::vector<ArenaItem> const items{{0, 1, 64_B}, {1, 2, 64_B}};
+    List<ArenaItem> const items{{0, 1, 64_B}, {1, 2, 64_B}};
     CHECK(plan_arena(items).peak == 128_B);
 }
 
 TEST_CASE("arena: a gap is used before the arena grows, the tightest first") {
     // The short-lived items of 90 and 70 leave gaps between the long-lived ones; 65 goes into the smaller.
-    std::vector<ArenaItem> const items{
+    List<ArenaItem> const items{
         {0, 9, 100_B, 1}, {0, 1, 90_B, 1}, {0, 9, 80_B, 1}, {0, 1, 70_B, 1}, {0, 9, 66_B, 1}, {5, 6, 65_B, 1}};
     auto const layout = plan_arena(items);
     REQUIRE(is_valid(items, layout));
@@ -93,7 +93,7 @@ TEST_CASE("arena: a gap is used before the arena grows, the tightest first") {
 }
 
 TEST_CASE("arena: offsets are aligned") {
-    std::vector<ArenaItem> const items{{0, 3, 10_B}, {0, 3, 10_B}, {0, 3, 10_B, 256}};
+    List<ArenaItem> const items{{0, 3, 10_B}, {0, 3, 10_B}, {0, 3, 10_B, 256}};
     auto const layout = plan_arena(items);
     CHECK(is_valid(items, layout));
     CHECK(layout.peak <= Bytes{256 + 64 + 10});
@@ -101,7 +101,7 @@ TEST_CASE("arena: offsets are aligned") {
 
 TEST_CASE("arena: nothing takes nothing") {
     CHECK(plan_arena({}).peak == 0_B);
-    std::vector<ArenaItem> const items{{0, 3, 0_B}, {0, 3, 0_B}};
+    List<ArenaItem> const items{{0, 3, 0_B}, {0, 3, 0_B}};
     CHECK(plan_arena(items).peak == 0_B);
 }
 

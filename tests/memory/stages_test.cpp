@@ -10,7 +10,7 @@ using namespace shardwise;
 
 namespace {
 
-std::int64_t heaviest(std::vector<Bytes> const& layers, std::vector<std::int64_t> const& begins) {
+std::int64_t heaviest(List<Bytes> const& layers, List<std::int64_t> const& begins) {
     std::int64_t most = 0;
     for (std::size_t stage = 0; stage + 1 < begins.size(); ++stage) {
         std::int64_t sum = 0;
@@ -21,7 +21,7 @@ std::int64_t heaviest(std::vector<Bytes> const& layers, std::vector<std::int64_t
 }
 
 /// The lightest heaviest stage, by trying every cut.
-std::int64_t best_cut(std::vector<Bytes> const& layers, std::size_t from, std::int64_t stages) {
+std::int64_t best_cut(List<Bytes> const& layers, std::size_t from, std::int64_t stages) {
     if (stages == 1) {
         std::int64_t sum = 0;
         for (auto i = from; i < layers.size(); ++i) sum += layers[i].count();
@@ -39,24 +39,24 @@ std::int64_t best_cut(std::vector<Bytes> const& layers, std::size_t from, std::i
 }  // namespace
 
 TEST_CASE("stages: equal layers are dealt evenly") {
-    std::vector<Bytes> const layers(8, 10_B);
-    CHECK(split_stages(layers, 4) == std::vector<std::int64_t>{0, 2, 4, 6, 8});
-    CHECK(split_stages(layers, 1) == std::vector<std::int64_t>{0, 8});
-    CHECK(split_stages(layers, 8) == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+    List<Bytes> const layers(8, 10_B);
+    CHECK(split_stages(layers, 4) == List<std::int64_t>{0, 2, 4, 6, 8});
+    CHECK(split_stages(layers, 1) == List<std::int64_t>{0, 8});
+    CHECK(split_stages(layers, 8) == List<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8});
 }
 
 TEST_CASE("stages: heavy ends, where embedding and head are, get fewer layers") {
-    std::vector<Bytes> layers(10, 10_B);
+    List<Bytes> layers(10, 10_B);
     layers.front() = 40_B;
     layers.back() = 40_B;
-    CHECK(split_stages(layers, 3) == std::vector<std::int64_t>{0, 3, 9, 10});  // 60, 60, 40: the first hold most
+    CHECK(split_stages(layers, 3) == List<std::int64_t>{0, 3, 9, 10});  // 60, 60, 40: the first hold most
 }
 
 TEST_CASE("stages: every cut is contiguous, has a layer in each stage, and no other has a lighter heaviest stage") {
     std::mt19937 random(5);
     std::uniform_int_distribution<std::int64_t> size(0, 20);
     for (int round = 0; round < 2000; ++round) {
-        std::vector<Bytes> layers;
+        List<Bytes> layers;
         for (int i = 0; i < 1 + round % 9; ++i) layers.push_back(Bytes{size(random)});
         auto const stages = 1 + static_cast<std::int64_t>(random() % layers.size());
         auto const begins = split_stages(layers, stages);

@@ -23,10 +23,10 @@ ModuleTree decoder() {
     auto const linear = tree.add("Linear", {parameter("weight", {4, 4}), parameter("bias", {4})});
     auto const norm = tree.add("Norm", {parameter("weight", {4})});
     auto const layer = tree.add("Layer", {parameter("scale", {1})}, {{"up", linear}, {"down", linear}, {"norm", norm}});
-    auto const layers = tree.add("ModuleList", std::vector<Child>{numbered(0, 3, layer, ModuleRole::layer)});
+    auto const layers = tree.add("ModuleList", List<Child>{numbered(0, 3, layer, ModuleRole::layer)});
     tree.set_root(tree.add(
         "Model",
-        std::vector<Child>{{"embed", embedding, ModuleRole::embedding}, {"layers", layers}, {"head", embedding}}));
+        List<Child>{{"embed", embedding, ModuleRole::embedding}, {"layers", layers}, {"head", embedding}}));
     tree.tie("embed.weight", "head.weight");
     return tree;
 }
@@ -94,7 +94,7 @@ TEST_CASE("A tie of no tensor, too many entries and too many elements are refuse
 
     ModuleTree wide;
     auto level = wide.add("Leaf", {parameter("weight", {1})});
-    for (int depth = 0; depth < 6; ++depth) level = wide.add("Level", std::vector<Child>{numbered(0, 1000000, level)});
+    for (int depth = 0; depth < 6; ++depth) level = wide.add("Level", List<Child>{numbered(0, 1000000, level)});
     wide.set_root(level);
     auto const expanded = expand(wide);
     REQUIRE_FALSE(expanded);
@@ -102,7 +102,7 @@ TEST_CASE("A tie of no tensor, too many entries and too many elements are refuse
 
     ModuleTree heavy;
     auto const leaf = heavy.add("Leaf", {parameter("weight", {std::int64_t{1} << 40U, std::int64_t{1} << 12U})});
-    heavy.set_root(heavy.add("Model", std::vector<Child>{numbered(0, 3, leaf)}));
+    heavy.set_root(heavy.add("Model", List<Child>{numbered(0, 3, leaf)}));
     auto const counted = expand(heavy);
     REQUIRE_FALSE(counted);
     CHECK(counted.error().code() == ErrorCode::size_overflow);

@@ -33,19 +33,19 @@ Budgets gpus(std::initializer_list<std::int64_t> capacities) {
 TEST_CASE("Sequential: opens the next device when a unit no longer fits") {
     auto const placement = Sequential{}(equal_units(5, 10_B), gpus({25, 100}));
     REQUIRE(placement.has_value());
-    CHECK(placement->device_of == std::vector<std::int32_t>{0, 0, 1, 1, 1});
+    CHECK(placement->device_of == List<std::int32_t>{0, 0, 1, 1, 1});
 }
 
 TEST_CASE("Sequential: skips a device that is too small for any unit") {
     auto const placement = Sequential{}(equal_units(2, 10_B), gpus({5, 100}));
     REQUIRE(placement.has_value());
-    CHECK(placement->device_of == std::vector<std::int32_t>{1, 1});
+    CHECK(placement->device_of == List<std::int32_t>{1, 1});
 }
 
 TEST_CASE("Balanced: deals equal layers evenly") {
     auto const placement = Balanced{}(equal_units(8, Bytes{1 << 24}), gpus({1 << 30, 1 << 30, 1 << 30, 1 << 30}));
     REQUIRE(placement.has_value());
-    CHECK(placement->device_of == std::vector<std::int32_t>{0, 0, 1, 1, 2, 2, 3, 3});
+    CHECK(placement->device_of == List<std::int32_t>{0, 0, 1, 1, 2, 2, 3, 3});
 }
 
 TEST_CASE("BalancedLow0: keeps the first device free when the others have room") {

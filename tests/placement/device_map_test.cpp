@@ -132,7 +132,7 @@ TEST_CASE("Custom: what is not covered is named; a device without a budget is re
     REQUIRE(model.has_value());
     auto const modules = build_sequence(*model, {});
     auto budgets = budgets_for(presets::four_a100_40gb, *model, {});
-    auto const place = [&](std::vector<MapEntry> entries) {
+    auto const place = [&](List<MapEntry> entries) {
         Custom custom;
         custom.entries = std::move(entries);
         return DeviceMap<Custom>{custom}.plan(modules, budgets);

@@ -146,7 +146,7 @@ TEST_CASE("Optimal: leaves a device empty when using it only costs a hop") {
     for (int i = 0; i < 2; ++i) problem.budgets.push_back({DeviceId::gpu(i), 100_B, {}, 1.0, 1.0, 1.0, 5.0});
     auto const placement = Optimal{.objective = Objective::latency}(problem.modules, problem.budgets);
     REQUIRE(placement.has_value());
-    CHECK(placement->device_of == std::vector<std::int32_t>{0, 0, 0, 0});
+    CHECK(placement->device_of == List<std::int32_t>{0, 0, 0, 0});
     CHECK(placement->certificate->value == doctest::Approx(4.0));
 }
 

@@ -106,7 +106,7 @@ TEST_CASE("build_sequence: tensors can be units of their own") {
     CHECK(sequence.units.front().weights == 48_B);
 }
 
-std::string entries_of(ModuleSequence const& sequence, std::vector<std::int32_t> devices) {
+std::string entries_of(ModuleSequence const& sequence, List<std::int32_t> devices) {
     Budgets budgets;
     for (int i = 0; i < 4; ++i) budgets.push_back({DeviceId::gpu(i), {}, {}, 0, 0, 0, 0});
     std::string text;
@@ -122,7 +122,7 @@ TEST_CASE("map_entries: prefixes are joined where a whole module is on one devic
     tree.set_root(tree.add("Sequential", {numbered(0, 3, three)}));
     auto const sequence = sequence_of(tree);
     CHECK(entries_of(sequence, {0, 0, 0, 0, 0, 1, 1, 1, 1}) == "0:0 1.linear1:0 1.batchnorm:0 1.linear2:1 2:1 ");
-    CHECK(entries_of(sequence, std::vector<std::int32_t>(9, 2)) == ":2 ");
+    CHECK(entries_of(sequence, List<std::int32_t>(9, 2)) == ":2 ");
 }
 
 TEST_CASE("map_entries: a tied name is written beside its siblings with the first name's device") {

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/fixed_text.hpp>
+#include <shardwise/core/list.hpp>
 
 #include <array>
 #include <cstddef>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -25,7 +25,7 @@ namespace shardwise::inline v0 {
 /// The Levenshtein distance of two texts, ignoring case.
 [[nodiscard]] constexpr std::size_t edit_distance(std::string_view a, std::string_view b) {
     // clang 14 cannot fill a vector of a given size in constant expressions.
-    std::vector<std::size_t> row;
+    List<std::size_t> row;
     for (std::size_t j = 0; j <= b.size(); ++j) row.push_back(j);
     for (std::size_t i = 0; i < a.size(); ++i) {
         std::size_t diagonal = row[0];

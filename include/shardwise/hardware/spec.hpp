@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/core/memory_size.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/presets.hpp>
@@ -7,12 +8,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
 /// The devices that a SPEC names, accelerators first in the order written, then cpu, then disk.
-using DeviceList = std::vector<Device>;
+using DeviceList = List<Device>;
 
 namespace detail {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/arena.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -7,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -46,9 +46,9 @@ enum class Phase : std::uint8_t { prefill, decode };
 /// Where each value of a block lies while the block runs.
 struct ActivationPlan {
     /// One item per memory: values, then workspaces. Steps are operations from 1; the input is born at 0.
-    std::vector<ArenaItem> items;
+    List<ArenaItem> items;
     /// The item of each value; values that one operation turns into another in place share an item.
-    std::vector<std::int64_t> item_of;
+    List<std::int64_t> item_of;
     ArenaLayout layout;
 };
 
@@ -58,7 +58,7 @@ struct ActivationPlan {
     auto const& values = body.values();
     auto const& operations = body.operations();
     auto const end = static_cast<std::int64_t>(operations.size()) + 1;
-    std::vector<std::int64_t> last_use(values.size(), 0);
+    List<std::int64_t> last_use(values.size(), 0);
     for (std::size_t i = 0; i < operations.size(); ++i) {
         for (auto const id : operations[i].inputs) {
             if (id != no_value) last_use[static_cast<std::size_t>(id)] = static_cast<std::int64_t>(i) + 1;

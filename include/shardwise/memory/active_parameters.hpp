@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
@@ -13,8 +14,8 @@ namespace shardwise::inline v0 {
     auto const all = count_parameters(tree);
     if (config.experts <= 0 || config.experts_per_token <= 0 || config.experts_per_token >= config.experts) return all;
     // Elements of one body with everything in it, and of the routed experts among them.
-    std::vector<std::int64_t> elements(tree.modules().size(), 0);
-    std::vector<std::int64_t> routed(tree.modules().size(), 0);
+    List<std::int64_t> elements(tree.modules().size(), 0);
+    List<std::int64_t> routed(tree.modules().size(), 0);
     for (std::size_t id = 0; id < elements.size(); ++id) {
         auto const& module = tree.module(static_cast<ModuleId>(id));
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {

@@ -2,11 +2,11 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -20,7 +20,7 @@ struct ArenaItem {
 
 /// Where each item of an arena lies, in the order in which they were given, and how large the arena is.
 struct ArenaLayout {
-    std::vector<Bytes> offsets;
+    List<Bytes> offsets;
     Bytes peak{};
 };
 
@@ -41,13 +41,13 @@ namespace detail {
 
 /// Places items in the given order, each at the tightest gap between those alive with it, or above them all.
 [[nodiscard]] constexpr ArenaLayout place_in_order(std::span<ArenaItem const> items,
-                                                   std::vector<std::int64_t> const& order) {
+                                                   List<std::int64_t> const& order) {
     ArenaLayout layout;
     auto const item_at = [&](std::int64_t index) -> ArenaItem const& { return items[static_cast<std::size_t>(index)]; };
     auto const offset_of = [&](std::int64_t index) { return layout.offsets[static_cast<std::size_t>(index)].count(); };
     layout.offsets.resize(items.size());
     // Placed items by offset, so that gaps appear in one pass.
-    std::vector<std::int64_t> placed;
+    List<std::int64_t> placed;
     placed.reserve(items.size());
     for (auto const current : order) {
         auto const& item = item_at(current);
@@ -85,8 +85,8 @@ namespace detail {
 /// The numbers of items in an order, equal ones as given. Insertion sort: a block has some twenty values, and it keeps
 /// <algorithm> out.
 template <class Before>
-[[nodiscard]] constexpr std::vector<std::int64_t> sorted(std::span<ArenaItem const> items, Before before) {
-    std::vector<std::int64_t> order;
+[[nodiscard]] constexpr List<std::int64_t> sorted(std::span<ArenaItem const> items, Before before) {
+    List<std::int64_t> order;
     order.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) {
         auto slot = order.size();

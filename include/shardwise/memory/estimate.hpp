@@ -2,6 +2,7 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/fixed_text.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/memory/request.hpp>
 
@@ -9,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -161,8 +161,8 @@ struct MemoryEstimate {
     /// Training states in host memory, over all ranks.
     Bytes host{};
     /// Every rank: tensor-parallel ranks next to each other, then expert-, data- and pipeline-parallel ones.
-    std::vector<DeviceEstimate> devices;
-    std::vector<ModuleEstimate> modules;
+    List<DeviceEstimate> devices;
+    List<ModuleEstimate> modules;
     AssumptionSet assumptions;
     /// Trained elements of the model, tied ones once, and those that compute one token.
     std::int64_t parameters = 0;

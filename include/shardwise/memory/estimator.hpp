@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/active_parameters.hpp>
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
@@ -87,7 +88,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
                             MemoryEstimate& estimate) {
     auto whole = request;
     whole.parallel = {};
-    std::vector<Bytes> activations(model.program.bodies().size(), Bytes{-1});
+    List<Bytes> activations(model.program.bodies().size(), Bytes{-1});
     for (std::size_t i = 0; i < parts.parts.size(); ++i) {
         auto const& part = parts.parts[i];
         ModuleEstimate module;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/fixed_text.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/weights.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/tree_totals.hpp>
@@ -8,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -40,8 +40,8 @@ struct TiedPart {
 
 /// A model cut into parts, in registration order, with the ties between them.
 struct ModelParts {
-    std::vector<ModelPart> parts;
-    std::vector<TiedPart> ties;
+    List<ModelPart> parts;
+    List<TiedPart> ties;
     std::int64_t layers = 0;
 };
 
@@ -232,7 +232,7 @@ private:
 
     Model const& model_;
     bool is_per_layer_;
-    std::vector<std::int64_t> has_layers_;  // not bool: clang 14 cannot evaluate that vector
+    List<std::int64_t> has_layers_;  // not bool: clang 14 cannot evaluate that vector
     ModelParts out_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/activations.hpp>
 
 namespace shardwise::inline v0 {
@@ -51,7 +52,7 @@ namespace detail {
 [[nodiscard]] constexpr Bytes saved_activations(BlockBody const& body, OpContext const& context, Recompute recompute) {
     auto const& values = body.values();
     if (recompute == Recompute::full) return values[0].width == 1 ? Bytes{0} : context.bytes(values[0]);
-    std::vector<std::int64_t> is_needed(values.size(), 0);  // not bool: clang 14 cannot evaluate that vector
+    List<std::int64_t> is_needed(values.size(), 0);  // not bool: clang 14 cannot evaluate that vector
     Bytes total{0};
     for (auto const& op : body.operations()) {
         if (!detail::needs_inputs(op.kind)) continue;

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -14,6 +14,7 @@ namespace shardwise::inline v0 {
 /// embedding, the hidden state elsewhere); the last operation's output is what it hands on.
 class BlockBody {
 public:
+    constexpr BlockBody() = default;
     constexpr explicit BlockBody(Value input) { values_.push_back(input); }
 
     /// Declares a value that an operation will make.
@@ -30,12 +31,12 @@ public:
     /// The operation appended last, to set what its call had no argument for.
     constexpr Operation& last() { return operations_.back(); }
 
-    [[nodiscard]] constexpr std::vector<Value> const& values() const { return values_; }
-    [[nodiscard]] constexpr std::vector<Operation> const& operations() const { return operations_; }
+    [[nodiscard]] constexpr List<Value> const& values() const { return values_; }
+    [[nodiscard]] constexpr List<Operation> const& operations() const { return operations_; }
 
 private:
-    std::vector<Value> values_;
-    std::vector<Operation> operations_;
+    List<Value> values_;
+    List<Operation> operations_;
 };
 
 /// A place in the program: one block, or a run of repeated layers that all execute `body`.
@@ -80,15 +81,15 @@ public:
                            body, true});
     }
 
-    [[nodiscard]] constexpr std::vector<Block> const& blocks() const { return blocks_; }
-    [[nodiscard]] constexpr std::vector<BlockBody> const& bodies() const { return bodies_; }
+    [[nodiscard]] constexpr List<Block> const& blocks() const { return blocks_; }
+    [[nodiscard]] constexpr List<BlockBody> const& bodies() const { return bodies_; }
     [[nodiscard]] constexpr BlockBody const& body(Block const& block) const {
         return bodies_[static_cast<std::size_t>(block.body)];
     }
 
 private:
-    std::vector<BlockBody> bodies_;
-    std::vector<Block> blocks_;
+    List<BlockBody> bodies_;
+    List<Block> blocks_;
 };
 
 }  // namespace shardwise::inline v0

@@ -69,7 +69,7 @@ public:
     }
 
     /// The classes that the model's authors keep whole.
-    [[nodiscard]] std::vector<std::string_view> const& no_split_classes() const { return no_split_; }
+    [[nodiscard]] List<std::string_view> const& no_split_classes() const { return no_split_; }
 
     /// The full dotted name of a module; empty for the model.
     [[nodiscard]] std::string path(Index module) const {
@@ -138,7 +138,7 @@ private:
     std::vector<Dtype> dtypes_;
     std::vector<std::vector<Index>> groups_;
     std::vector<Index> duplicates_;
-    std::vector<std::string_view> no_split_;
+    List<std::string_view> no_split_;
     bool has_buffers_ = false;
     bool has_stored_bytes_ = false;
 };

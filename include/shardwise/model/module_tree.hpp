@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/name_arena.hpp>
 #include <shardwise/model/tensor.hpp>
 
@@ -7,7 +8,6 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -69,7 +69,7 @@ public:
                    std::span<Child const>{children.begin(), children.size()});
     }
     /// The same for a module that only holds others.
-    constexpr ModuleId add(std::string_view class_name, std::vector<Child> const& children) {
+    constexpr ModuleId add(std::string_view class_name, List<Child> const& children) {
         return add(class_name, std::span<Tensor const>{}, std::span<Child const>{children});
     }
 
@@ -82,12 +82,12 @@ public:
 
     [[nodiscard]] constexpr ModuleId root() const { return root_; }
     [[nodiscard]] constexpr Module const& module(ModuleId id) const { return modules_[id]; }
-    [[nodiscard]] constexpr std::vector<Module> const& modules() const { return modules_; }
+    [[nodiscard]] constexpr List<Module> const& modules() const { return modules_; }
     /// Every tensor of every body, each body's together.
-    [[nodiscard]] constexpr std::vector<Tensor> const& tensors() const { return tensors_; }
-    [[nodiscard]] constexpr std::vector<Child> const& children() const { return children_; }
-    [[nodiscard]] constexpr std::vector<Tie> const& ties() const { return ties_; }
-    [[nodiscard]] constexpr std::vector<std::string_view> const& no_split_classes() const { return no_split_; }
+    [[nodiscard]] constexpr List<Tensor> const& tensors() const { return tensors_; }
+    [[nodiscard]] constexpr List<Child> const& children() const { return children_; }
+    [[nodiscard]] constexpr List<Tie> const& ties() const { return ties_; }
+    [[nodiscard]] constexpr List<std::string_view> const& no_split_classes() const { return no_split_; }
 
     /// The i-th own tensor of a body.
     [[nodiscard]] constexpr Tensor const& tensor(Module const& module, std::uint32_t i) const {
@@ -104,11 +104,11 @@ public:
 
 private:
     NameArena names_;
-    std::vector<Module> modules_;
-    std::vector<Tensor> tensors_;
-    std::vector<Child> children_;
-    std::vector<Tie> ties_;
-    std::vector<std::string_view> no_split_;
+    List<Module> modules_;
+    List<Tensor> tensors_;
+    List<Child> children_;
+    List<Tie> ties_;
+    List<std::string_view> no_split_;
     ModuleId root_ = 0;
 };
 

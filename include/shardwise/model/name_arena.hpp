@@ -1,9 +1,10 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
+
 #include <cstddef>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -65,7 +66,7 @@ private:
         return begin;
     }
 
-    std::vector<char*> chunks_;
+    List<char*> chunks_;
     std::size_t used_ = 0;
     std::size_t capacity_ = 0;
 };

@@ -1,18 +1,18 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/module_tree.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
 /// How often each body is used in the whole model, by module id.
-[[nodiscard]] constexpr std::vector<std::int64_t> count_instances(ModuleTree const& tree) {
-    std::vector<std::int64_t> instances(tree.modules().size(), 0);
+[[nodiscard]] constexpr List<std::int64_t> count_instances(ModuleTree const& tree) {
+    List<std::int64_t> instances(tree.modules().size(), 0);
     if (instances.empty()) return instances;
     instances[tree.root()] = 1;
     // Children are added before their parents, so descending ids visit every parent first.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/filler.hpp>
 #include <shardwise/placement/sequential.hpp>
 #include <shardwise/placement/strategy.hpp>
@@ -22,7 +23,7 @@ namespace detail {
 
 /// Sequential under lower limits for the accelerators but the last; under the full ones where those do not suffice.
 [[nodiscard]] constexpr Result<Placement> place_under_limits(ModuleSequence const& modules, Budgets const& budgets,
-                                                             std::vector<Bytes> const& limits) {
+                                                             List<Bytes> const& limits) {
     auto const count = modules.units.size();
     auto const accelerators = count_accelerators(budgets);
     auto const filling = fill_in_order(modules.units, 0, count, budgets, limits);

@@ -2,11 +2,11 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/hardware/device.hpp>
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -29,7 +29,7 @@ struct Budget {
 /// Budgets in the order in which they are filled.
 ///
 /// Order  accelerators as given, then cpu, then disk
-using Budgets = std::vector<Budget>;
+using Budgets = List<Budget>;
 
 /// How many of the budgets are accelerators; they come first.
 [[nodiscard]] constexpr std::size_t count_accelerators(Budgets const& budgets) {

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/placement/map_entries.hpp>
 #include <shardwise/placement/strategy.hpp>
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -16,7 +16,7 @@ namespace shardwise::inline v0 {
 /// Errors  not_covered names parameters that no key covers; no_such_device a device without a budget
 struct Custom {
     std::string_view name = "custom";
-    std::vector<MapEntry> entries;
+    List<MapEntry> entries;
 
     Result<Placement> operator()(ModuleSequence const& modules, Budgets const& budgets) const {
         Placement placement;
@@ -47,8 +47,8 @@ struct Custom {
     }
 
     /// What to tell the user: keys that name nothing (with the closest name), tied names that are asked for elsewhere.
-    [[nodiscard]] std::vector<std::string> warnings(ModuleSequence const& modules) const {
-        std::vector<std::string> found;
+    [[nodiscard]] List<std::string> warnings(ModuleSequence const& modules) const {
+        List<std::string> found;
         for (auto const& entry : entries) {
             if (is_role(entry.prefix, modules)) continue;
             if (names_something(entry.prefix, modules)) continue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/overhead.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/placement/map_entries.hpp>
@@ -9,7 +10,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -27,8 +27,8 @@ struct DeviceUse {
 /// A finished device map with what proves it, or the reason why there is none.
 struct MapPlan {
     bool fits = false;
-    std::vector<MapEntry> device_map;
-    std::vector<DeviceUse> devices;
+    List<MapEntry> device_map;
+    List<DeviceUse> devices;
     std::optional<Certificate> certificate;
     std::optional<Shortfall> shortfall;
     /// Why it does not fit, where it does not.
@@ -43,10 +43,10 @@ struct MapPlan {
 }
 
 /// What each device holds under a placement, term by term.
-[[nodiscard]] constexpr std::vector<DeviceUse> describe_use(ModuleSequence const& modules, Budgets const& budgets,
+[[nodiscard]] constexpr List<DeviceUse> describe_use(ModuleSequence const& modules, Budgets const& budgets,
                                                             Placement const& placement) {
     auto const used = used_bytes(modules, budgets, placement);
-    std::vector<DeviceUse> devices;
+    List<DeviceUse> devices;
     for (std::size_t i = 0; i < budgets.size(); ++i) {
         DeviceUse use;
         use.id = budgets[i].id;
@@ -122,10 +122,10 @@ private:
 /// True where the strategy finds a place for every part of the model on the devices; usable in static_assert.
 ///
 /// Example  static_assert(fits<Sequential>(presets::llama_3_70b, presets::four_a100_40gb, {.context = 8192}))
-template <PlacementStrategy Strategy>
+template <PlacementStrategy Strategy, class List = Architectures>
 [[nodiscard]] constexpr bool fits(ModelConfig const& config, std::span<Device const> devices,
                                   EstimateRequest const& request = {}) {
-    auto const model = describe(config);
+    auto const model = describe<List>(config);
     if (!model) return false;
     return DeviceMap<Strategy>{}.place(build_sequence(*model, request), budgets_for(devices, *model, request)).has_value();
 }

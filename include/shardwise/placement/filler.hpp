@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/error.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/placement.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace shardwise::inline v0::detail {
 
@@ -44,14 +44,14 @@ private:
 
 /// Where each device's run of units ends when devices are filled in order up to `limits`; units left over lie beyond the last.
 struct Filling {
-    std::vector<std::size_t> end_of;
+    List<std::size_t> end_of;
     /// Units that found a place.
     std::size_t placed = 0;
 };
 
 /// Fills devices [0, limits.size()) in order, each as far as its limit allows, with units [begin, end).
-[[nodiscard]] constexpr Filling fill_in_order(std::vector<PlacementUnit> const& units, std::size_t begin, std::size_t end,
-                                              Budgets const& budgets, std::vector<Bytes> const& limits) {
+[[nodiscard]] constexpr Filling fill_in_order(List<PlacementUnit> const& units, std::size_t begin, std::size_t end,
+                                              Budgets const& budgets, List<Bytes> const& limits) {
     Filling filling;
     auto next = begin;
     for (std::size_t device = 0; device < limits.size(); ++device) {
@@ -76,14 +76,14 @@ struct Filling {
 }
 
 /// The capacities of the budgets.
-[[nodiscard]] constexpr std::vector<Bytes> capacities_of(Budgets const& budgets) {
-    std::vector<Bytes> limits;
+[[nodiscard]] constexpr List<Bytes> capacities_of(Budgets const& budgets) {
+    List<Bytes> limits;
     for (auto const& budget : budgets) limits.push_back(budget.capacity);
     return limits;
 }
 
 /// The refusal that names the unit for which the devices have no room.
-[[nodiscard]] constexpr Error does_not_fit(std::vector<PlacementUnit> const& units, Budgets const& budgets,
+[[nodiscard]] constexpr Error does_not_fit(List<PlacementUnit> const& units, Budgets const& budgets,
                                            Filling const& filling) {
     auto const& unit = units[filling.placed];
     Bytes room{};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/device_map.hpp>
 
 #include <cstdint>
@@ -56,7 +57,7 @@ template <class Holds>
 /// The fewest devices like `device` on which the model fits, at most `limit`; nothing where `limit` do not suffice.
 [[nodiscard]] constexpr std::optional<std::int64_t> fewest_devices(Model const& model, Device const& device,
                                                                    EstimateRequest const& request, std::int64_t limit = 1024) {
-    std::vector<Device> devices;
+    List<Device> devices;
     for (std::int64_t count = 1; count <= limit; ++count) {
         devices.push_back(device);
         devices.back().id = DeviceId::gpu(static_cast<std::int32_t>(count - 1));

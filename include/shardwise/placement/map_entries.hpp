@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/map_entry.hpp>
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/placement/sequence_builder.hpp>
@@ -7,7 +8,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -16,8 +16,8 @@ namespace detail {
 /// Joins entries whose whole parent is on one device, from the outermost prefix inwards.
 ///
 /// Order  entries of one module follow one another, as in registration order
-inline void merge_entries(std::vector<MapEntry> const& entries, std::size_t begin, std::size_t end, std::size_t depth,
-                          std::vector<MapEntry>& merged) {
+inline void merge_entries(List<MapEntry> const& entries, std::size_t begin, std::size_t end, std::size_t depth,
+                          List<MapEntry>& merged) {
     bool is_one_device = true;
     for (auto i = begin + 1; i < end; ++i) is_one_device = is_one_device && entries[i].device == entries[begin].device;
     auto const& first = entries[begin].prefix;
@@ -45,10 +45,10 @@ inline void merge_entries(std::vector<MapEntry> const& entries, std::size_t begi
 /// The device map of a placement: tied names beside the units, prefixes joined where a whole module is on one device.
 ///
 /// Order  registration order, tied names last within their module
-[[nodiscard]] inline std::vector<MapEntry> map_entries(ModuleSequence const& modules, Budgets const& budgets,
+[[nodiscard]] inline List<MapEntry> map_entries(ModuleSequence const& modules, Budgets const& budgets,
                                                        Placement const& placement) {
     auto const device_of = [&](std::size_t unit) { return budgets[static_cast<std::size_t>(placement.device_of[unit])].id; };
-    std::vector<MapEntry> entries;
+    List<MapEntry> entries;
     for (std::size_t i = 0; i < modules.units.size(); ++i) {
         entries.push_back({std::string(modules.units[i].path), device_of(i)});
     }
@@ -73,7 +73,7 @@ inline void merge_entries(std::vector<MapEntry> const& entries, std::size_t begi
             entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(place), {std::string(tied.path), device});
         }
     }
-    std::vector<MapEntry> merged;
+    List<MapEntry> merged;
     if (!entries.empty()) detail::merge_entries(entries, 0, entries.size(), 0, merged);
     return merged;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/optimal_bottleneck.hpp>
 #include <shardwise/placement/optimal_latency.hpp>
 #include <shardwise/placement/optimal_load.hpp>
@@ -60,7 +61,7 @@ struct Optimal {
             }
             return largest.value();
         }
-        std::vector<detail::Picoseconds> stage(budgets.size(), 0);
+        List<detail::Picoseconds> stage(budgets.size(), 0);
         detail::Picoseconds links = 0;
         for (std::size_t i = 0; i < modules.units.size(); ++i) {
             auto const device = static_cast<std::size_t>(placement.device_of[i]);

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/filler.hpp>
 #include <shardwise/placement/stage_time.hpp>
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace shardwise::inline v0::detail {
 
@@ -16,7 +16,7 @@ struct OptimalTime {
 };
 
 /// Fills devices in order up to their capacities and up to a time each.
-[[nodiscard]] constexpr Filling fill_within(std::vector<PlacementUnit> const& units, std::size_t end,
+[[nodiscard]] constexpr Filling fill_within(List<PlacementUnit> const& units, std::size_t end,
                                             Budgets const& budgets, Picoseconds limit) {
     Filling filling;
     std::size_t next = 0;
@@ -38,7 +38,7 @@ struct OptimalTime {
 /// The contiguous filling of all units within capacities whose slowest stage is fastest; exact in whole picoseconds.
 ///
 /// Order  O(units * 50)
-[[nodiscard]] constexpr std::optional<OptimalTime> minimise_bottleneck(std::vector<PlacementUnit> const& units,
+[[nodiscard]] constexpr std::optional<OptimalTime> minimise_bottleneck(List<PlacementUnit> const& units,
                                                                        std::size_t end, Budgets const& budgets) {
     Picoseconds high = static_cast<Picoseconds>(longest_picoseconds);
     for (std::size_t i = 0; i < end; ++i) high += static_cast<Picoseconds>(longest_picoseconds) / 64;

@@ -1,20 +1,20 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/optimal_bottleneck.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace shardwise::inline v0::detail {
 
 /// For each end of a run on one device, the earliest unit at which the run may begin; runs that begin later fit too.
-[[nodiscard]] inline std::vector<std::size_t> earliest_begins(std::vector<PlacementUnit> const& units, std::size_t end,
+[[nodiscard]] inline List<std::size_t> earliest_begins(List<PlacementUnit> const& units, std::size_t end,
                                                               Budget const& budget) {
-    std::vector<std::size_t> earliest(end + 1, 0);
+    List<std::size_t> earliest(end + 1, 0);
     // The units of the window in order of falling workspace: the front is the window's largest.
-    std::vector<std::size_t> falling;
+    List<std::size_t> falling;
     std::size_t front = 0;
     std::size_t begin = 0;
     Bytes resident{};
@@ -42,16 +42,16 @@ namespace shardwise::inline v0::detail {
 /// kept as a monotone queue. `after`, where given, is the device that takes the units from `end` on: the hop to it counts.
 ///
 /// Order  O(units * devices^2) time, O(units * devices) memory
-[[nodiscard]] inline std::optional<OptimalTime> minimise_latency(std::vector<PlacementUnit> const& units, std::size_t end,
+[[nodiscard]] inline std::optional<OptimalTime> minimise_latency(List<PlacementUnit> const& units, std::size_t end,
                                                                  Budgets const& budgets, Budget const* after) {
     constexpr Picoseconds never = INT64_MAX / 4;
     auto const devices = budgets.size();
     auto const columns = end + 1;
-    std::vector<Picoseconds> best(devices * columns, never);
-    std::vector<std::uint32_t> from_unit(devices * columns, 0);
-    std::vector<std::int16_t> from_device(devices * columns, -1);
-    std::vector<Picoseconds> before(columns, 0);
-    std::vector<std::size_t> queue;
+    List<Picoseconds> best(devices * columns, never);
+    List<std::uint32_t> from_unit(devices * columns, 0);
+    List<std::int16_t> from_device(devices * columns, -1);
+    List<Picoseconds> before(columns, 0);
+    List<std::size_t> queue;
     for (std::size_t d = 0; d < devices; ++d) {
         auto const earliest = earliest_begins(units, end, budgets[d]);
         for (std::size_t i = 0; i < end; ++i) before[i + 1] = before[i] + time_of(units[i], budgets[d]);
@@ -88,9 +88,9 @@ namespace shardwise::inline v0::detail {
         if (time < never && after != nullptr) time += link_time(units[end - 1], budgets[d], *after);
         if (time < shortest) shortest = time, last = d;
     }
-    if (end == 0) return OptimalTime{Filling{std::vector<std::size_t>(devices, 0), 0}, 0};
+    if (end == 0) return OptimalTime{Filling{List<std::size_t>(devices, 0), 0}, 0};
     if (last == devices) return std::nullopt;
-    OptimalTime result{Filling{std::vector<std::size_t>(devices, end), end}, shortest};
+    OptimalTime result{Filling{List<std::size_t>(devices, end), end}, shortest};
     auto unit = end;
     auto device = static_cast<std::int64_t>(last);
     while (device >= 0) {

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/filler.hpp>
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace shardwise::inline v0::detail {
 
@@ -39,10 +39,10 @@ struct OptimalLoad {
     LoadRatio load;
 };
 
-[[nodiscard]] constexpr std::optional<OptimalLoad> minimise_load(std::vector<PlacementUnit> const& units, std::size_t end,
+[[nodiscard]] constexpr std::optional<OptimalLoad> minimise_load(List<PlacementUnit> const& units, std::size_t end,
                                                                  Budgets const& accelerators) {
     auto const attempt = [&](LoadRatio load, bool is_strict) {
-        std::vector<Bytes> limits;
+        List<Bytes> limits;
         for (auto const& budget : accelerators) limits.push_back(load.limit(budget.capacity, is_strict));
         return fill_in_order(units, 0, end, accelerators, limits);
     };

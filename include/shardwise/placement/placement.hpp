@@ -1,12 +1,12 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/budget.hpp>
 #include <shardwise/placement/unit.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -40,15 +40,15 @@ struct Certificate {
 
 /// Which budget holds each unit, by index.
 struct Placement {
-    std::vector<std::int32_t> device_of;
+    List<std::int32_t> device_of;
     std::optional<Certificate> certificate;
 };
 
 /// What a placement takes on each device, by the index of its budget: resident bytes, the largest workspace, the overhead.
-[[nodiscard]] constexpr std::vector<Bytes> used_bytes(ModuleSequence const& modules, Budgets const& budgets,
+[[nodiscard]] constexpr List<Bytes> used_bytes(ModuleSequence const& modules, Budgets const& budgets,
                                                       Placement const& placement) {
-    std::vector<Bytes> used(budgets.size());
-    std::vector<Bytes> workspace(budgets.size());
+    List<Bytes> used(budgets.size());
+    List<Bytes> workspace(budgets.size());
     for (std::size_t unit = 0; unit < modules.units.size(); ++unit) {
         auto const device = static_cast<std::size_t>(placement.device_of[unit]);
         used[device] += modules.units[unit].resident();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/weights.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/unit.hpp>
@@ -9,7 +10,6 @@
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -173,7 +173,7 @@ private:
     Weigh weigh_;
     LayerPosition root_;
     bool is_priced_by_place_;
-    std::vector<Bytes> prices_;
+    List<Bytes> prices_;
     ModuleSequence sequence_;
     std::int64_t next_layer_ = 0;
 };

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/placement/filler.hpp>
 
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -24,7 +24,7 @@ struct Shortfall {
     auto const forward = detail::fill_in_order(units, 0, count, budgets, detail::capacities_of(budgets));
     if (forward.placed == count) return std::nullopt;
     // The earliest unit from which on the devices behind each one can hold the rest.
-    std::vector<std::size_t> rest_from(budgets.size() + 1, count);
+    List<std::size_t> rest_from(budgets.size() + 1, count);
     for (auto device = budgets.size(); device-- > 0;) {
         detail::DeviceFill fill(budgets[device]);
         auto first = rest_from[device + 1];

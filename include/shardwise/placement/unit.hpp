@@ -2,11 +2,11 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/ids.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/module_tree.hpp>
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -43,8 +43,8 @@ struct TiedName {
 
 /// What a strategy places: the model's units in registration order. Names live in its own arena.
 struct ModuleSequence {
-    std::vector<PlacementUnit> units;
-    std::vector<TiedName> tied;
+    List<PlacementUnit> units;
+    List<TiedName> tied;
     NameArena names;
 };
 

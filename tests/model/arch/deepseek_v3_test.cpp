@@ -53,11 +53,11 @@ TEST_CASE("deepseek_v3: kv_b reads the latent part of the cached value only") {
 
 TEST_CASE("deepseek_v3: three dense layers, then 58 with experts, as two runs") {
     auto const model = family::made<DeepseekV3>(family::unchanged);
-    std::vector<std::int32_t> runs;
+    List<std::int32_t> runs;
     for (auto const& block : model.program.blocks()) {
         if (block.is_numbered) runs.push_back(block.count);
     }
-    CHECK(runs == std::vector<std::int32_t>{3, 58});
+    CHECK(runs == List<std::int32_t>{3, 58});
 }
 
 TEST_CASE("deepseek_v3: sizes whose products overflow are refused") {

@@ -12,7 +12,7 @@ namespace {
 ModuleTree layered(std::int64_t layers, Shape shape) {
     ModuleTree tree;
     auto const layer = tree.add("Layer", {Tensor{.name = "weight", .shape = shape}});
-    tree.set_root(tree.add("Model", std::vector<Child>{numbered(0, layers, layer)}));
+    tree.set_root(tree.add("Model", List<Child>{numbered(0, layers, layer)}));
     return tree;
 }
 
@@ -35,7 +35,7 @@ TEST_CASE("check_tree_limits: the expanded tree must be of a sane length") {
     // Sixteen levels of a thousand children each: 1000^16 modules in 17 bodies.
     ModuleTree tree;
     auto body = tree.add("Leaf", {}, {});
-    for (int level = 0; level < 16; ++level) body = tree.add("Level", std::vector<Child>{numbered(0, 1000, body)});
+    for (int level = 0; level < 16; ++level) body = tree.add("Level", List<Child>{numbered(0, 1000, body)});
     tree.set_root(body);
     CHECK(check_tree_limits(tree).error().code() == ErrorCode::capacity_exceeded);
 }

@@ -23,14 +23,14 @@ Tensor fp32(std::string_view name, std::initializer_list<std::int64_t> shape, Te
 }
 
 ModuleId linear(ModuleTree& tree, std::int64_t in, std::int64_t out, std::int64_t buffer = 0) {
-    std::vector<Tensor> tensors{fp32("weight", {out, in}), fp32("bias", {out})};
+    List<Tensor> tensors{fp32("weight", {out, in}), fp32("bias", {out})};
     if (buffer > 0) tensors.push_back(fp32("buffer", {buffer}, TensorKind::buffer));
     return tree.add("Linear", std::span<Tensor const>{tensors}, {});
 }
 
 /// linear1 of 64 bytes, batchnorm of 72, linear2 of 100: the model of accelerate's own tests.
 ModuleId small_model(ModuleTree& tree, bool has_buffers = false) {
-    std::vector<Tensor> norm{fp32("weight", {4}), fp32("bias", {4}), fp32("running_mean", {4}, TensorKind::buffer),
+    List<Tensor> norm{fp32("weight", {4}), fp32("bias", {4}), fp32("running_mean", {4}, TensorKind::buffer),
                              fp32("running_var", {4}, TensorKind::buffer)};
     norm.push_back(fp32("num_batches_tracked", {}, TensorKind::buffer));
     norm.back().dtype = Dtype::i64;
@@ -38,7 +38,7 @@ ModuleId small_model(ModuleTree& tree, bool has_buffers = false) {
     auto const first = linear(tree, 3, 4, has_buffers ? 20 : 0);
     auto const second = tree.add("BatchNorm1d", std::span<Tensor const>{norm}, {});
     auto const third = linear(tree, 4, 5, has_buffers ? 30 : 0);
-    return tree.add("ModelForTest", std::vector<Child>{{"linear1", first}, {"batchnorm", second}, {"linear2", third}});
+    return tree.add("ModelForTest", List<Child>{{"linear1", first}, {"batchnorm", second}, {"linear2", third}});
 }
 
 MaxMemory gpus(std::initializer_list<std::int64_t> limits) {
@@ -66,8 +66,8 @@ AccelerateOptions sequential() {
     return options;
 }
 
-std::vector<std::int64_t> budgets(DialectMap const& map) {
-    std::vector<std::int64_t> out;
+List<std::int64_t> budgets(DialectMap const& map) {
+    List<std::int64_t> out;
     for (auto const& device : map.devices) {
         if (device.budget) out.push_back(device.budget->count());
     }
@@ -96,7 +96,7 @@ TEST_CASE("Tied layers go to one device and are counted once") {
     auto const norm = tree.add("BatchNorm1d", {fp32("weight", {18})});
     auto const second = linear(tree, 4, 5);
     tree.set_root(
-        tree.add("ModelForTest", std::vector<Child>{{"linear1", first}, {"batchnorm", norm}, {"linear2", second}}));
+        tree.add("ModelForTest", List<Child>{{"linear1", first}, {"batchnorm", norm}, {"linear2", second}}));
     tree.tie("linear1.weight", "linear2.weight");
     CHECK(as_map(infer(tree, gpus({200, 200}), sequential())) == Map{{"", "0"}});
 }
@@ -104,7 +104,7 @@ TEST_CASE("Tied layers go to one device and are counted once") {
 TEST_CASE("A module that does not fit is split, unless its class is kept whole") {
     ModuleTree tree;
     auto const part = small_model(tree);
-    tree.set_root(tree.add("Sequential", std::vector<Child>{numbered(0, 3, part)}));
+    tree.set_root(tree.add("Sequential", List<Child>{numbered(0, 3, part)}));
     CHECK(as_map(infer(tree, gpus({500, 500}), sequential())) ==
           Map{{"0", "0"}, {"1.linear1", "0"}, {"1.batchnorm", "0"}, {"1.linear2", "1"}, {"2", "1"}});
     auto options = sequential();
@@ -115,7 +115,7 @@ TEST_CASE("A module that does not fit is split, unless its class is kept whole")
 TEST_CASE("A tied module is split where it does not fit as a whole") {
     ModuleTree tree;
     auto const part = small_model(tree);
-    tree.set_root(tree.add("Sequential", std::vector<Child>{{"layer1", part}, {"layer2", part}, {"layer3", part}}));
+    tree.set_root(tree.add("Sequential", List<Child>{{"layer1", part}, {"layer2", part}, {"layer3", part}}));
     tree.tie("layer1.linear2.weight", "layer3.linear2.weight");
     CHECK(as_map(infer(tree, gpus({400, 500}), sequential())) == Map{{"layer1", "0"},
                                                                      {"layer3.linear2", "0"},
@@ -130,7 +130,7 @@ TEST_CASE("A tied layer further back is pulled to the device of the first") {
     auto const wide = linear(tree, 6, 6);
     tree.set_root(
         tree.add("Sequential",
-                 std::vector<Child>{{"linear1", narrow}, {"linear2", wide}, {"linear3", narrow}, {"linear4", wide}}));
+                 List<Child>{{"linear1", narrow}, {"linear2", wide}, {"linear3", narrow}, {"linear4", wide}}));
     tree.tie("linear1.weight", "linear3.weight");
     tree.tie("linear1.bias", "linear3.bias");
     CHECK(as_map(infer(tree, gpus({250, 400}), sequential())) ==
@@ -153,10 +153,10 @@ TEST_CASE("Offloaded buffers that fit no GPU are warned of, unless they are offl
 
 TEST_CASE("Fallback lets a smaller module go first where nothing else fits") {
     ModuleTree tree;
-    auto const inner = tree.add("Sequential", std::vector<Child>{{"linear1", linear(tree, 10, 4)},
+    auto const inner = tree.add("Sequential", List<Child>{{"linear1", linear(tree, 10, 4)},
                                                                  {"linear2", linear(tree, 4, 4)},
                                                                  {"linear3", linear(tree, 4, 8)}});
-    tree.set_root(tree.add("Sequential", std::vector<Child>{{"module", inner}}));
+    tree.set_root(tree.add("Sequential", List<Child>{{"module", inner}}));
     auto options = sequential();
     CHECK(as_map(infer(tree, gpus({256}), options)) == Map{{"", "disk"}});
     options.fallback_allocation = true;
@@ -167,7 +167,7 @@ TEST_CASE("Fallback lets a smaller module go first where nothing else fits") {
 TEST_CASE("Fallback does not separate what fits together") {
     ModuleTree tree;
     auto const layer = linear(tree, 10, 10);
-    tree.set_root(tree.add("Tied", std::vector<Child>{{"linear1", layer}, {"linear2", layer}}));
+    tree.set_root(tree.add("Tied", List<Child>{{"linear1", layer}, {"linear2", layer}}));
     tree.tie("linear1.weight", "linear2.weight");
     auto options = sequential();
     options.fallback_allocation = true;
@@ -177,7 +177,7 @@ TEST_CASE("Fallback does not separate what fits together") {
 TEST_CASE("Balanced budgets leave the last GPU its limit and skip GPUs without memory") {
     ModuleTree tree;
     tree.set_root(small_model(tree));
-    using List = std::vector<std::int64_t>;
+    using List = List<std::int64_t>;
     AccelerateOptions const balanced;
     CHECK(budgets(infer(tree, gpus({200, 200}), balanced)) == List{200, 200});
     CHECK(budgets(infer(tree, gpus({300, 300}), balanced)) == List{215, 300});
@@ -211,7 +211,7 @@ TEST_CASE("A tied parameter whose module was split already is placed all the sam
     ModuleTree tree;
     auto const leaf = tree.add("Leaf", {fp32("weight", {10})});
     auto const holder = tree.add("Holder", {fp32("weight", {10})}, {{"leaf", leaf}});
-    tree.set_root(tree.add("Model", std::vector<Child>{{"x", leaf}, {"a", holder}}));
+    tree.set_root(tree.add("Model", List<Child>{{"x", leaf}, {"a", holder}}));
     tree.tie("x.weight", "a.weight");
     auto const map = infer(tree, gpus({100, 100}), sequential());
     CHECK(map.is_repaired);
@@ -230,7 +230,7 @@ TEST_CASE("balanced_low_0 takes the first of GPUs that are not numbered from 0")
     options.strategy = DialectStrategy::balanced_low_0;
     auto const map = infer(tree, limits, options);
     CHECK(map.is_repaired);
-    CHECK(budgets(map) == std::vector<std::int64_t>{0, 120, 120});
+    CHECK(budgets(map) == List<std::int64_t>{0, 120, 120});
 }
 
 TEST_CASE("An own buffer of a split module is lost as in accelerate, but not in silence") {
@@ -238,7 +238,7 @@ TEST_CASE("An own buffer of a split module is lost as in accelerate, but not in 
     auto const leaf = tree.add("Leaf", {fp32("weight", {10})});
     auto const holder =
         tree.add("Holder", {fp32("mask", {2}, TensorKind::transient_buffer)}, {{"x", leaf}, {"y", leaf}, {"z", leaf}});
-    tree.set_root(tree.add("Model", std::vector<Child>{{"layer", holder}}));
+    tree.set_root(tree.add("Model", List<Child>{{"layer", holder}}));
     auto const map = infer(tree, gpus({80, 80}), sequential());
     CHECK(as_map(map) == Map{{"layer.x", "0"}, {"layer.y", "1"}, {"layer.z", "1"}});
     REQUIRE(map.warnings.size() == 1);

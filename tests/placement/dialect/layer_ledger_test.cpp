@@ -49,7 +49,7 @@ TEST_CASE("The largest layer is looked for again only once all of its size were 
     ModuleTree tree;
     auto const small = tree.add("Leaf", {floats(1)});
     auto const large = tree.add("Leaf", {floats(3)});
-    tree.set_root(tree.add("Model", std::vector<Child>{{"a", large}, {"b", small}, {"c", large}, {"d", small}}));
+    tree.set_root(tree.add("Model", List<Child>{{"a", large}, {"b", small}, {"c", large}, {"d", small}}));
     auto const expanded = expand(tree);
     REQUIRE(expanded);
     detail::WidthTable widths{};

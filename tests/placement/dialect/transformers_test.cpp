@@ -38,7 +38,7 @@ TEST_CASE("Elements take what they take in memory: a bool is a byte, a quantised
 TEST_CASE("Unused reserved memory is filled, but never beyond the limit that was given") {
     ModuleTree tree;
     auto const leaf = tree.add("Leaf", {tensor("weight", Dtype::f32, 100)});
-    tree.set_root(tree.add("Model", std::vector<Child>{numbered(0, 4, leaf)}));
+    tree.set_root(tree.add("Model", List<Child>{numbered(0, 4, leaf)}));
     auto const expanded = expand(tree);
     REQUIRE(expanded);
     MaxMemory limits;

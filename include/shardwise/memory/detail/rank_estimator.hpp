@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/memory/communication.hpp>
 #include <shardwise/memory/estimate.hpp>
@@ -12,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace shardwise::inline v0::detail {
 
@@ -74,7 +74,7 @@ private:
         }
         auto whole = request_;
         whole.parallel = {};
-        std::vector<Bytes> layers(static_cast<std::size_t>(parts_.layers));
+        List<Bytes> layers(static_cast<std::size_t>(parts_.layers));
         for (auto const& part : parts_.parts) {
             auto const bytes = part_bytes(model_, part, whole);
             bool const is_run = part.role == ModuleRole::layer && part.position.layer >= 0;
@@ -273,9 +273,9 @@ private:
     Model const& model_;
     EstimateRequest const& request_;
     ModelParts const& parts_;
-    std::vector<std::int64_t> begins_;
-    std::vector<Bytes> prefill_peaks_;
-    std::vector<Bytes> decode_peaks_;
+    List<std::int64_t> begins_;
+    List<Bytes> prefill_peaks_;
+    List<Bytes> decode_peaks_;
     RankPlace priced_{};
     bool is_priced_ = false;
     bool is_tie_copied_ = false;

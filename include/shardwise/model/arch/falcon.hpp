@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -94,7 +95,7 @@ struct Falcon {
                                   {{"dense_h_to_4h", linear(width, hidden, ShardRule::units(0, width))},
                                    {"act", part.plain(activation_class(config.activation))},
                                    {"dense_4h_to_h", linear(hidden, width, ShardRule::units(1, width))}});
-        std::vector<Child> children{{"self_attention", attention}, {"mlp", mlp}};
+        List<Child> children{{"self_attention", attention}, {"mlp", mlp}};
         if (has_two_norms(config)) {
             children.push_back({"ln_attn", norm});
             children.push_back({"ln_mlp", norm});

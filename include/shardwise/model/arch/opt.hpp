@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -73,7 +74,7 @@ struct Opt {
                                      {"fc2", part.linear(hidden, width, bias, ShardRule::units(1, width))},
                                      {"final_layer_norm", norm}});
         tree.keep_whole("OPTDecoderLayer");
-        std::vector<Child> children{
+        List<Child> children{
             {"embed_tokens", part.vocabulary(config.vocab_size, config.embedding_size), ModuleRole::embedding},
             {"embed_positions",
              part.table(config.max_positions + position_offset, hidden, "OPTLearnedPositionalEmbedding"),

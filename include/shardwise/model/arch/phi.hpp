@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -75,7 +76,7 @@ struct Phi {
         auto const dropout = part.plain("Dropout");
         auto const kv = part.linear(config.kv_heads * config.head_dim, hidden, true,
                                     ShardRule::kv(0, config.kv_heads, config.heads));
-        std::vector<Child> children{{"q_proj", part.linear(q_width, hidden, true, ShardRule::units(0, config.heads))},
+        List<Child> children{{"q_proj", part.linear(q_width, hidden, true, ShardRule::units(0, config.heads))},
                                     {"k_proj", kv},
                                     {"v_proj", kv},
                                     {"dense", part.linear(hidden, q_width, true, ShardRule::units(1, config.heads))}};

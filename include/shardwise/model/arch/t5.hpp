@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/t5_stack.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -106,7 +107,7 @@ struct T5 {
         auto const encoder = detail::add_t5_stack(tree, config, table, false);
         tree.keep_whole("T5Block");
         tree.tie("shared.weight", "encoder.embed_tokens.weight");
-        std::vector<Child> children{{"shared", table, ModuleRole::embedding}, {"encoder", encoder}};
+        List<Child> children{{"shared", table, ModuleRole::embedding}, {"encoder", encoder}};
         if (has_decoder(config)) {
             children.push_back({"decoder", detail::add_t5_stack(tree, config, table, true)});
             tree.tie("shared.weight", "decoder.embed_tokens.weight");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
 /// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
@@ -56,7 +57,7 @@ struct BertLayout {
     auto const norm = add_layer_norm(part, hidden);
     auto const dropout = part.plain("Dropout");
     auto const in = part.linear(hidden, hidden, true, ShardRule::units(0, config.heads));
-    std::vector<Child> self{{"query", in}, {"key", in}, {"value", in}, {"dropout", dropout}};
+    List<Child> self{{"query", in}, {"key", in}, {"value", in}, {"dropout", dropout}};
     if (!has_absolute_positions(config)) {
         self.push_back({"distance_embedding", part.table(2 * config.max_positions - 1, config.head_dim)});
     }
@@ -84,7 +85,7 @@ struct BertLayout {
     auto const embeddings = add_bert_embeddings(tree, config, layout);
     auto const layer = add_bert_layer(tree, config, layout);
     auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
-    std::vector<Child> children{{"embeddings", embeddings, ModuleRole::embedding},
+    List<Child> children{{"embeddings", embeddings, ModuleRole::embedding},
                                 {"encoder", tree.add(part.name(layout.prefix, "Encoder"), {}, {{"layer", list}})}};
     if (has_pooler) {
         auto const dense = part.linear(config.hidden_size, config.hidden_size, true);

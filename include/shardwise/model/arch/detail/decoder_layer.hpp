@@ -1,11 +1,11 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/activation_names.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
 #include <shardwise/model/arch/detail/parts.hpp>
 
 #include <array>
-#include <vector>
 
 /// The pre-norm decoder layer with separate q, k, v and a gated MLP that llama made common: tree and program in one
 /// place.
@@ -48,7 +48,7 @@ struct LlamaLayout {
                                 ShardRule::kv(0, config.kv_heads, config.heads));
     auto const o =
         part.linear(config.hidden_size, q_width, config.attention_out_bias, ShardRule::units(1, config.heads));
-    std::vector<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
+    List<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
     if (config.qk_norm) {
         auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.head_dim);
         children.push_back({"q_norm", norm});
@@ -78,7 +78,7 @@ struct LlamaLayout {
                                                    LlamaLayout const& layout, ModuleId attention, ModuleId mlp) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
-    std::vector<Child> children{
+    List<Child> children{
         {"self_attn", attention}, {layout.mlp, mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}};
     if (layout.has_post_norms) {
         children.push_back({"pre_feedforward_layernorm", norm});
@@ -91,9 +91,9 @@ struct LlamaLayout {
 struct DecoderParts {
     ModuleId embedding = 0;
     /// The runs of decoder layers.
-    std::vector<Child> layers{};
+    List<Child> layers{};
     /// What follows the final norm.
-    std::vector<Child> rest{};
+    List<Child> rest{};
 };
 
 /// embed_tokens, layers, norm, `rest`, and over them the causal head, tied where configured. The class name ends in
@@ -104,7 +104,7 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     tree.keep_whole(part.name(layout.prefix, "DecoderLayer"));
     auto const list = tree.add("ModuleList", parts.layers);
     auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
-    std::vector<Child> children{
+    List<Child> children{
         {"embed_tokens", parts.embedding, ModuleRole::embedding}, {"layers", list}, {"norm", norm, ModuleRole::norm}};
     for (auto const& child : parts.rest) children.push_back(child);
     auto const model = tree.add(part.name(layout.prefix, layout.model_suffix), children);
@@ -118,7 +118,7 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
 
 /// The same with the usual embedding, and one rotary embedding of `rotary_dim` for all layers.
 constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
-                              std::vector<Child> const& layers, std::int64_t rotary_dim) {
+                              List<Child> const& layers, std::int64_t rotary_dim) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const embedding = part.vocabulary(config.vocab_size, config.hidden_size);
     auto const rotary = part.rotary(part.name(layout.prefix, "RotaryEmbedding"), rotary_dim);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/config_checks.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 
@@ -100,7 +101,7 @@ struct DeepseekLayout {
     auto const heads = ShardRule::units(0, config.heads);
     auto const norm_class = part.name(layout.prefix, layout.norm_suffix);
     auto const q_width = config.heads * shape.key_dim;
-    std::vector<Child> children;
+    List<Child> children;
     if (config.q_lora_rank > 0) {
         children.push_back({"q_a_proj", part.linear(config.q_lora_rank, hidden, config.attention_bias)});
         children.push_back({"q_a_layernorm", part.norm(norm_class, config.q_lora_rank)});
@@ -123,7 +124,7 @@ struct DeepseekLayout {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const& common = layout.common;
     auto const expert = add_gated_mlp(tree, config, common, config.expert_intermediate_size);
-    std::vector<Child> children{{"experts", add_expert_list(tree, config, expert)}};
+    List<Child> children{{"experts", add_expert_list(tree, config, expert)}};
     auto const weight = part.tensors().weight(config.experts, config.hidden_size, {}, TensorUse::router);
     if (layout.has_correction) {
         children.push_back({"gate", tree.add(layout.router_class, {weight, Tensor{.name = "e_score_correction_bias",

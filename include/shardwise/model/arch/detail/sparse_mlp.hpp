@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 
 /// The Mixture-of-Experts MLP with one module per expert that the qwen families and mixtral share.
@@ -35,7 +36,7 @@ struct SparseMlpNames {
                                                 LlamaLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const expert = add_gated_mlp(tree, config, layout, config.expert_intermediate_size);
-    std::vector<Child> children{{"gate", add_router(tree, config)}, {"experts", add_expert_list(tree, config, expert)}};
+    List<Child> children{{"gate", add_router(tree, config)}, {"experts", add_expert_list(tree, config, expert)}};
     if (config.shared_expert_intermediate_size > 0) {
         children.push_back(
             {"shared_expert", add_gated_mlp(tree, config, layout, config.shared_expert_intermediate_size)});
@@ -45,8 +46,8 @@ struct SparseMlpNames {
 }
 
 /// The runs of decoder layers where some have experts and others do not.
-[[nodiscard]] constexpr std::vector<Child> mixed_layers(ModelConfig const& config, ModuleId sparse, ModuleId dense) {
-    std::vector<Child> runs;
+[[nodiscard]] constexpr List<Child> mixed_layers(ModelConfig const& config, ModuleId sparse, ModuleId dense) {
+    List<Child> runs;
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
         auto const module = config.dense_layers.contains(layer) ? dense : sparse;
         if (!runs.empty() && runs.back().module == module)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
 /// T5's encoder and decoder: trees and programs of the two stacks.
@@ -11,7 +12,7 @@ namespace shardwise::inline v0::detail {
     auto const width = config.heads * config.head_dim;
     auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, config.heads));
     auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, config.heads));
-    std::vector<Child> children{{"q", in}, {"k", in}, {"v", in}, {"o", out}};
+    List<Child> children{{"q", in}, {"k", in}, {"v", in}, {"o", out}};
     if (has_positions) {
         auto const table =
             part.tensors().table(config.position_buckets, config.heads, ShardRule::units(1, config.heads));
@@ -26,7 +27,7 @@ namespace shardwise::inline v0::detail {
     auto const width = config.intermediate_size;
     auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
     auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
-    std::vector<Child> children;
+    List<Child> children;
     if (config.gated_mlp) {
         children.push_back({"wi_0", in});
         children.push_back({"wi_1", in});
@@ -48,7 +49,7 @@ namespace shardwise::inline v0::detail {
     auto const layer = [&](std::string_view class_name, std::string_view name, ModuleId inner) {
         return tree.add(class_name, {}, {{name, inner}, {"layer_norm", norm}, {"dropout", dropout}});
     };
-    std::vector<Child> layers{
+    List<Child> layers{
         numbered(0, 1, layer("T5LayerSelfAttention", "SelfAttention", add_t5_attention(tree, config, has_positions)))};
     if (is_decoder) {
         layers.push_back(
@@ -68,7 +69,7 @@ namespace shardwise::inline v0::detail {
                                               bool is_decoder) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const blocks = t5_blocks(config, is_decoder);
-    std::vector<Child> runs{numbered(0, 1, add_t5_block(tree, config, is_decoder, true), ModuleRole::layer)};
+    List<Child> runs{numbered(0, 1, add_t5_block(tree, config, is_decoder, true), ModuleRole::layer)};
     if (blocks > 1) {
         runs.push_back(numbered(1, blocks - 1, add_t5_block(tree, config, is_decoder, false), ModuleRole::layer));
     }
