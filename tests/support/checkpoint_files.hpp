@@ -1,7 +1,8 @@
 #pragma once
 
+#include "temporary_folder.hpp"
+
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -9,27 +10,6 @@
 #include <vector>
 
 namespace shardwise::testing {
-
-/// A folder of its own that goes away with it.
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        auto pattern = (std::filesystem::temp_directory_path() / "shardwise-XXXXXX").string();
-        if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-        path_ = pattern;
-    }
-    TemporaryFolder(TemporaryFolder const&) = delete;
-    TemporaryFolder& operator=(TemporaryFolder const&) = delete;
-    ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-    [[nodiscard]] std::string path(std::string_view name = {}) const { return (path_ / name).string(); }
-    void write(std::string_view name, std::string_view text) const {
-        std::ofstream(path_ / name, std::ios::binary) << text;
-    }
-
-private:
-    std::filesystem::path path_;
-};
 
 /// A tensor to be written: name, safetensors dtype, shape, bytes.
 struct WrittenTensor {

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 namespace shardwise::testing {
 
@@ -22,10 +24,11 @@ public:
     }
 
     [[nodiscard]] std::string const& path() const { return path_; }
-    [[nodiscard]] std::string operator/(std::string const& name) const { return path_ + "/" + name; }
+    [[nodiscard]] std::string path(std::string_view name) const { return path_ + "/" + std::string(name); }
+    [[nodiscard]] std::string operator/(std::string_view name) const { return path(name); }
 
     /// Writes a file, with the folders that it needs; returns its path.
-    std::string write(std::string const& name, std::string const& text) const {
+    std::string write(std::string_view name, std::string_view text) const {
         auto const path = std::filesystem::path(path_) / name;
         std::filesystem::create_directories(path.parent_path());
         std::ofstream(path, std::ios::binary) << text;
