@@ -137,4 +137,19 @@ TEST_CASE("map_entries: a tied name is written beside its siblings with the firs
     CHECK(entries_of(sequence, {0, 0}) == ":0 ");
 }
 
+TEST_CASE("map_entries: several tied tensors of a unit that is named whole keep their own names") {
+    // Found by random trees: joined they were a second entry "b", on the other device.
+    ModuleSequence sequence;
+    for (auto const* path : {"a", "b", "c"}) {
+        PlacementUnit unit;
+        unit.path = path;
+        sequence.units.push_back(unit);
+    }
+    sequence.tied.push_back({.path = "b.weight", .unit = 0});
+    sequence.tied.push_back({.path = "b.part.bias", .unit = 0});
+    List<std::int32_t> devices(3, 1);
+    devices[0] = 0;
+    CHECK(entries_of(sequence, devices) == "a:0 b:1 b.weight:0 b.part.bias:0 c:1 ");
+}
+
 }  // namespace

@@ -30,6 +30,9 @@ inline void merge_entries(List<MapEntry> const& entries, std::size_t begin, std:
         auto const dot = entries[i].prefix.find('.', depth);
         if (dot == std::string::npos) {
             merged.push_back(entries[i++]);
+            // Tied tensors of a unit that is named whole: joined they would name more than themselves.
+            auto const& whole = entries[i - 1].prefix;
+            while (i < end && is_prefix(whole, entries[i].prefix)) merged.push_back(entries[i++]);
             continue;
         }
         auto const component = entries[i].prefix.substr(0, dot + 1);
