@@ -84,7 +84,7 @@ TEST_CASE("read_json: refuses malformed numbers, NaN and Infinity") {
         CHECK(is_refused(text));
     }
     CHECK(events_of("[NaN]") == "error: has NaN or Infinity, which JSON does not have, at byte 1");
-    CHECK(events_of("[-Infinity]") == "error: has NaN or Infinity, which JSON does not have, at byte 1");
+    CHECK(events_of("[-Infinity]") == "error: has NaN or Infinity, which JSON does not have, at byte 2");
 }
 
 TEST_CASE("read_json: refuses what RFC 8259 does not allow") {
@@ -143,9 +143,35 @@ TEST_CASE("read_json: nesting is limited and never recursive") {
 }
 
 TEST_CASE("read_json: an error names the byte") {
-    CHECK(events_of("{\"a\": 1 \"b\": 2}") == "error: needs ',' or '}' at byte 8");
-    CHECK(events_of("{\"a\": 01}") == "error: has a malformed number at byte 8");
-    CHECK(events_of("{} x") == "error: has more text after its end at byte 3");
+    CHECK(events_of("{\"a\": 1 \"b\": 2}") ==
+          "error: is not JSON (unexpected string literal; expected '}') at byte 10");
+    CHECK(events_of("{\"a\": 01}") == "error: is not JSON (unexpected number literal; expected '}') at byte 7");
+    CHECK(events_of("{} x") == "error: is not JSON (invalid literal) at byte 3");
+    CHECK(events_of("[\"a\xFF\"]") == "error: is not JSON (invalid string: ill-formed UTF-8 byte) at byte 3");
+    CHECK(events_of("[1, 1e309]") == "error: has a number too large for a double at byte 8");
+    CHECK(events_of("{\"a\": ") == "error: ends early at byte 6");
+    CHECK(events_of("") == "error: ends early at byte 0");
+}
+
+TEST_CASE("read_json: a NUL is no end of the text, a byte order mark no beginning") {
+    CHECK(events_of(std::string_view("1\0", 2)) == "error: has a NUL at byte 1");
+    CHECK(events_of(std::string_view("{} \0x", 5)) == "error: has a NUL at byte 3");
+    CHECK(events_of(std::string_view("[1,\0 2]", 7)) == "error: has a NUL at byte 3");
+    CHECK(events_of(std::string_view("\0", 1)) == "error: has a NUL at byte 0");
+    CHECK(events_of("\xEF\xBB\xBF{}") == "error: has a byte order mark at byte 0");
+}
+
+TEST_CASE("read_json: bounds a string, and text without strings and numbers, by max_json_token") {
+    CHECK_FALSE(is_refused('"' + std::string(max_json_token - 2, 'a') + '"'));
+    std::string const spaces(max_json_token - 8, ' ');
+    CHECK_FALSE(is_refused("[1," + spaces + "\"a\"," + spaces + "2]" + spaces));
+    for (auto const& text : {'"' + std::string(max_json_token, 'a') + '"', std::string(max_json_token, '\n') + "1",
+                             "1" + std::string(max_json_token + 8, ' '), std::string(max_json_token + 1, '1')}) {
+        Recorder recorder;
+        auto const read = read_json(text, recorder);
+        REQUIRE_FALSE(read);
+        CHECK(read.error().code() == ErrorCode::capacity_exceeded);
+    }
 }
 
 TEST_CASE("read_json: a handler stops the reading with its own error") {

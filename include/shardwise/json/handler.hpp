@@ -3,6 +3,7 @@
 #include <shardwise/core/error.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -44,6 +45,12 @@ concept HandlesConstants = requires(H& handler, bool flag) {
 template <class H>
 concept HasRefusal = requires(H const& handler) {
     { handler.refusal() } -> std::convertible_to<Error const&>;
+};
+
+/// Wants to know, before each key, string and number, how many bytes of the text have been read.
+template <class H>
+concept FollowsProgress = requires(H& handler, std::size_t bytes) {
+    { handler.consumed(bytes) } -> std::same_as<void>;
 };
 
 /// Receives the events of `read_json`. Every event returns whether to go on; false ends the reading with `refusal()`.

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 namespace shardwise::inline v0::detail {
 
@@ -29,26 +28,6 @@ namespace shardwise::inline v0::detail {
     if (lead == 0xF0 && byte(1) < 0x90) return 0;
     if (lead == 0xF4 && byte(1) > 0x8F) return 0;
     return 4;
-}
-
-/// Appends a code point that is no surrogate as UTF-8.
-inline void append_utf8(std::string& out, std::uint32_t code) {
-    auto const put = [&out](std::uint32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
-    if (code < 0x80) {
-        put(code);
-    } else if (code < 0x800) {
-        put(0xC0U | code >> 6U);
-        put(0x80U | (code & 0x3FU));
-    } else if (code < 0x10000) {
-        put(0xE0U | code >> 12U);
-        put(0x80U | (code >> 6U & 0x3FU));
-        put(0x80U | (code & 0x3FU));
-    } else {
-        put(0xF0U | code >> 18U);
-        put(0x80U | (code >> 12U & 0x3FU));
-        put(0x80U | (code >> 6U & 0x3FU));
-        put(0x80U | (code & 0x3FU));
-    }
 }
 
 /// Skips bytes that stand for themselves in a JSON string, eight at a time; stops at or before the first other one.

@@ -67,6 +67,14 @@ public:
         return misplaced("is null");
     }
 
+    /// Hands pages of a mapped header back while it is read.
+    void consumed(std::size_t bytes) {
+        constexpr std::size_t step = std::size_t{4} << 20U;
+        if (mapped_ == nullptr || bytes < released_ + step) return;
+        mapped_->release_before(bytes);
+        released_ = bytes;
+    }
+
     /// Checks that the tensors cover the data without holes, and hands the header over.
     Result<SafetensorsHeader> finish() {
         auto& entries = header_.entries_;
@@ -154,7 +162,6 @@ private:
             return true;
         }
         is_in_metadata_ = false;
-        if (mapped_ != nullptr) release(text);
         text_size_ += text.size();
         if (header_.names_.size() == max_tensors || text_size_ > max_text) {
             return name_ = none, fail("has more tensors or longer names than any model", ErrorCode::capacity_exceeded);
@@ -254,17 +261,6 @@ private:
                                   static_cast<std::uint8_t>(shape_.rank()), dtype_});
         for (auto const extent : shape_) header_.extents_.push_back(extent);
         return place;
-    }
-    /// Hands pages of a mapped header back while it is read.
-    void release(std::string_view text) {
-        constexpr std::size_t step = std::size_t{4} << 20U;
-        auto const whole = mapped_->text();
-        // Text with escapes lies elsewhere.
-        if (text.data() < whole.data() || text.data() >= whole.data() + whole.size()) return;
-        auto const position = static_cast<std::size_t>(text.data() - whole.data());
-        if (position < released_ + step) return;
-        mapped_->release_before(position);
-        released_ = position;
     }
 
     std::string_view path_;
