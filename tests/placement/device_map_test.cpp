@@ -111,7 +111,7 @@ TEST_CASE("Custom: prefixes and roles are resolved, the longest wins, and unknow
     auto const budgets = budgets_for(presets::four_a100_40gb, *model, {});
     Custom custom;
     custom.entries = {{"embedding", DeviceId::gpu(0)}, {"layer.1", DeviceId::gpu(2)}, {"model.layers", DeviceId::gpu(1)},
-                      {"norm", DeviceId::gpu(3)}, {"head", DeviceId::gpu(3)}, {"model.layers.1", DeviceId::gpu(2)}};
+                      {"norm", DeviceId::gpu(3)}, {"head", DeviceId::gpu(3)}};
     auto const plan = DeviceMap<Custom>{custom}.plan(modules, budgets);
     REQUIRE(plan.has_value());
     std::string text;

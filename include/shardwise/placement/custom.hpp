@@ -110,6 +110,21 @@ private:
         return is_role_of_unit;
     }
 
+    /// True where a prefix of a unit names its layer (has a number) or the module that the role stands for, or more.
+    [[nodiscard]] static bool reaches_module(std::string_view prefix, std::string_view path, ModuleRole role) {
+        if (prefix.empty()) return false;
+        if (role != ModuleRole::layer) {
+            return prefix.size() == path.size() || path.find('.', prefix.size() + 1) == std::string_view::npos;
+        }
+        for (std::size_t begin = 0; begin < prefix.size();) {
+            auto const end = prefix.find('.', begin) == std::string_view::npos ? prefix.size() : prefix.find('.', begin);
+            auto const component = prefix.substr(begin, end - begin);
+            if (!component.empty() && component.find_first_not_of("0123456789") == std::string_view::npos) return true;
+            begin = end + 1;
+        }
+        return false;
+    }
+
     /// The longest matching prefix; a role counts as longer than any prefix that is not the unit's own.
     [[nodiscard]] MapEntry const* entry_for(std::string_view path, ModuleRole role, LayerId layer) const {
         MapEntry const* best = nullptr;
@@ -117,7 +132,7 @@ private:
             if (!detail::is_prefix(entry.prefix, path)) continue;
             if (best == nullptr || entry.prefix.size() >= best->prefix.size()) best = &entry;
         }
-        if (best != nullptr && !best->prefix.empty()) return best;
+        if (best != nullptr && reaches_module(best->prefix, path, role)) return best;
         auto const name_of_role = role_name(role, layer);
         for (auto const& entry : entries) {
             if (!name_of_role.empty() && entry.prefix == name_of_role) return &entry;
