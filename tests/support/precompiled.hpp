@@ -1,6 +1,7 @@
 #pragma once
 
 // What most tests include, parsed once per configuration. Only the build includes this: every test names what it uses.
+#include <shardwise/readers.hpp>
 #include <shardwise/shardwise.hpp>
 
 #include <doctest/doctest.h>
