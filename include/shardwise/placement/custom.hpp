@@ -117,7 +117,8 @@ private:
             return prefix.size() == path.size() || path.find('.', prefix.size() + 1) == std::string_view::npos;
         }
         for (std::size_t begin = 0; begin < prefix.size();) {
-            auto const end = prefix.find('.', begin) == std::string_view::npos ? prefix.size() : prefix.find('.', begin);
+            auto const dot = prefix.find('.', begin);
+            auto const end = dot == std::string_view::npos ? prefix.size() : dot;
             auto const component = prefix.substr(begin, end - begin);
             if (!component.empty() && component.find_first_not_of("0123456789") == std::string_view::npos) return true;
             begin = end + 1;
