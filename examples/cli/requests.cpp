@@ -52,6 +52,8 @@ template <class Meaning, std::size_t count>
 
 [[nodiscard]] Result<> read_quant(std::optional<std::string> const& word, std::optional<QuantScheme>& target) {
     if (!word) return {};
+    // What --max quant answers where no quantisation is needed.
+    if (equal_ignoring_case(*word, "none")) return {};
     auto const scheme = parse_quant_scheme(*word);
     if (scheme) {
         target = *scheme;

@@ -54,11 +54,19 @@ TEST_CASE("parse_device_spec: a wrong name is answered with the closest one") {
 }
 
 TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
-    for (auto const* text : {"", "+", "4x", "0xT4", "-1xT4", "cpu", "gpu", "2xcpu:1GB", "cpu:1GB+cpu:1GB", "2x(T4", "T4)", "(())",
-                             "99999999999999999999xT4", "4xA100-40GB+", "T4:lots", "((((((T4))))))"}) {
+    for (auto const* text : {"", "+", "4x", "0xT4", "cpu", "gpu", "2xcpu:1GB", "cpu:1GB+cpu:1GB", "2x(T4", "T4)", "(())",
+                             "4xA100-40GB+", "T4:lots", "((((((T4))))))"}) {
         CAPTURE(text);
-        CHECK(!parse_device_spec(text).has_value());
+        auto const devices = parse_device_spec(text);
+        REQUIRE(!devices.has_value());
+        // Broken text is the caller's mistake; only a whole name that is unknown is a missing device.
+        CHECK(devices.error().code() == ErrorCode::invalid_argument);
     }
+}
+
+TEST_CASE("parse_device_spec: a count beyond any cluster is refused, a negative one is part of no name") {
+    CHECK(parse_device_spec("99999999999999999999xT4").error().code() == ErrorCode::capacity_exceeded);
+    CHECK(parse_device_spec("-1xT4").error().code() == ErrorCode::no_such_device);
 }
 
 TEST_CASE("device_presets: every row has memory, rates, a link and a source") {

@@ -46,4 +46,17 @@ TEST_CASE("find_shortfall: the missing bytes suffice on the named device, and on
     CHECK(infeasible > 500);
 }
 
+TEST_CASE("find_shortfall: a disk with a limit can be too small, too") {
+    ModuleSequence modules;
+    PlacementUnit unit;
+    unit.weights = 100_B;
+    modules.units.push_back(unit);
+    Budgets budgets;
+    budgets.push_back({DeviceId::disk(), 40_B, {}, 0.0, 0.0, 0.0, 0.0});
+    auto const shortfall = find_shortfall(modules, budgets);
+    REQUIRE(shortfall.has_value());
+    CHECK(shortfall->device == DeviceId::disk());
+    CHECK(shortfall->missing == 60_B);
+}
+
 }  // namespace

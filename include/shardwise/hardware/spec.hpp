@@ -43,7 +43,7 @@ public:
 
 private:
     Error refuse(std::string_view why) const {
-        return Error{ErrorCode::no_such_device}.in("devices").at(text_).because(why)
+        return Error{ErrorCode::invalid_argument}.in("devices").at(text_).because(why)
             .fix("write devices like 4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB+cpu:64GiB+disk");
     }
 
@@ -158,7 +158,7 @@ private:
 /// Reads a SPEC: "4xA100-40GB", "2xA100-80GB+2xRTX4090", "4x(8xH100-80GB)" (four nodes), "+cpu:64GiB", "+disk".
 ///
 /// Order   GPUs numbered from 0 as written, then mps, cpu, disk
-/// Errors  no_such_device with the closest name; invalid_argument for a size; capacity_exceeded
+/// Errors  no_such_device with the closest name; invalid_argument for a malformed text or size; capacity_exceeded
 [[nodiscard]] inline Result<DeviceList> parse_device_spec(std::string_view text) { return detail::SpecReader{text}.read(); }
 
 }  // namespace shardwise::inline v0

@@ -33,7 +33,6 @@ struct Shortfall {
     }
     std::optional<Shortfall> least;
     for (std::size_t device = 0; device < budgets.size(); ++device) {
-        if (budgets[device].id.kind == DeviceClass::disk) continue;
         detail::DeviceFill fill(budgets[device]);
         auto const begin = device == 0 ? 0 : forward.end_of[device - 1];
         for (auto i = begin; i < rest_from[device + 1]; ++i) fill.add(units[i]);

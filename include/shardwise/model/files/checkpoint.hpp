@@ -69,6 +69,7 @@ private:
         if (!config) return config.error();
         out_.quantization = std::move(config->quantization);
         for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
+        if (!config->config.dtype && out_.quantization) config->config.dtype = usual_dtype(out_.quantization->scheme);
         return describe_config(config->config, file->path());
     }
     Result<> describe_config(ModelConfig const& config, std::string_view path) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/dtype.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/config_fields.hpp>
@@ -19,6 +20,21 @@ struct CheckpointQuantization {
     /// Modules that stay as they are (`modules_to_not_convert`, ...); is_kept_unpacked matches them.
     std::vector<std::string> kept;
 };
+
+/// The dtype of what a quantised checkpoint leaves unpacked where its config names none.
+///
+/// Source  transformers 4.57 quantizers/quantizer_*.py update_dtype (mxfp4: bf16; bitsandbytes, gptq, awq: fp16)
+[[nodiscard]] constexpr std::optional<Dtype> usual_dtype(QuantScheme const& scheme) {
+    switch (scheme.method) {
+        case QuantMethod::mxfp4: return Dtype::bf16;
+        case QuantMethod::int8:
+        case QuantMethod::nf4:
+        case QuantMethod::fp4:
+        case QuantMethod::gptq:
+        case QuantMethod::awq: return Dtype::f16;
+        default: return std::nullopt;
+    }
+}
 
 namespace detail {
 
