@@ -1,0 +1,84 @@
+#include "program.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+TEST_CASE("estimate: the JSON has every field, and devices add up to the sums") {
+    auto const ran = run({"estimate", "llama-3-8b", "--dtype", "bf16", "--context", "8192", "--json"});
+    CHECK(ran.status == 0);
+    CHECK(ran.err.empty());
+    Answer const answer(ran.out);
+    CHECK(answer.text("schema") == "shardwise.estimate/1");
+    CHECK(answer.text("model", "name") == "llama-3-8b");
+    CHECK(answer.text("model", "architecture") == "LlamaForCausalLM");
+    // 8,030,261,248 parameters: the model card of Meta-Llama-3-8B; 2 bytes each, and no buffer that files store.
+    CHECK(answer.integer("model", "parameters") == 8'030'261'248);
+    CHECK(answer.integer("model", "active_parameters") == 8'030'261'248);
+    CHECK(answer.integer("bytes", "weights") == 2 * 8'030'261'248);
+    // 32 layers * 8 heads * 128 * (key and value) * 2 bytes
+    CHECK(answer.integer("kv_bytes_per_token") == 131'072);
+    CHECK(answer.integer("bytes", "kv_cache") == 131'072 * 8192);
+    CHECK(answer.integer("bytes", "gradients") == 0);
+    std::int64_t total = 0;
+    for (char const* const term : {"weights", "kv_cache", "activations", "gradients", "optimizer", "overhead"}) {
+        std::int64_t sum = 0;
+        for (std::size_t i = 0; i < answer.size("devices"); ++i) sum += answer.integer("devices", i, term);
+        CHECK(sum == answer.integer("bytes", term));
+        total += sum;
+    }
+    CHECK(total == answer.integer("bytes", "total"));
+    std::int64_t weights = 0;
+    for (std::size_t i = 0; i < answer.size("modules"); ++i) {
+        weights += answer.integer("modules", i, "count") * answer.integer("modules", i, "weights");
+    }
+    CHECK(weights == answer.integer("bytes", "weights"));
+}
+
+TEST_CASE("estimate: the context that was not given is stated, one beyond the maximum is a warning") {
+    auto const without = run({"estimate", "llama-3-8b"});
+    CHECK(without.out.find("context 4,096 (by default)") != std::string::npos);
+    CHECK(without.err.empty());
+    auto const beyond = run({"estimate", "llama-3-8b", "--context", "9000", "--json"});
+    CHECK(beyond.status == 0);
+    CHECK(beyond.says("9,000 tokens is beyond the model's maximum of 8,192"));
+    CHECK(Answer(beyond.out).size("warnings") == 1);
+}
+
+TEST_CASE("estimate: every rank is listed") {
+    Answer const answer(run({"estimate", "mixtral-8x7b", "--tp", "2", "--pp", "2", "--ep", "2", "--json"}).out);
+    CHECK(answer.size("devices") == 8);
+    CHECK(answer.integer("devices", std::size_t{7}, "rank", "pp") == 1);
+    // 46.7B parameters, 12.9B for a token: Mistral AI's announcement of Mixtral 8x7B.
+    CHECK(answer.integer("model", "parameters") == 46'702'792'704);
+    CHECK(answer.integer("model", "active_parameters") / 100'000'000 == 128);
+}
+
+TEST_CASE("estimate: training shows gradients and optimizer, and conventions are named modes") {
+    Answer const adam(run({"estimate", "llama-3-8b", "--training", "adam", "--dtype", "bf16", "--convention", "zero", "--json"}).out);
+    // The ZeRO paper: 2 + 2 + 12 bytes a parameter.
+    CHECK(adam.integer("bytes", "total") == 16 * 8'030'261'248);
+    CHECK(run({"estimate", "llama-3-8b", "--training", "sgd", "--zero", "3", "--dp", "8", "--recompute", "full"}).status == 0);
+}
+
+TEST_CASE("estimate: the text shows terms per device and per module") {
+    auto const text = run({"estimate", "llama-3-70b", "--tp", "4"}).out;
+    for (std::string const part : {"rank", "0-3", "weights", "kv cache", "activations", "overhead", "model.layers.0-79", "assumed"}) {
+        CAPTURE(part);
+        CHECK(text.find(part) != std::string::npos);
+    }
+}
+
+TEST_CASE("estimate: a config.json is a MODEL, and a missing field is named") {
+    auto const golden = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/configs/llama-3.1-405b.json";
+    Answer const answer(run({"estimate", golden, "--json"}).out);
+    CHECK(answer.integer("model", "parameters") == 405'853'388'800);
+    TemporaryFolder const folder;
+    auto const ran = run({"estimate", folder.write("config.json", R"({"hidden_size": 64})")});
+    CHECK(ran.status == 1);
+    CHECK(ran.says("model_type"));
+    auto const odd = run({"estimate", folder.write("odd.json", R"({"model_type": "llame"})")});
+    CHECK(odd.status == 1);
+    CHECK(odd.says("llama"));
+}

@@ -1,0 +1,99 @@
+#include "program.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+namespace {
+
+/// accelerate's own test model: linear1 64 B, batchnorm 72 B, linear2 100 B (facts/placement.md).
+constexpr std::string_view three = R"({"class":"ModelForTest","params":[],"buffers":[],"children":[
+ {"name":"linear1","class":"Linear","params":[{"name":"weight","dtype":"float32","shape":[4,3]},{"name":"bias","dtype":"float32","shape":[4]}],"buffers":[],"children":[]},
+ {"name":"batchnorm","class":"BatchNorm1d","params":[{"name":"weight","dtype":"float32","shape":[4]},{"name":"bias","dtype":"float32","shape":[4]}],
+  "buffers":[{"name":"running_mean","dtype":"float32","shape":[4]},{"name":"running_var","dtype":"float32","shape":[4]},{"name":"num_batches_tracked","dtype":"int64","shape":[]}],"children":[]},
+ {"name":"linear2","class":"Linear","params":[{"name":"weight","dtype":"float32","shape":[5,4]},{"name":"bias","dtype":"float32","shape":[5]}],"buffers":[],"children":[]}]})";
+
+}  // namespace
+
+TEST_CASE("map: Llama-3-70B on four A100-40GB fits, with a proof") {
+    auto const ran = run({"map", "llama-3-70b", "--devices", "4xA100-40GB", "--context", "8192", "--strategy", "optimal", "--json"});
+    CHECK(ran.status == 0);
+    Answer const answer(ran.out);
+    CHECK(answer.text("schema") == "shardwise.map/1");
+    CHECK(answer.size("device_map") == 83);
+    CHECK(answer.integer("device_map", "model.layers.19") == 1);
+    CHECK(answer.integer("devices", std::size_t{1}, "capacity") == 40LL << 30U);
+    CHECK(answer.text("certificate", "objective") == "load");
+    CHECK(answer.real("certificate", "value") == answer.real("certificate", "lower_bound"));
+    CHECK(answer.real("certificate", "value") == doctest::Approx(static_cast<double>(answer.integer("devices", std::size_t{1}, "used")) /
+                                                                 static_cast<double>(40LL << 30U)));
+}
+
+TEST_CASE("map: what does not fit exits 3, without a map, with a shortfall and fixes") {
+    auto const ran = run({"map", "llama-3-70b", "--devices", "3xA100-40GB", "--context", "8192", "--json"});
+    CHECK(ran.status == 3);
+    Answer const answer(ran.out);
+    CHECK(answer.is_null("device_map"));
+    CHECK(answer.integer("shortfall", "bytes") > 0);
+    CHECK(answer.size("fix") >= 3);
+    CHECK(run({"map", "llama-3-70b", "--devices", "3xA100-40GB+disk", "--context", "8192"}).status == 0);
+}
+
+TEST_CASE("map: accelerate's dialect gives its own unit case") {
+    TemporaryFolder const folder;
+    auto const tree = folder.write("tree.json", three);
+    auto const ran = run({"map", "--tree", tree, "--max-memory", R"({"0":200,"1":200})", "--strategy", "sequential",
+                          "--dialect", "accelerate", "--json"});
+    CHECK(ran.status == 0);
+    CHECK(map_text(Answer(ran.out)) == "linear1=0 batchnorm=1 linear2=1");
+}
+
+TEST_CASE("map: a tree has nothing but its tensors, and budgets are used as given") {
+    TemporaryFolder const folder;
+    auto const tree = folder.write("tree.json", three);
+    auto const ran = run({"map", "--tree", tree, "--max-memory", R"({"0":136,"1":100})", "--strategy", "optimal", "--json"});
+    CHECK(ran.status == 0);
+    Answer const answer(ran.out);
+    CHECK(map_text(answer) == "linear1=0 batchnorm=0 linear2=1");
+    CHECK(answer.integer("devices", std::size_t{0}, "used") == 136);
+    CHECK(answer.real("certificate", "value") == 1.0);
+    auto const tight = run({"map", "--tree", tree, "--max-memory", R"({"0":135,"1":100})", "--strategy", "optimal", "--json"});
+    CHECK(tight.status == 3);
+    CHECK(Answer(tight.out).integer("shortfall", "bytes") == 1);
+}
+
+TEST_CASE("map: the longest context fits, one token more does not") {
+    auto const ran = run({"map", "llama-3-8b", "--devices", "1xRTX4090", "--max", "context", "--json"});
+    CHECK(ran.status == 0);
+    auto const longest = Answer(ran.out).integer("answer");
+    CHECK(longest > 4096);
+    CHECK(run({"map", "llama-3-8b", "--devices", "1xRTX4090", "--context", std::to_string(longest)}).status == 0);
+    CHECK(run({"map", "llama-3-8b", "--devices", "1xRTX4090", "--context", std::to_string(longest + 1)}).status == 3);
+}
+
+TEST_CASE("map: the mildest quantisation is one that --quant takes") {
+    for (auto const* devices : {"1xA100-80GB", "1xRTX4090", "1xT4"}) {
+        auto const ran = run({"map", "qwen3-14b", "--devices", devices, "--max", "quant", "--json"});
+        CAPTURE(ran.out);
+        REQUIRE(ran.status == 0);
+        auto const word = Answer(ran.out).text("answer");
+        CHECK(run({"map", "qwen3-14b", "--devices", devices, "--quant", word}).status == 0);
+    }
+}
+
+TEST_CASE("map: a custom map is completed and checked") {
+    TemporaryFolder const folder;
+    auto const tree = folder.write("tree.json", three);
+    auto const with = [&](std::string_view map) {
+        return run({"map", "--tree", tree, "--max-memory", R"({"0":500,"1":500})", "--strategy", "custom", "--custom",
+                    folder.write("map.json", map), "--json"});
+    };
+    CHECK(map_text(Answer(with(R"({"linear1":0,"":"cuda:1"})").out)) == "linear1=0 batchnorm=1 linear2=1");
+    auto const uncovered = with(R"({"linear1":0})");
+    CHECK(uncovered.status == 1);
+    CHECK(uncovered.says("batchnorm"));
+    auto const unknown = with(R"({"linear":0,"":1})");
+    CHECK(unknown.status == 0);
+    CHECK(unknown.says("did you mean 'linear1'?"));
+}

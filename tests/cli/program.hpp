@@ -1,0 +1,158 @@
+#pragma once
+
+#include <shardwise/json/value.hpp>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::tests {
+
+/// What the built program did.
+struct Ran {
+    int status = -1;
+    std::string out;
+    std::string err;
+
+    [[nodiscard]] bool says(std::string_view text) const { return err.find(text) != std::string::npos; }
+};
+
+/// A folder that goes away with its owner.
+class TemporaryFolder {
+public:
+    TemporaryFolder() {
+        std::string name = "/tmp/shardwise_cli_XXXXXX";
+        path_ = ::mkdtemp(name.data()) == nullptr ? std::string() : name;
+    }
+    TemporaryFolder(TemporaryFolder const&) = delete;
+    TemporaryFolder& operator=(TemporaryFolder const&) = delete;
+    ~TemporaryFolder() {
+        if (path_.empty()) return;
+        auto const command = "rm -rf '" + path_ + "'";
+        (void)!std::system(command.c_str());
+    }
+    [[nodiscard]] std::string const& path() const { return path_; }
+    /// Writes a file and gives its path.
+    [[nodiscard]] std::string write(std::string const& name, std::string_view text) const {
+        auto const path = path_ + "/" + name;
+        std::ofstream(path, std::ios::binary) << text;
+        return path;
+    }
+
+private:
+    std::string path_;
+};
+
+[[nodiscard]] inline std::string read_text(std::string const& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+/// Runs the program with these arguments; its output goes through files, so that neither pipe can fill up.
+[[nodiscard]] inline Ran run(std::vector<std::string> const& words,
+                             std::vector<std::pair<std::string, std::string>> const& environment = {}) {
+    TemporaryFolder const folder;
+    std::string program = SHARDWISE_PROGRAM;
+    std::vector<char*> arguments{program.data()};
+    auto copies = words;
+    for (auto& word : copies) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    auto const out = folder.path() + "/out";
+    auto const err = folder.path() + "/err";
+    auto const child = ::fork();
+    if (child == 0) {
+        if (std::freopen(out.c_str(), "w", stdout) == nullptr || std::freopen(err.c_str(), "w", stderr) == nullptr) {
+            ::_exit(126);
+        }
+        ::unsetenv("NO_COLOR");
+        ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
+        for (auto const& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+        ::execv(arguments[0], arguments.data());
+        ::_exit(127);
+    }
+    Ran ran;
+    int status = 0;
+    if (child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status)) ran.status = WEXITSTATUS(status);
+    ran.out = read_text(out);
+    ran.err = read_text(err);
+    return ran;
+}
+
+/// A JSON document and ways into it; absent values read as 0, "" and null.
+class Answer {
+public:
+    explicit Answer(std::string_view text) : document_(parse_json(text)) {}
+
+    [[nodiscard]] bool is_valid() const { return document_.has_value(); }
+    /// The value at a path of keys and list positions.
+    template <class... Steps>
+    [[nodiscard]] std::optional<JsonValue> at(Steps... steps) const {
+        if (!document_) return std::nullopt;
+        std::optional<JsonValue> value = document_->root();
+        ((value = value ? step(*value, steps) : value), ...);
+        return value;
+    }
+    template <class... Steps>
+    [[nodiscard]] std::int64_t integer(Steps... steps) const {
+        auto const value = at(steps...);
+        return value ? value->integer().value_or(0) : 0;
+    }
+    template <class... Steps>
+    [[nodiscard]] double real(Steps... steps) const {
+        auto const value = at(steps...);
+        return value ? value->real().value_or(0.0) : 0.0;
+    }
+    template <class... Steps>
+    [[nodiscard]] std::string text(Steps... steps) const {
+        auto const value = at(steps...);
+        return std::string(value ? value->string().value_or(std::string_view{}) : std::string_view{});
+    }
+    template <class... Steps>
+    [[nodiscard]] std::size_t size(Steps... steps) const {
+        auto const value = at(steps...);
+        return value ? value->size() : 0;
+    }
+    template <class... Steps>
+    [[nodiscard]] bool is_null(Steps... steps) const {
+        auto const value = at(steps...);
+        return value && value->is_null();
+    }
+
+private:
+    static std::optional<JsonValue> step(JsonValue value, char const* key) { return value.find(key); }
+    static std::optional<JsonValue> step(JsonValue value, std::size_t position) {
+        for (auto const member : value) {
+            if (position-- == 0) return member;
+        }
+        return std::nullopt;
+    }
+
+    Result<JsonDocument> document_;
+};
+
+/// The device map as text: "model.layers.0=0 lm_head=cpu".
+[[nodiscard]] inline std::string map_text(Answer const& answer) {
+    std::string out;
+    auto const map = answer.at("device_map");
+    if (!map) return out;
+    for (auto const entry : *map) {
+        out += (out.empty() ? "" : " ") + std::string(entry.key()) + "=";
+        out += entry.integer() ? std::to_string(*entry.integer()) : std::string(entry.string().value_or("?"));
+    }
+    return out;
+}
+
+}  // namespace shardwise::tests
