@@ -85,13 +85,6 @@ foreach(room IN LISTS rooms)
         continue()
     endif()
 
-    # -O0 builds twice as fast; what has a time limit is worth -O1.
-    foreach(source IN LISTS sources)
-        file(STRINGS "${source}" lines REGEX "\"timing\"")
-        if(lines)
-            set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
-        endif()
-    endforeach()
     shardwise_program(test_${room} tests ${sources} $<TARGET_OBJECTS:doctest_main>)
     target_include_directories(test_${room} PRIVATE ${shardwise_test_includes})
     target_include_directories(test_${room} SYSTEM PRIVATE "${shardwise_doctest_include}")
