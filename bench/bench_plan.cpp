@@ -43,7 +43,9 @@ double median(std::vector<double> times) {
 /// Wall time is what a user waits for; processor time is what a compiler costs, however busy the machine is.
 enum class Clock { wall, processor };
 
-double seconds_of(timeval const& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); }
+double seconds_of(timeval const& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
 
 /// The time of a command from fork to its end; nothing where it fails.
 std::optional<double> time_command(std::vector<std::string> const& words, Clock clock) {
@@ -53,7 +55,8 @@ std::optional<double> time_command(std::vector<std::string> const& words, Clock 
     auto const start = std::chrono::steady_clock::now();
     auto const child = ::fork();
     if (child == 0) {
-        if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(127);
+        if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
+            ::_exit(127);
         ::execvp(arguments[0], arguments.data());
         ::_exit(127);
     }
@@ -92,7 +95,8 @@ std::size_t write_model(fs::path const& folder, std::string const& config_name) 
         if (count++ > 0) index += ',';
         index += "\n    \"";
         (index += name) += suffix;
-        index += "\": \"model-" + std::string(5 - std::min<std::size_t>(5, shard.size()), '0') + shard + "-of-000163.safetensors\"";
+        index += "\": \"model-" + std::string(5 - std::min<std::size_t>(5, shard.size()), '0') + shard +
+                 "-of-000163.safetensors\"";
     };
     walk_tensors(model->tree, [&](std::string_view name, Tensor const& tensor) {
         if (tensor.kind == TensorKind::transient_buffer) return;
@@ -111,7 +115,9 @@ Row whole_process(fs::path const& folder, fs::path const& program, std::string c
     auto const size = write_model(folder / config_name, config_name);
     if (size == 0) return row;
     row.details = "index of " + std::to_string(size / 1000) + " kB, 16xH100-80GB, median of 11 processes";
-    row.seconds = time_runs({program.string(), "map", (folder / config_name).string(), "--devices", "16xH100-80GB", "--json"}, 11, Clock::wall);
+    row.seconds =
+        time_runs({program.string(), "map", (folder / config_name).string(), "--devices", "16xH100-80GB", "--json"}, 11,
+                  Clock::wall);
     return row;
 }
 
@@ -162,12 +168,16 @@ Row exact_search(double limit) {
 
 /// What a translation unit pays for the umbrella header, against an empty one.
 Row header_cost(fs::path const& folder, double limit) {
-    Row row{"a unit that includes shardwise.hpp, more than an empty one", {}, limit, "g++ -std=c++20 -O0, processor time, medians of 5"};
+    Row row{"a unit that includes shardwise.hpp, more than an empty one",
+            {},
+            limit,
+            "g++ -std=c++20 -O0, processor time, medians of 5"};
     std::ofstream(folder / "empty.cpp") << "int main() {}\n";
     std::ofstream(folder / "header.cpp") << "#include <shardwise/shardwise.hpp>\nint main() {}\n";
     auto const compile = [&](std::string const& file) {
-        return time_runs({"env", "CCACHE_DISABLE=1", "g++", "-std=c++20", "-O0", "-I" + source_folder + "/include", "-c",
-                          (folder / file).string(), "-o", (folder / "unit.o").string()}, 5, Clock::processor);
+        return time_runs({"env", "CCACHE_DISABLE=1", "g++", "-std=c++20", "-O0", "-I" + source_folder + "/include",
+                          "-c", (folder / file).string(), "-o", (folder / "unit.o").string()},
+                         5, Clock::processor);
     };
     auto const empty = compile("empty.cpp");
     auto const with_header = compile("header.cpp");
@@ -180,10 +190,15 @@ void print_json(std::vector<Row> const& rows) {
     for (auto const& row : rows) {
         char numbers[256];
         if (row.seconds) {
-            std::snprintf(numbers, sizeof numbers, "\"ours\":%.6g,\"peer\":\"limit\",\"theirs\":%.6g,\"unit\":\"s\",\"ratio\":%.6g,\"goal\":1,\"met\":%s",
-                          *row.seconds, row.limit, row.limit / *row.seconds, *row.seconds <= row.limit ? "true" : "false");
+            std::snprintf(
+                numbers, sizeof numbers,
+                "\"ours\":%.6g,\"peer\":\"limit\",\"theirs\":%.6g,\"unit\":\"s\",\"ratio\":%.6g,\"goal\":1,\"met\":%s",
+                *row.seconds, row.limit, row.limit / *row.seconds, *row.seconds <= row.limit ? "true" : "false");
         } else {
-            std::snprintf(numbers, sizeof numbers, "\"ours\":null,\"peer\":\"limit\",\"theirs\":%.6g,\"unit\":\"s\",\"ratio\":null,\"goal\":1,\"met\":false", row.limit);
+            std::snprintf(numbers, sizeof numbers,
+                          "\"ours\":null,\"peer\":\"limit\",\"theirs\":%.6g,\"unit\":\"s\",\"ratio\":null,\"goal\":1,"
+                          "\"met\":false",
+                          row.limit);
         }
         out += (&row == rows.data() ? "" : ",") + ("{\"case\":\"" + row.name + "\",") + numbers + "}";
     }
@@ -207,10 +222,11 @@ int main(int argc, char** argv) {
         print_json(rows);
     } else {
         for (auto const& row : rows) {
-            std::printf("%-58s %9.2f ms of %6.0f ms   %s\n", row.name.c_str(), row.seconds.value_or(0.0) * 1e3, row.limit * 1e3,
-                        row.seconds ? row.details.c_str() : "FAILED");
+            std::printf("%-58s %9.2f ms of %6.0f ms   %s\n", row.name.c_str(), row.seconds.value_or(0.0) * 1e3,
+                        row.limit * 1e3, row.seconds ? row.details.c_str() : "FAILED");
         }
     }
-    bool const is_complete = std::all_of(rows.begin(), rows.end(), [](Row const& row) { return row.seconds.has_value(); });
+    bool const is_complete =
+        std::all_of(rows.begin(), rows.end(), [](Row const& row) { return row.seconds.has_value(); });
     return is_complete ? 0 : 1;
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "arguments.hpp"
-
 #include <shardwise/core/result.hpp>
+
+#include "arguments.hpp"
 
 namespace shardwise::cli {
 

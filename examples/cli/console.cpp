@@ -2,16 +2,17 @@
 
 #include <shardwise/json/writer.hpp>
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace shardwise::cli {
 
-void print_text(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stdout); }
+void print_text(std::string_view text) {
+    (void)std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
 void print_warnings(std::vector<std::string> const& warnings) {
     for (auto const& warning : warnings) std::fprintf(stderr, "shardwise: warning: %s\n", warning.c_str());
@@ -30,7 +31,9 @@ ExitCode report(Error const& error, Stage stage, bool is_json) {
     return exit_code_of(error.code(), stage);
 }
 
-bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+bool flush_output() {
+    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+}
 
 std::string Style::paint(std::string_view code, std::string_view text) const {
     if (!has_color) return std::string(text);
@@ -42,8 +45,8 @@ Style style_of_stdout(ColorMode mode) {
     bool const is_terminal = ::isatty(STDOUT_FILENO) == 1;
     char const* const no_color = std::getenv("NO_COLOR");
     char const* const terminal = std::getenv("TERM");
-    bool const is_refused = (no_color != nullptr && *no_color != '\0') ||
-                            (terminal != nullptr && std::string_view{terminal} == "dumb");
+    bool const is_refused =
+        (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view{terminal} == "dumb");
     style.has_color = mode == ColorMode::always || (mode == ColorMode::automatic && is_terminal && !is_refused);
     winsize size{};
     if (is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "exit_code.hpp"
-
 #include <shardwise/core/error.hpp>
+
+#include "exit_code.hpp"
 
 #include <string>
 #include <string_view>

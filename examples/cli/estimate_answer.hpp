@@ -1,10 +1,10 @@
 #pragma once
 
-#include "console.hpp"
-#include "load_model.hpp"
-
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/request.hpp>
+
+#include "console.hpp"
+#include "load_model.hpp"
 
 #include <string>
 #include <vector>

@@ -1,10 +1,10 @@
+#include <shardwise/memory/estimator.hpp>
+
 #include "commands.hpp"
 #include "estimate_answer.hpp"
 #include "load_model.hpp"
 #include "model_facts.hpp"
 #include "requests.hpp"
-
-#include <shardwise/memory/estimator.hpp>
 
 #include <utility>
 
@@ -15,7 +15,8 @@ namespace {
 /// The library names the fields of its request; here they are flags.
 [[nodiscard]] Error as_flag(Error error) {
     std::string const place{error.place()};
-    for (std::string_view const field : {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "batch", "context"}) {
+    for (std::string_view const field :
+         {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "batch", "context"}) {
         if (error.subject().empty() && place == field) return error.in("--" + place).at({});
     }
     return error;
@@ -30,17 +31,22 @@ namespace {
     auto const loaded = load_model(*arguments.model);
     if (!loaded) return fail(loaded.error());
     if (!loaded->has_program) {
-        return fail(Error{ErrorCode::unsupported}.in(loaded->name).because("has an architecture that this version does not know, so that only its weights are known")
-                        .fix("use shardwise map, which places any checkpoint"));
+        return fail(
+            Error{ErrorCode::unsupported}
+                .in(loaded->name)
+                .because("has an architecture that this version does not know, so that only its weights are known")
+                .fix("use shardwise map, which places any checkpoint"));
     }
     apply_stored_quantisation(*loaded, request);
     auto estimate = estimate_memory(loaded->model, request);
     if (!estimate) return fail(as_flag(estimate.error()));
-    EstimateAnswer answer{.loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
+    EstimateAnswer answer{
+        .loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
     for (auto const assumption : answer.estimate.assumptions) {
         if (!is_warning(assumption)) continue;
-        auto const warning = assumption == Assumption::context_beyond_model ? context_warning(loaded->model.config, answer.estimate.context)
-                                                                            : std::string(text_of(assumption));
+        auto const warning = assumption == Assumption::context_beyond_model
+                                 ? context_warning(loaded->model.config, answer.estimate.context)
+                                 : std::string(text_of(assumption));
         answer.warnings.push_back(warning);
     }
     print_warnings(answer.warnings);
@@ -56,7 +62,10 @@ ExitCode run_estimate(Arguments const& arguments) {
     auto const request = read_estimate_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     if (!arguments.model) {
-        return report(Error{ErrorCode::invalid_argument}.in("MODEL").because("was not given").fix("name one: shardwise estimate llama-3-8b"),
+        return report(Error{ErrorCode::invalid_argument}
+                          .in("MODEL")
+                          .because("was not given")
+                          .fix("name one: shardwise estimate llama-3-8b"),
                       Stage::arguments, arguments.json);
     }
     return print_estimate(arguments, *request, style_of_stdout(*color));

@@ -1,7 +1,7 @@
+#include <shardwise/json/writer.hpp>
+
 #include "estimate_answer.hpp"
 #include "requests.hpp"
-
-#include <shardwise/json/writer.hpp>
 
 namespace shardwise::cli {
 
@@ -23,11 +23,15 @@ void write_request(JsonWriter& json, EstimateAnswer const& answer) {
     auto const& config = answer.loaded.model.config;
     json.key("request").begin_object().member("context", answer.estimate.context).member("batch", request.batch);
     bool const is_stored = !request.dtype && answer.loaded.has_stored_sizes;
-    write_text(json, "dtype", is_stored ? std::string_view{} : traits(request.dtype.value_or(config.dtype_or(Dtype::f32))).short_name);
+    write_text(json, "dtype",
+               is_stored ? std::string_view{} : traits(request.dtype.value_or(config.dtype_or(Dtype::f32))).short_name);
     auto const quant = request.quant ? std::string(shardwise::name_of(*request.quant).view()) : std::string();
     write_text(json, "quant", quant);
     json.member("kv_dtype", traits(kv_dtype_of(request, config)).short_name);
-    json.member("tp", request.parallel.tp).member("pp", request.parallel.pp).member("ep", request.parallel.ep).member("dp", request.parallel.dp);
+    json.member("tp", request.parallel.tp)
+        .member("pp", request.parallel.pp)
+        .member("ep", request.parallel.ep)
+        .member("dp", request.parallel.dp);
     json.end_object();
 }
 
@@ -41,7 +45,9 @@ void write_devices(JsonWriter& json, MemoryEstimate const& estimate) {
         write_terms(json, device.terms);
         json.member("communication", device.communication).member("host", device.host);
         json.member("activations_prefill", device.phases.prefill).member("activations_decode", device.phases.decode);
-        json.member("parameters", device.parameters).member("first_layer", device.first_layer).member("layers", device.layer_count);
+        json.member("parameters", device.parameters)
+            .member("first_layer", device.first_layer)
+            .member("layers", device.layer_count);
         json.end_object();
     }
     json.end_array();
@@ -50,10 +56,15 @@ void write_devices(JsonWriter& json, MemoryEstimate const& estimate) {
 void write_modules(JsonWriter& json, MemoryEstimate const& estimate) {
     json.key("modules").begin_array();
     for (auto const& module : estimate.modules) {
-        json.begin_object().member("name", name_of(module)).member("path", module.path.view()).member("count", module.count);
+        json.begin_object()
+            .member("name", name_of(module))
+            .member("path", module.path.view())
+            .member("count", module.count);
         json.key("first");
         module.is_numbered ? json.value(module.first) : json.value(nullptr);
-        json.member("weights", module.weights).member("kv_cache", module.kv_cache).member("activations", module.activations);
+        json.member("weights", module.weights)
+            .member("kv_cache", module.kv_cache)
+            .member("activations", module.activations);
         json.end_object();
     }
     json.end_array();
@@ -65,7 +76,10 @@ std::string estimate_json(EstimateAnswer const& answer) {
     auto const& estimate = answer.estimate;
     JsonWriter json(2);
     json.begin_object().member("schema", "shardwise.estimate/1");
-    json.key("model").begin_object().member("name", answer.loaded.name).member("architecture", answer.loaded.architecture());
+    json.key("model")
+        .begin_object()
+        .member("name", answer.loaded.name)
+        .member("architecture", answer.loaded.architecture());
     json.member("parameters", estimate.parameters).member("active_parameters", estimate.active_parameters).end_object();
     write_request(json, answer);
     json.member("kv_bytes_per_token", estimate.kv_bytes_per_token);

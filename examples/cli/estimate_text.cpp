@@ -43,7 +43,9 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
     auto const& devices = answer.estimate.devices;
     std::vector<Term> terms;
     for (auto const& term : all_terms) {
-        bool const is_used = std::any_of(devices.begin(), devices.end(), [&](DeviceEstimate const& device) { return device.terms.*term.size > Bytes{}; });
+        bool const is_used = std::any_of(devices.begin(), devices.end(), [&](DeviceEstimate const& device) {
+            return device.terms.*term.size > Bytes{};
+        });
         if (is_used) terms.push_back(term);
     }
     bool const has_ranks = devices.size() > 1;
@@ -77,7 +79,9 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
     }
     out += "\n" + bar(parts, largest.total(), bar_width, style) + legend + "\n";
     if (!answer.request.training) {
-        out += style.dim("activations: prefill " + to_text(largest.phases.prefill) + ", decode " + to_text(largest.phases.decode)) + "\n";
+        out += style.dim("activations: prefill " + to_text(largest.phases.prefill) + ", decode " +
+                         to_text(largest.phases.decode)) +
+               "\n";
     }
     return out;
 }
@@ -89,7 +93,8 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
     Table table(head);
     for (auto const& module : answer.estimate.modules) {
         std::vector<std::string> row{escaped(name_of(module)), module.is_numbered ? grouped(module.count) : "",
-                                     module.is_numbered ? to_text(module.weights) : "", to_text(module.weights * module.count)};
+                                     module.is_numbered ? to_text(module.weights) : "",
+                                     to_text(module.weights * module.count)};
         if (has_cache) row.push_back(module.kv_cache > Bytes{} ? to_text(module.kv_cache * module.count) : "");
         table.add(row);
     }
@@ -107,13 +112,18 @@ std::string name_of(ModuleEstimate const& module) {
 
 std::string estimate_text(EstimateAnswer const& answer, Style const& style) {
     auto const& estimate = answer.estimate;
-    auto out = style.bold(escaped(answer.loaded.name)) + " (" + escaped(answer.loaded.architecture()) + "), " + short_count(estimate.parameters) + " parameters";
-    if (estimate.active_parameters != estimate.parameters) out += ", " + short_count(estimate.active_parameters) + " active per token";
+    auto out = style.bold(escaped(answer.loaded.name)) + " (" + escaped(answer.loaded.architecture()) + "), " +
+               short_count(estimate.parameters) + " parameters";
+    if (estimate.active_parameters != estimate.parameters)
+        out += ", " + short_count(estimate.active_parameters) + " active per token";
     out += "\n" + style.dim(question_of(answer.loaded, answer.request)) + "\n\n";
     out += device_table(answer, style);
-    if (estimate.devices.size() > 1) out += "all " + counted(static_cast<std::int64_t>(estimate.devices.size()), "rank") + " together: " + to_text(estimate.total) + "\n";
+    if (estimate.devices.size() > 1)
+        out += "all " + counted(static_cast<std::int64_t>(estimate.devices.size()), "rank") +
+               " together: " + to_text(estimate.total) + "\n";
     if (estimate.host > Bytes{}) out += "in host memory: " + to_text(estimate.host) + "\n";
-    if (estimate.kv_bytes_per_token > Bytes{}) out += "each token of context adds " + to_text(estimate.kv_bytes_per_token) + " to the cache of its sequence\n";
+    if (estimate.kv_bytes_per_token > Bytes{})
+        out += "each token of context adds " + to_text(estimate.kv_bytes_per_token) + " to the cache of its sequence\n";
     out += "\n" + module_table(answer, style);
     out += "\n" + style.bold("assumed") + "\n";
     for (auto const assumption : estimate.assumptions) out += "  - " + std::string(text_of(assumption)) + "\n";

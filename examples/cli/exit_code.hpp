@@ -13,9 +13,12 @@ enum class Stage { arguments, work };
 /// The exit status of an error.
 [[nodiscard]] constexpr ExitCode exit_code_of(ErrorCode code, Stage stage) {
     switch (code) {
-        case ErrorCode::no_such_device: return ExitCode::no_such_device;
-        case ErrorCode::out_of_memory: return ExitCode::does_not_fit;
-        default: return stage == Stage::arguments ? ExitCode::usage : ExitCode::failure;
+        case ErrorCode::no_such_device:
+            return ExitCode::no_such_device;
+        case ErrorCode::out_of_memory:
+            return ExitCode::does_not_fit;
+        default:
+            return stage == Stage::arguments ? ExitCode::usage : ExitCode::failure;
     }
 }
 

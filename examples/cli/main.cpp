@@ -16,8 +16,9 @@ int main(int argc, char** argv) {
             status = arguments.command == "estimate" ? cli::run_estimate(arguments) : cli::run_map(arguments);
         }
     } catch (std::bad_alloc const&) {
-        status = cli::report(Error{ErrorCode::capacity_exceeded}.because("this machine has not enough memory for the answer"),
-                             cli::Stage::work, arguments.json);
+        status = cli::report(
+            Error{ErrorCode::capacity_exceeded}.because("this machine has not enough memory for the answer"),
+            cli::Stage::work, arguments.json);
     }
     if (!cli::flush_output()) {
         std::fputs("shardwise: the output could not be written\n", stderr);

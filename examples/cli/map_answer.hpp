@@ -1,12 +1,12 @@
 #pragma once
 
-#include "console.hpp"
-#include "requests.hpp"
-
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/placement/fixes.hpp>
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/placement/shortfall.hpp>
+
+#include "console.hpp"
+#include "requests.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -1,12 +1,12 @@
+#include <shardwise/core/text.hpp>
+#include <shardwise/model/files/tree_json.hpp>
+#include <shardwise/model/tree_totals.hpp>
+
 #include "commands.hpp"
 #include "custom_map.hpp"
 #include "load_model.hpp"
 #include "map_plan.hpp"
 #include "model_facts.hpp"
-
-#include <shardwise/core/text.hpp>
-#include <shardwise/model/files/tree_json.hpp>
-#include <shardwise/model/tree_totals.hpp>
 
 #include <utility>
 
@@ -32,7 +32,8 @@ struct Subject {
         answer.warnings = std::move(subject.model->warnings);
         answer.model = subject.model->name;
         answer.architecture = subject.model->architecture();
-        if (!subject.model->has_program) answer.warnings.push_back("the architecture is unknown: only weights and buffers are counted");
+        if (!subject.model->has_program)
+            answer.warnings.push_back("the architecture is unknown: only weights and buffers are counted");
     } else {
         auto file = read_tree_file(*arguments.tree);
         if (!file) return file.error();
@@ -45,7 +46,8 @@ struct Subject {
 }
 
 /// The classes to keep whole; names of no class are warned about.
-[[nodiscard]] List<std::string_view> no_split_classes(MapRequest const& request, Subject const& subject, MapAnswer& answer) {
+[[nodiscard]] List<std::string_view> no_split_classes(MapRequest const& request, Subject const& subject,
+                                                      MapAnswer& answer) {
     auto const& tree = subject.tree();
     if (!request.no_split) return subject.model ? tree.no_split_classes() : List<std::string_view>{};
     List<std::string_view> classes;
@@ -69,12 +71,19 @@ struct Subject {
     bool const is_bare = !subject.has_program();
     bool const has_objective = request.objective != Objective::load;
     if (is_bare && has_objective) {
-        return Error{ErrorCode::invalid_argument}.in("--objective").at(name_of(request.objective))
-            .because("needs the model's operations, and a tree has none").fix("use --objective load");
+        return Error{ErrorCode::invalid_argument}
+            .in("--objective")
+            .at(name_of(request.objective))
+            .because("needs the model's operations, and a tree has none")
+            .fix("use --objective load");
     }
-    bool const is_of_model = request.inverse == Inverse::context || request.inverse == Inverse::batch || request.inverse == Inverse::quant;
+    bool const is_of_model =
+        request.inverse == Inverse::context || request.inverse == Inverse::batch || request.inverse == Inverse::quant;
     if (is_bare && is_of_model) {
-        return Error{ErrorCode::unsupported}.in("--max").because("the architecture is unknown, so that only weights are known").fix("use --max devices");
+        return Error{ErrorCode::unsupported}
+            .in("--max")
+            .because("the architecture is unknown, so that only weights are known")
+            .fix("use --max devices");
     }
     return {};
 }
@@ -83,10 +92,12 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     bool const is_own = request.dialect == MapDialect::shardwise;
     auto const& estimate = request.estimate;
     if (estimate.quant) answer.quant = shardwise::name_of(*estimate.quant).view();
-    std::string const strategy = "strategy " + std::string(name_of(request.strategy)) + (is_own ? "" : ", dialect " + std::string(name_of(request.dialect)));
+    std::string const strategy = "strategy " + std::string(name_of(request.strategy)) +
+                                 (is_own ? "" : ", dialect " + std::string(name_of(request.dialect)));
     if (!is_own || !subject.has_program()) {
         if (estimate.dtype) answer.dtype = traits(*estimate.dtype).short_name;
-        answer.question = "weights and buffers only, " + (answer.dtype.empty() ? std::string("as stored") : "in " + answer.dtype) + "; " + strategy;
+        answer.question = "weights and buffers only, " +
+                          (answer.dtype.empty() ? std::string("as stored") : "in " + answer.dtype) + "; " + strategy;
         return;
     }
     auto const& config = subject.model->model.config;
@@ -94,7 +105,8 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     answer.batch = estimate.batch;
     answer.dtype = traits(estimate.dtype.value_or(config.dtype_or(Dtype::f32))).short_name;
     answer.question = question_of(*subject.model, estimate) + "; " + strategy;
-    if (auto const warning = context_warning(config, answer.context); !warning.empty()) answer.warnings.push_back(warning);
+    if (auto const warning = context_warning(config, answer.context); !warning.empty())
+        answer.warnings.push_back(warning);
 }
 
 [[nodiscard]] Result<> answer_map(Arguments const& arguments, MapRequest& request, MapAnswer& answer) {
@@ -105,7 +117,8 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     if (subject->model) apply_stored_quantisation(*subject->model, request.estimate);
     auto const classes = no_split_classes(request, *subject, answer);
     if (request.dialect != MapDialect::shardwise) {
-        if (auto const planned = plan_dialect_map(subject->tree(), classes, request, answer); !planned) return planned.error();
+        if (auto const planned = plan_dialect_map(subject->tree(), classes, request, answer); !planned)
+            return planned.error();
         describe_question(request, *subject, answer);
         return {};
     }
@@ -115,7 +128,8 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
         if (!entries) return entries.error();
         custom = *std::move(entries);
     }
-    auto const task = subject->has_program() ? PlacementTask(subject->model->model, classes) : PlacementTask(subject->tree(), classes);
+    auto const task = subject->has_program() ? PlacementTask(subject->model->model, classes)
+                                             : PlacementTask(subject->tree(), classes);
     if (auto const planned = plan_map(task, request, custom, answer); !planned) return planned.error();
     describe_question(request, *subject, answer);
     return {};

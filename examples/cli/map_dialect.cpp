@@ -1,8 +1,8 @@
-#include "map_plan.hpp"
-
 #include <shardwise/model/walk.hpp>
 #include <shardwise/placement/dialect/accelerate.hpp>
 #include <shardwise/placement/dialect/transformers.hpp>
+
+#include "map_plan.hpp"
 
 #include <cstddef>
 
@@ -12,9 +12,12 @@ namespace {
 
 [[nodiscard]] DialectStrategy dialect_strategy(MapStrategy strategy) {
     switch (strategy) {
-        case MapStrategy::sequential: return DialectStrategy::sequential;
-        case MapStrategy::balanced_low_0: return DialectStrategy::balanced_low_0;
-        default: return DialectStrategy::balanced;
+        case MapStrategy::sequential:
+            return DialectStrategy::sequential;
+        case MapStrategy::balanced_low_0:
+            return DialectStrategy::balanced_low_0;
+        default:
+            return DialectStrategy::balanced;
     }
 }
 
@@ -40,12 +43,15 @@ namespace {
     auto const dtype = packed_dtype(*request.estimate.quant);
     if (dtype) return dtype;
     auto const flags = "--quant, --dialect " + std::string(name_of(request.dialect));
-    return Error{ErrorCode::invalid_argument}.in(flags).because("that library knows no GGUF formats")
+    return Error{ErrorCode::invalid_argument}
+        .in(flags)
+        .because("that library knows no GGUF formats")
         .fix("use int8, int4, nf4, fp8, gptq or awq, or --dialect shardwise");
 }
 
-[[nodiscard]] DialectMap infer_accelerate(ExpandedTree const& tree, ModuleTree const& modules, std::span<std::string_view const> no_split,
-                                          MapRequest const& request, std::optional<Dtype> packed) {
+[[nodiscard]] DialectMap infer_accelerate(ExpandedTree const& tree, ModuleTree const& modules,
+                                          std::span<std::string_view const> no_split, MapRequest const& request,
+                                          std::optional<Dtype> packed) {
     AccelerateOptions options;
     options.strategy = dialect_strategy(request.strategy);
     options.dtype = request.estimate.dtype;
@@ -58,8 +64,9 @@ namespace {
     return infer_accelerate_map(tree, request.max_memory, options);
 }
 
-[[nodiscard]] DialectMap infer_transformers(ExpandedTree const& tree, ModuleTree const& modules, std::span<std::string_view const> no_split,
-                                            MapRequest const& request, std::optional<Dtype> packed) {
+[[nodiscard]] DialectMap infer_transformers(ExpandedTree const& tree, ModuleTree const& modules,
+                                            std::span<std::string_view const> no_split, MapRequest const& request,
+                                            std::optional<Dtype> packed) {
     TransformersOptions options;
     options.strategy = dialect_strategy(request.strategy);
     options.dtype = request.estimate.dtype;
@@ -68,7 +75,8 @@ namespace {
     if (packed) {
         for (auto& name : packed_names(modules)) options.element_bits.emplace_back(std::move(name), bits(*packed));
         auto const method = request.estimate.quant->method;
-        bool const is_bitsandbytes = method == QuantMethod::int8 || method == QuantMethod::nf4 || method == QuantMethod::fp4;
+        bool const is_bitsandbytes =
+            method == QuantMethod::int8 || method == QuantMethod::nf4 || method == QuantMethod::fp4;
         // Its quantizer's adjust_max_memory leaves room for buffers that packing needs.
         if (is_bitsandbytes) options.budget_share = 0.9;
     }
@@ -83,8 +91,9 @@ Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view con
     if (!expanded) return expanded.error();
     auto const packed = dtype_of_packed(request);
     if (!packed) return packed.error();
-    auto map = request.dialect == MapDialect::accelerate ? infer_accelerate(*expanded, tree, no_split, request, *packed)
-                                                         : infer_transformers(*expanded, tree, no_split, request, *packed);
+    auto map = request.dialect == MapDialect::accelerate
+                   ? infer_accelerate(*expanded, tree, no_split, request, *packed)
+                   : infer_transformers(*expanded, tree, no_split, request, *packed);
     answer.fits = true;
     for (auto& entry : map.entries) answer.device_map.push_back({std::move(entry.prefix), entry.device});
     for (auto const& held : map.devices) {

@@ -1,7 +1,7 @@
-#include "map_answer.hpp"
-
 #include <shardwise/json/writer.hpp>
 #include <shardwise/placement/max_memory.hpp>
+
+#include "map_answer.hpp"
 
 namespace shardwise::cli {
 
@@ -42,11 +42,21 @@ void write_devices(JsonWriter& json, MapAnswer const& answer, bool has_terms) {
 void write_fix(JsonWriter& json, Fix const& fix, MapAnswer const& answer) {
     json.begin_object().member("kind", name_of(fix.kind));
     switch (fix.kind) {
-        case FixKind::context: json.member("context", fix.amount); break;
-        case FixKind::dtype: json.member("dtype", traits(*fix.dtype).short_name); break;
-        case FixKind::quant: json.member("quant", quant_word(*fix.quant)); break;
-        case FixKind::devices: json.member("devices", fix.amount); break;
-        case FixKind::offload: json.member("cpu", fix.amount); break;
+        case FixKind::context:
+            json.member("context", fix.amount);
+            break;
+        case FixKind::dtype:
+            json.member("dtype", traits(*fix.dtype).short_name);
+            break;
+        case FixKind::quant:
+            json.member("quant", quant_word(*fix.quant));
+            break;
+        case FixKind::devices:
+            json.member("devices", fix.amount);
+            break;
+        case FixKind::offload:
+            json.member("cpu", fix.amount);
+            break;
     }
     json.member("bytes", fix.change).member("text", sentence(fix, answer)).end_object();
 }
@@ -62,7 +72,10 @@ std::string map_json(MapRequest const& request, MapAnswer const& answer) {
     answer.parameters ? json.value(*answer.parameters) : json.value(nullptr);
     json.end_object();
 
-    json.key("request").begin_object().member("dialect", name_of(request.dialect)).member("strategy", name_of(request.strategy));
+    json.key("request")
+        .begin_object()
+        .member("dialect", name_of(request.dialect))
+        .member("strategy", name_of(request.strategy));
     write_text(json, "objective", answer.certificate ? name_of(answer.certificate->objective) : std::string_view{});
     json.key("context");
     answer.context > 0 ? json.value(answer.context) : json.value(nullptr);
@@ -86,7 +99,9 @@ std::string map_json(MapRequest const& request, MapAnswer const& answer) {
     write_devices(json, answer, request.dialect == MapDialect::shardwise);
     json.key("certificate");
     if (answer.certificate) {
-        json.begin_object().member("objective", name_of(answer.certificate->objective)).member("value", answer.certificate->value);
+        json.begin_object()
+            .member("objective", name_of(answer.certificate->objective))
+            .member("value", answer.certificate->value);
         json.member("lower_bound", answer.certificate->lower_bound).end_object();
     } else {
         json.value(nullptr);

@@ -18,16 +18,19 @@ namespace shardwise::cli {
 namespace {
 
 /// The best of all contiguous placements, as the bound for what another strategy found.
-void certify(ModuleSequence const& modules, Budgets const& budgets, Objective objective, MapPlan& plan, Placement const& placement) {
+void certify(ModuleSequence const& modules, Budgets const& budgets, Objective objective, MapPlan& plan,
+             Placement const& placement) {
     auto const best = Optimal{.objective = objective}(modules, budgets);
     if (!best || !best->certificate) return;
-    Certificate certificate{objective, Optimal::objective_value(objective, modules, budgets, placement), best->certificate->lower_bound};
+    Certificate certificate{objective, Optimal::objective_value(objective, modules, budgets, placement),
+                            best->certificate->lower_bound};
     certificate.lower_bound = std::min(certificate.lower_bound, certificate.value);
     plan.certificate = certificate;
 }
 
 template <PlacementStrategy Strategy>
-[[nodiscard]] Result<MapPlan> plan_by(Strategy strategy, ModuleSequence const& modules, Budgets const& budgets, Objective objective) {
+[[nodiscard]] Result<MapPlan> plan_by(Strategy strategy, ModuleSequence const& modules, Budgets const& budgets,
+                                      Objective objective) {
     DeviceMap<Strategy> const map(std::move(strategy));
     auto plan = map.plan(modules, budgets);
     if (!plan || !plan->fits || plan->certificate) return plan;
@@ -36,21 +39,27 @@ template <PlacementStrategy Strategy>
     return plan;
 }
 
-[[nodiscard]] Result<MapPlan> plan_by_request(ModuleSequence const& modules, Budgets const& budgets, MapRequest const& request,
-                                              List<MapEntry> const& custom) {
+[[nodiscard]] Result<MapPlan> plan_by_request(ModuleSequence const& modules, Budgets const& budgets,
+                                              MapRequest const& request, List<MapEntry> const& custom) {
     switch (request.strategy) {
-        case MapStrategy::optimal: return plan_by(Optimal{.objective = request.objective}, modules, budgets, request.objective);
-        case MapStrategy::balanced: return plan_by(Balanced{}, modules, budgets, request.objective);
-        case MapStrategy::balanced_low_0: return plan_by(BalancedLow0{}, modules, budgets, request.objective);
-        case MapStrategy::sequential: return plan_by(Sequential{}, modules, budgets, request.objective);
-        case MapStrategy::custom: return DeviceMap<Custom>{Custom{.entries = custom}}.plan(modules, budgets);
+        case MapStrategy::optimal:
+            return plan_by(Optimal{.objective = request.objective}, modules, budgets, request.objective);
+        case MapStrategy::balanced:
+            return plan_by(Balanced{}, modules, budgets, request.objective);
+        case MapStrategy::balanced_low_0:
+            return plan_by(BalancedLow0{}, modules, budgets, request.objective);
+        case MapStrategy::sequential:
+            return plan_by(Sequential{}, modules, budgets, request.objective);
+        case MapStrategy::custom:
+            return DeviceMap<Custom>{Custom{.entries = custom}}.plan(modules, budgets);
     }
     return Error{ErrorCode::unsupported};
 }
 
 /// What the devices hold when they are filled up to the unit that finds no room.
 [[nodiscard]] List<DeviceUse> partial_use(ModuleSequence const& modules, Budgets const& budgets) {
-    auto const filling = detail::fill_in_order(modules.units, 0, modules.units.size(), budgets, detail::capacities_of(budgets));
+    auto const filling =
+        detail::fill_in_order(modules.units, 0, modules.units.size(), budgets, detail::capacities_of(budgets));
     ModuleSequence placed;
     placed.units.assign(modules.units.begin(), modules.units.begin() + static_cast<std::ptrdiff_t>(filling.placed));
     return describe_use(placed, budgets, detail::to_placement(filling, filling.placed));
@@ -65,11 +74,17 @@ struct LastKind {
 [[nodiscard]] Result<LastKind> split_last_kind(List<Device> const& devices) {
     std::size_t end = 0;
     while (end < devices.size() && devices[end].id.kind == DeviceClass::gpu) ++end;
-    if (end == 0) return Error{ErrorCode::invalid_argument}.in("--max devices").because("there is no GPU to count").fix("name one: --devices 1xA100-40GB");
+    if (end == 0)
+        return Error{ErrorCode::invalid_argument}
+            .in("--max devices")
+            .because("there is no GPU to count")
+            .fix("name one: --devices 1xA100-40GB");
     LastKind out{.others = devices, .device = devices[end - 1]};
     auto first = end;
-    while (first > 0 && devices[first - 1].name == out.device.name && devices[first - 1].memory == out.device.memory) --first;
-    out.others.erase(out.others.begin() + static_cast<std::ptrdiff_t>(first), out.others.begin() + static_cast<std::ptrdiff_t>(end));
+    while (first > 0 && devices[first - 1].name == out.device.name && devices[first - 1].memory == out.device.memory)
+        --first;
+    out.others.erase(out.others.begin() + static_cast<std::ptrdiff_t>(first),
+                     out.others.begin() + static_cast<std::ptrdiff_t>(end));
     return out;
 }
 
@@ -95,7 +110,8 @@ struct LastKind {
         return tokens && *tokens <= most_tokens && (task.model() == nullptr || check_sizes(*task.model(), estimate));
     };
     switch (request.inverse) {
-        case Inverse::none: return true;
+        case Inverse::none:
+            return true;
         case Inverse::context:
         case Inverse::batch: {
             auto& field = request.inverse == Inverse::context ? estimate.context : estimate.batch;
@@ -111,8 +127,11 @@ struct LastKind {
             auto const kind = split_last_kind(request.devices);
             if (!kind) return kind.error();
             auto const fits_with = [&](std::int64_t count) { return task.fits(with_count(*kind, count), estimate); };
-            bool const has_others = std::any_of(kind->others.begin(), kind->others.end(), [](Device const& device) { return device.id.kind != DeviceClass::disk; });
-            auto const found = has_others && fits_with(0) ? std::optional<std::int64_t>{0} : smallest_that(most_added_devices, fits_with);
+            bool const has_others = std::any_of(kind->others.begin(), kind->others.end(), [](Device const& device) {
+                return device.id.kind != DeviceClass::disk;
+            });
+            auto const found = has_others && fits_with(0) ? std::optional<std::int64_t>{0}
+                                                          : smallest_that(most_added_devices, fits_with);
             if (!found) return false;
             request.devices = with_count(*kind, *found);
             answer.number = *found;
@@ -158,8 +177,14 @@ Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry>
     if (plan->fits && !*is_answered) answer.reason = "nothing asked for fits in memory";
     auto const uses = plan->fits || is_custom ? plan->devices : partial_use(modules, budgets);
     for (auto const& use : uses) {
-        AnswerDevice device{.id = use.id, .name = {}, .capacity = use.capacity, .used = use.used, .weights = use.weights,
-                            .kv_cache = use.kv_cache, .activations = use.activations, .overhead = use.overhead};
+        AnswerDevice device{.id = use.id,
+                            .name = {},
+                            .capacity = use.capacity,
+                            .used = use.used,
+                            .weights = use.weights,
+                            .kv_cache = use.kv_cache,
+                            .activations = use.activations,
+                            .overhead = use.overhead};
         for (auto const& given : request.devices) {
             if (given.id == use.id) device.name = given.name.view();
         }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "map_answer.hpp"
-#include "requests.hpp"
-
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/placement/map_entries.hpp>
 #include <shardwise/placement/placement_task.hpp>
+
+#include "map_answer.hpp"
+#include "requests.hpp"
 
 #include <span>
 #include <string_view>

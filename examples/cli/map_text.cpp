@@ -1,8 +1,8 @@
-#include "map_answer.hpp"
-#include "text.hpp"
-
 #include <shardwise/core/checked.hpp>
 #include <shardwise/placement/max_memory.hpp>
+
+#include "map_answer.hpp"
+#include "text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -51,7 +51,8 @@ constexpr int bar_width = 24;
 [[nodiscard]] std::string name_of(MapAnswer const& answer, DeviceId id) {
     auto const key = device_key(id);
     for (auto const& device : answer.devices) {
-        if (device.id == id && !device.name.empty() && device.name != key) return "device " + key + " (" + device.name + ")";
+        if (device.id == id && !device.name.empty() && device.name != key)
+            return "device " + key + " (" + device.name + ")";
     }
     return id.kind == DeviceClass::gpu ? "device " + key : key;
 }
@@ -66,7 +67,8 @@ constexpr int bar_width = 24;
         scale *= 1024.0;
         if (unit == larger) break;
     }
-    auto const amount = unit == "B" ? std::to_string(used.count()) : decimals(static_cast<double>(used.count()) / scale, 2);
+    auto const amount =
+        unit == "B" ? std::to_string(used.count()) : decimals(static_cast<double>(used.count()) / scale, 2);
     return amount + " of " + whole;
 }
 
@@ -90,12 +92,17 @@ constexpr int bar_width = 24;
         std::string line = aligned_right(device_key(device.id), id_width) + "  ";
         if (name_width > 0) line += padded(name_of_device(device), name_width) + "  ";
         auto const other = device.used - device.weights - device.kv_cache - device.activations - device.overhead;
-        line += bar({{device.weights + other, "\u2588", "34"}, {device.kv_cache, "\u2593", "36"},
-                     {device.activations, "\u2592", "33"}, {device.overhead, "\u2591", "35"}},
+        line += bar({{device.weights + other, "\u2588", "34"},
+                     {device.kv_cache, "\u2593", "36"},
+                     {device.activations, "\u2592", "33"},
+                     {device.overhead, "\u2591", "35"}},
                     device.capacity.value_or(device.used), bar_width, style);
         line += "  " + aligned_right(memory_of(device), memory_width);
         auto const share = device.capacity && *device.capacity > Bytes{}
-                               ? decimals(100.0 * static_cast<double>(device.used.count()) / static_cast<double>(device.capacity->count()), 1) + " %"
+                               ? decimals(100.0 * static_cast<double>(device.used.count()) /
+                                              static_cast<double>(device.capacity->count()),
+                                          1) +
+                                     " %"
                                : std::string();
         line += "  " + aligned_right(share, 7);
         auto const indent = columns(line) + 2;
@@ -131,7 +138,9 @@ constexpr int bar_width = 24;
     }
     std::string out;
     auto const add = [&](Bytes size, std::string_view glyph, std::string_view color, std::string_view what) {
-        if (size > Bytes{}) out += (out.empty() ? "" : "   ") + style.paint(color, glyph) + " " + std::string(what) + " " + to_text(size);
+        if (size > Bytes{})
+            out +=
+                (out.empty() ? "" : "   ") + style.paint(color, glyph) + " " + std::string(what) + " " + to_text(size);
     };
     add(weights, "\u2588", "34", "weights");
     add(cache, "\u2593", "36", "kv cache");
@@ -143,22 +152,36 @@ constexpr int bar_width = 24;
 [[nodiscard]] std::string certificate_text(Certificate const& certificate) {
     std::string value;
     switch (certificate.objective) {
-        case Objective::load: value = "load " + decimals(certificate.value, 3) + ": the fullest device uses " + decimals(100.0 * certificate.value, 1) + " % of its memory"; break;
-        case Objective::bottleneck: value = "bottleneck: the slowest stage takes " + duration(certificate.value) + " per step"; break;
-        case Objective::latency: value = "latency: all stages and links take " + duration(certificate.value) + " per step"; break;
+        case Objective::load:
+            value = "load " + decimals(certificate.value, 3) + ": the fullest device uses " +
+                    decimals(100.0 * certificate.value, 1) + " % of its memory";
+            break;
+        case Objective::bottleneck:
+            value = "bottleneck: the slowest stage takes " + duration(certificate.value) + " per step";
+            break;
+        case Objective::latency:
+            value = "latency: all stages and links take " + duration(certificate.value) + " per step";
+            break;
     }
     if (certificate.value <= certificate.lower_bound) return value + "; proven optimal among contiguous maps";
-    auto const bound = certificate.objective == Objective::load ? decimals(certificate.lower_bound, 3) : duration(certificate.lower_bound);
-    return value + "; no contiguous map is below " + bound + (certificate.lower_bound > 0.0 ? " (gap " + decimals(100.0 * certificate.gap(), 1) + " %)" : "");
+    auto const bound = certificate.objective == Objective::load ? decimals(certificate.lower_bound, 3)
+                                                                : duration(certificate.lower_bound);
+    return value + "; no contiguous map is below " + bound +
+           (certificate.lower_bound > 0.0 ? " (gap " + decimals(100.0 * certificate.gap(), 1) + " %)" : "");
 }
 
 [[nodiscard]] std::string answer_text(MapRequest const& request, MapAnswer const& answer) {
     switch (request.inverse) {
-        case Inverse::none: return {};
-        case Inverse::context: return "longest context that fits: " + grouped(*answer.number) + " tokens";
-        case Inverse::batch: return "largest batch that fits: " + counted(*answer.number, "sequence");
-        case Inverse::devices: return "fewest devices that suffice: " + grouped(*answer.number);
-        case Inverse::quant: return "mildest quantisation that fits: " + answer.word;
+        case Inverse::none:
+            return {};
+        case Inverse::context:
+            return "longest context that fits: " + grouped(*answer.number) + " tokens";
+        case Inverse::batch:
+            return "largest batch that fits: " + counted(*answer.number, "sequence");
+        case Inverse::devices:
+            return "fewest devices that suffice: " + grouped(*answer.number);
+        case Inverse::quant:
+            return "mildest quantisation that fits: " + answer.word;
     }
     return {};
 }
@@ -189,7 +212,8 @@ std::string sentence(Fix const& fix, MapAnswer const& answer) {
     auto const saves = " (saves " + to_text(fix.change) + ")";
     switch (fix.kind) {
         case FixKind::context:
-            return "lower the context from " + grouped(answer.context) + " to " + grouped(fix.amount) + " tokens: --context " + std::to_string(fix.amount) + saves;
+            return "lower the context from " + grouped(answer.context) + " to " + grouped(fix.amount) +
+                   " tokens: --context " + std::to_string(fix.amount) + saves;
         case FixKind::dtype: {
             std::string const name{traits(*fix.dtype).short_name};
             return "store the weights in " + name + ": --dtype " + name + saves;
@@ -203,11 +227,13 @@ std::string sentence(Fix const& fix, MapAnswer const& answer) {
             for (auto const& device : answer.devices) {
                 if (device.id.is_accelerator() && !device.name.empty()) kind = device.name;
             }
-            return "add " + grouped(fix.amount) + " more " + (kind.empty() ? "gpu" : kind) + " (adds " + to_text(fix.change) + ")";
+            return "add " + grouped(fix.amount) + " more " + (kind.empty() ? "gpu" : kind) + " (adds " +
+                   to_text(fix.change) + ")";
         }
         case FixKind::offload: {
             auto const size = written_size(fix.amount);
-            return "let the cpu hold " + to_text(Bytes{fix.amount}) + ": add +cpu:" + size + " to --devices, or \"cpu\":\"" + size + "\" to --max-memory";
+            return "let the cpu hold " + to_text(Bytes{fix.amount}) + ": add +cpu:" + size +
+                   " to --devices, or \"cpu\":\"" + size + "\" to --max-memory";
         }
     }
     return {};
@@ -217,7 +243,8 @@ std::string map_text(MapRequest const& request, MapAnswer const& answer, Style c
     std::string out = style.bold(escaped(answer.model));
     if (answer.parameters) out += ", " + short_count(*answer.parameters) + " parameters";
     out += "\n" + style.dim(answer.question) + "\n\n";
-    if (auto const text = answer.fits ? answer_text(request, answer) : std::string(); !text.empty()) out += style.bold(text) + "\n\n";
+    if (auto const text = answer.fits ? answer_text(request, answer) : std::string(); !text.empty())
+        out += style.bold(text) + "\n\n";
     if (!answer.devices.empty()) out += picture(answer, style);
     if (auto const text = legend(answer, style); !text.empty()) out += "\n" + text;
     out += "\n";

@@ -10,20 +10,23 @@ void apply_stored_quantisation(LoadedModel const& model, EstimateRequest& reques
 
 std::string question_of(LoadedModel const& model, EstimateRequest const& request) {
     auto const& config = model.model.config;
-    auto text = "context " + grouped(context_of(request, config)) + (request.context == 0 ? " (by default)" : "") + ", batch " + grouped(request.batch) + ", weights ";
+    auto text = "context " + grouped(context_of(request, config)) + (request.context == 0 ? " (by default)" : "") +
+                ", batch " + grouped(request.batch) + ", weights ";
     if (request.quant) {
         text += name_of(*request.quant).view();
     } else if (request.dtype) {
         text += traits(*request.dtype).short_name;
     } else {
-        text += model.has_stored_sizes ? std::string("as stored") : std::string(traits(config.dtype_or(Dtype::f32)).short_name);
+        text += model.has_stored_sizes ? std::string("as stored")
+                                       : std::string(traits(config.dtype_or(Dtype::f32)).short_name);
     }
     return text + ", cache " + std::string(traits(kv_dtype_of(request, config)).short_name);
 }
 
 std::string context_warning(ModelConfig const& config, std::int64_t context) {
     if (config.max_positions <= 0 || context <= config.max_positions) return {};
-    return "a context of " + grouped(context) + " tokens is beyond the model's maximum of " + grouped(config.max_positions);
+    return "a context of " + grouped(context) + " tokens is beyond the model's maximum of " +
+           grouped(config.max_positions);
 }
 
 }  // namespace shardwise::cli

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "load_model.hpp"
-
 #include <shardwise/memory/request.hpp>
+
+#include "load_model.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,12 +1,12 @@
 #include "requests.hpp"
 
-#include "values.hpp"
-
 #include <shardwise/hardware/spec.hpp>
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/model/files/text_file.hpp>
 #include <shardwise/placement/max_memory_json.hpp>
 #include <shardwise/quant/scheme.hpp>
+
+#include "values.hpp"
 
 #include <array>
 #include <cstddef>
@@ -34,7 +34,8 @@ template <class Meaning, std::size_t count>
     return {};
 }
 
-[[nodiscard]] Result<> read_dtype(std::string_view flag, std::optional<std::string> const& word, std::optional<Dtype>& target) {
+[[nodiscard]] Result<> read_dtype(std::string_view flag, std::optional<std::string> const& word,
+                                  std::optional<Dtype>& target) {
     if (!word) return {};
     target = parse_dtype(*word);
     if (target) return {};
@@ -46,7 +47,10 @@ template <class Meaning, std::size_t count>
     }
     std::string advice = closest.best().empty() ? "" : "did you mean " + std::string(closest.best()) + "? ";
     if (parse_quant_scheme(*word)) advice = "did you mean --quant " + *word + "? ";
-    return Error{ErrorCode::unknown_name}.in(flag).at(*word).because("is not a known dtype")
+    return Error{ErrorCode::unknown_name}
+        .in(flag)
+        .at(*word)
+        .because("is not a known dtype")
         .fix(advice + "use a name of torch (bfloat16), of safetensors (BF16) or a short one (bf16, fp8, int4)");
 }
 
@@ -60,8 +64,9 @@ template <class Meaning, std::size_t count>
         return {};
     }
     constexpr std::array<std::string_view, 24> known{
-        "int8", "int4", "nf4", "nf4-dq", "fp4", "fp8", "fp8-block", "gptq-int4-g128", "awq-g128", "mxfp4", "Q2_K", "Q3_K_S",
-        "Q3_K_M", "Q3_K_L", "Q4_0", "Q4_1", "Q4_K_S", "Q4_K_M", "Q5_0", "Q5_K_S", "Q5_K_M", "Q6_K", "Q8_0", "IQ4_XS"};
+        "int8",     "int4",   "nf4",  "nf4-dq", "fp4",    "fp8",    "fp8-block", "gptq-int4-g128",
+        "awq-g128", "mxfp4",  "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_0",      "Q4_1",
+        "Q4_K_S",   "Q4_K_M", "Q5_0", "Q5_K_S", "Q5_K_M", "Q6_K",   "Q8_0",      "IQ4_XS"};
     ClosestName closest(std::string_view{*word}.substr(0, 64));
     for (auto const name : known) closest.offer(name);
     auto error = Error{scheme.error()}.in("--quant");
@@ -86,17 +91,23 @@ template <class Meaning, std::size_t count>
     if (auto const read = read_choice("--training", arguments.training, optimizers, plan.optimizer); !read) return read;
     if (auto const read = read_count("--zero", arguments.zero, 3, zero, 0); !read) return read;
     if (auto const read = read_choice("--offload", arguments.offload, offloads, plan.offload); !read) return read;
-    if (auto const read = read_choice("--recompute", arguments.recompute, recomputes, plan.recompute); !read) return read;
-    if (auto const read = read_choice("--convention", arguments.convention, conventions, plan.convention); !read) return read;
+    if (auto const read = read_choice("--recompute", arguments.recompute, recomputes, plan.recompute); !read)
+        return read;
+    if (auto const read = read_choice("--convention", arguments.convention, conventions, plan.convention); !read)
+        return read;
     plan.zero = static_cast<std::int32_t>(zero);
     if (arguments.training) {
         target = plan;
         return {};
     }
-    for (auto const& [flag, word] : {std::pair{"--zero", &arguments.zero}, std::pair{"--offload", &arguments.offload},
-                                     std::pair{"--recompute", &arguments.recompute}, std::pair{"--convention", &arguments.convention}}) {
+    for (auto const& [flag, word] :
+         {std::pair{"--zero", &arguments.zero}, std::pair{"--offload", &arguments.offload},
+          std::pair{"--recompute", &arguments.recompute}, std::pair{"--convention", &arguments.convention}}) {
         if (!*word) continue;
-        return Error{ErrorCode::invalid_argument}.in(flag).because("describes training, which was not asked for").fix("add --training adam");
+        return Error{ErrorCode::invalid_argument}
+            .in(flag)
+            .because("describes training, which was not asked for")
+            .fix("add --training adam");
     }
     return {};
 }
@@ -112,9 +123,10 @@ template <class Meaning, std::size_t count>
         Device device;
         device.id = id;
         device.memory = limit;
-        device.name = id.kind == DeviceClass::gpu ? "gpu" : std::string_view{id.kind == DeviceClass::mps ? "mps"
-                                                                             : id.kind == DeviceClass::cpu ? "cpu"
-                                                                                                           : "disk"};
+        device.name = id.kind == DeviceClass::gpu ? "gpu"
+                                                  : std::string_view{id.kind == DeviceClass::mps   ? "mps"
+                                                                     : id.kind == DeviceClass::cpu ? "cpu"
+                                                                                                   : "disk"};
         devices.push_back(device);
     }
     return devices;
@@ -151,15 +163,21 @@ template <class Meaning, std::size_t count>
 
 [[nodiscard]] Result<> check_map_flags(Arguments const& arguments) {
     if (arguments.model && arguments.tree) return excludes("MODEL, --tree", "exclude each other", "name one of them");
-    if (!arguments.model && !arguments.tree) return excludes("MODEL, --tree", "neither was given", "name a MODEL or a tree: shardwise map llama-3-8b --devices 1xL4");
-    if (arguments.devices && arguments.max_memory) return excludes("--devices, --max-memory", "exclude each other", "give one of them");
+    if (!arguments.model && !arguments.tree)
+        return excludes("MODEL, --tree", "neither was given",
+                        "name a MODEL or a tree: shardwise map llama-3-8b --devices 1xL4");
+    if (arguments.devices && arguments.max_memory)
+        return excludes("--devices, --max-memory", "exclude each other", "give one of them");
     if (!arguments.devices && !arguments.max_memory) {
         return excludes("--devices, --max-memory", "neither was given", "say on which devices: --devices 4xA100-40GB");
     }
     if (arguments.tree) {
-        for (auto const& [flag, word] : {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch},
-                                         std::pair{"--quant", &arguments.quant}}) {
-            if (*word) return excludes(std::string(flag) + ", --tree", "a tree is only names, dtypes and shapes", "leave it out, or name a MODEL");
+        for (auto const& [flag, word] :
+             {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch},
+              std::pair{"--quant", &arguments.quant}}) {
+            if (*word)
+                return excludes(std::string(flag) + ", --tree", "a tree is only names, dtypes and shapes",
+                                "leave it out, or name a MODEL");
         }
     }
     return {};
@@ -168,30 +186,44 @@ template <class Meaning, std::size_t count>
 [[nodiscard]] Result<> check_combinations(Arguments const& arguments, MapRequest& request) {
     bool const is_custom = request.strategy == MapStrategy::custom;
     if (is_custom && !arguments.custom) return excludes("--strategy custom", "needs the map", "add --custom FILE");
-    if (!is_custom && arguments.custom) return excludes("--custom", "is read by --strategy custom only", "add --strategy custom");
-    if (arguments.objective && is_custom) return excludes("--objective, --strategy custom", "a custom map is taken as it is", "leave --objective out");
-    bool const is_inverse_of_model = request.inverse == Inverse::context || request.inverse == Inverse::batch || request.inverse == Inverse::quant;
+    if (!is_custom && arguments.custom)
+        return excludes("--custom", "is read by --strategy custom only", "add --strategy custom");
+    if (arguments.objective && is_custom)
+        return excludes("--objective, --strategy custom", "a custom map is taken as it is", "leave --objective out");
+    bool const is_inverse_of_model =
+        request.inverse == Inverse::context || request.inverse == Inverse::batch || request.inverse == Inverse::quant;
     if (arguments.tree && is_inverse_of_model) {
-        return excludes("--max, --tree", "a tree has no context, batch or quantisation", "use --max devices, or name a MODEL");
+        return excludes("--max, --tree", "a tree has no context, batch or quantisation",
+                        "use --max devices, or name a MODEL");
     }
-    if (is_custom && request.inverse != Inverse::none) return excludes("--max, --strategy custom", "a custom map is taken as it is", "leave one of them out");
+    if (is_custom && request.inverse != Inverse::none)
+        return excludes("--max, --strategy custom", "a custom map is taken as it is", "leave one of them out");
     if (request.dialect == MapDialect::shardwise) {
-        if (request.has_fallback) request.warnings.push_back("--fallback belongs to the dialect accelerate and changes nothing here");
-        if (request.offloads_buffers) request.warnings.push_back("--offload-buffers belongs to the dialects accelerate and transformers and changes nothing here");
+        if (request.has_fallback)
+            request.warnings.push_back("--fallback belongs to the dialect accelerate and changes nothing here");
+        if (request.offloads_buffers)
+            request.warnings.push_back(
+                "--offload-buffers belongs to the dialects accelerate and transformers and changes nothing here");
         return {};
     }
     auto const dialect = "--dialect " + std::string(name_of(request.dialect));
     if (is_custom || *arguments.strategy == "optimal") {
-        return excludes(dialect + ", --strategy " + std::string(name_of(request.strategy)), "that dialect has no such strategy",
+        return excludes(dialect + ", --strategy " + std::string(name_of(request.strategy)),
+                        "that dialect has no such strategy",
                         "use auto, balanced, balanced_low_0 or sequential, or --dialect shardwise");
     }
-    if (request.inverse != Inverse::none) return excludes(dialect + ", --max", "that dialect answers no inverse questions", "use --dialect shardwise");
-    if (arguments.objective) return excludes(dialect + ", --objective", "that dialect has no objectives", "use --dialect shardwise");
+    if (request.inverse != Inverse::none)
+        return excludes(dialect + ", --max", "that dialect answers no inverse questions", "use --dialect shardwise");
+    if (arguments.objective)
+        return excludes(dialect + ", --objective", "that dialect has no objectives", "use --dialect shardwise");
     if (request.has_fallback && request.dialect == MapDialect::transformers) {
         request.warnings.push_back("--fallback belongs to the dialect accelerate; transformers does not use it");
     }
-    for (auto const& [flag, word] : {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch}}) {
-        if (*word) request.warnings.push_back(std::string(flag) + " changes nothing: the dialect counts weights and buffers only");
+    for (auto const& [flag, word] :
+         {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch}}) {
+        if (*word)
+            request.warnings.push_back(std::string(flag) +
+                                       " changes nothing: the dialect counts weights and buffers only");
     }
     return {};
 }
@@ -213,55 +245,70 @@ template <class Meaning, std::size_t count>
 
 std::string_view name_of(MapStrategy strategy) {
     switch (strategy) {
-        case MapStrategy::optimal: return "optimal";
-        case MapStrategy::balanced: return "balanced";
-        case MapStrategy::balanced_low_0: return "balanced_low_0";
-        case MapStrategy::sequential: return "sequential";
-        case MapStrategy::custom: return "custom";
+        case MapStrategy::optimal:
+            return "optimal";
+        case MapStrategy::balanced:
+            return "balanced";
+        case MapStrategy::balanced_low_0:
+            return "balanced_low_0";
+        case MapStrategy::sequential:
+            return "sequential";
+        case MapStrategy::custom:
+            return "custom";
     }
     return "unknown";
 }
 
 std::string_view name_of(MapDialect dialect) {
     switch (dialect) {
-        case MapDialect::shardwise: return "shardwise";
-        case MapDialect::accelerate: return "accelerate";
-        case MapDialect::transformers: return "transformers";
+        case MapDialect::shardwise:
+            return "shardwise";
+        case MapDialect::accelerate:
+            return "accelerate";
+        case MapDialect::transformers:
+            return "transformers";
     }
     return "unknown";
 }
 
 Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
-    static constexpr std::array<Choice<WindowPolicy>, 2> windows{{{"window", WindowPolicy::window}, {"full", WindowPolicy::full}}};
-    static constexpr std::array<Choice<MlaPolicy>, 2> latents{{{"compressed", MlaPolicy::compressed}, {"full", MlaPolicy::full}}};
+    static constexpr std::array<Choice<WindowPolicy>, 2> windows{
+        {{"window", WindowPolicy::window}, {"full", WindowPolicy::full}}};
+    static constexpr std::array<Choice<MlaPolicy>, 2> latents{
+        {{"compressed", MlaPolicy::compressed}, {"full", MlaPolicy::full}}};
     EstimateRequest request;
     auto& parallel = request.parallel;
-    for (auto const& read : {read_dtype("--dtype", arguments.dtype, request.dtype),
-                             read_dtype("--kv-dtype", arguments.kv_dtype, request.kv_dtype),
-                             read_quant(arguments.quant, request.quant),
-                             read_count("--batch", arguments.batch, most_tokens, request.batch),
-                             read_count("--context", arguments.context, most_tokens, request.context),
-                             read_choice("--sliding-window", arguments.sliding_window, windows, request.window),
-                             read_choice("--mla", arguments.mla, latents, request.mla),
-                             read_count("--tp", arguments.tp, most_ranks, parallel.tp),
-                             read_count("--pp", arguments.pp, most_ranks, parallel.pp),
-                             read_count("--ep", arguments.ep, most_ranks, parallel.ep),
-                             read_count("--dp", arguments.dp, most_ranks, parallel.dp),
-                             read_training(arguments, request.training)}) {
+    for (auto const& read :
+         {read_dtype("--dtype", arguments.dtype, request.dtype),
+          read_dtype("--kv-dtype", arguments.kv_dtype, request.kv_dtype), read_quant(arguments.quant, request.quant),
+          read_count("--batch", arguments.batch, most_tokens, request.batch),
+          read_count("--context", arguments.context, most_tokens, request.context),
+          read_choice("--sliding-window", arguments.sliding_window, windows, request.window),
+          read_choice("--mla", arguments.mla, latents, request.mla),
+          read_count("--tp", arguments.tp, most_ranks, parallel.tp),
+          read_count("--pp", arguments.pp, most_ranks, parallel.pp),
+          read_count("--ep", arguments.ep, most_ranks, parallel.ep),
+          read_count("--dp", arguments.dp, most_ranks, parallel.dp), read_training(arguments, request.training)}) {
         if (!read) return read.error();
     }
     auto const tokens = checked_multiply(request.batch, request.context > 0 ? request.context : default_context);
     if (!tokens || *tokens > most_tokens) {
-        return Error{ErrorCode::invalid_argument}.in("--batch, --context").because("ask for more tokens than can be planned for")
-            .expected(most_tokens).fix("lower one of them");
+        return Error{ErrorCode::invalid_argument}
+            .in("--batch, --context")
+            .because("ask for more tokens than can be planned for")
+            .expected(most_tokens)
+            .fix("lower one of them");
     }
     std::int64_t ranks = 1;
     for (auto const degree : {parallel.tp, parallel.pp, parallel.ep, parallel.dp}) {
         ranks = ranks > most_ranks ? ranks : ranks * degree;
     }
     if (ranks > most_ranks) {
-        return Error{ErrorCode::invalid_argument}.in("--tp, --pp, --ep, --dp").because("ask for more ranks than can be planned for")
-            .expected(most_ranks).fix("lower one of them");
+        return Error{ErrorCode::invalid_argument}
+            .in("--tp, --pp, --ep, --dp")
+            .because("ask for more ranks than can be planned for")
+            .expected(most_ranks)
+            .fix("lower one of them");
     }
     parallel.sequence_parallel = arguments.sequence_parallel;
     return request;
@@ -280,17 +327,20 @@ Result<MapRequest> read_map_request(Arguments const& arguments) {
                                                                  {"transformers", MapDialect::transformers}}};
     static constexpr std::array<Choice<Objective>, 3> objectives{
         {{"load", Objective::load}, {"bottleneck", Objective::bottleneck}, {"latency", Objective::latency}}};
-    static constexpr std::array<Choice<Inverse>, 4> inverses{{{"context", Inverse::context}, {"batch", Inverse::batch},
-                                                              {"devices", Inverse::devices}, {"quant", Inverse::quant}}};
+    static constexpr std::array<Choice<Inverse>, 4> inverses{{{"context", Inverse::context},
+                                                              {"batch", Inverse::batch},
+                                                              {"devices", Inverse::devices},
+                                                              {"quant", Inverse::quant}}};
     if (auto const checked = check_map_flags(arguments); !checked) return checked.error();
     auto estimate = read_estimate_request(arguments);
     if (!estimate) return estimate.error();
     MapRequest request;
     request.estimate = *std::move(estimate);
-    for (auto const& read : {read_choice("--strategy", arguments.strategy, strategies, request.strategy),
-                             read_choice("--dialect", arguments.dialect, dialects, request.dialect),
-                             read_choice("--objective", arguments.objective, objectives, request.objective),
-                             read_choice("--max", arguments.max, inverses, request.inverse), read_devices(arguments, request)}) {
+    for (auto const& read :
+         {read_choice("--strategy", arguments.strategy, strategies, request.strategy),
+          read_choice("--dialect", arguments.dialect, dialects, request.dialect),
+          read_choice("--objective", arguments.objective, objectives, request.objective),
+          read_choice("--max", arguments.max, inverses, request.inverse), read_devices(arguments, request)}) {
         if (!read) return read.error();
     }
     request.strategy_word = arguments.strategy.value_or("auto");

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "arguments.hpp"
-#include "console.hpp"
-
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/placement/max_memory.hpp>
 #include <shardwise/placement/placement.hpp>
+
+#include "arguments.hpp"
+#include "console.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -10,7 +10,8 @@ namespace shardwise::cli {
 std::string grouped(std::int64_t number) {
     auto digits = std::to_string(number);
     auto const first = digits[0] == '-' ? 1 : 0;
-    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3)
+        digits.insert(static_cast<std::size_t>(at), 1, ',');
     return digits;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "console.hpp"
-
 #include <shardwise/core/bytes.hpp>
+
+#include "console.hpp"
 
 #include <cstddef>
 #include <cstdint>

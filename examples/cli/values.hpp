@@ -22,7 +22,8 @@ struct Choice {
 ///
 /// Errors  unknown_name with the closest word and all others
 template <class Meaning>
-[[nodiscard]] Result<Meaning> choose(std::string_view flag, std::string_view word, std::span<Choice<Meaning> const> choices) {
+[[nodiscard]] Result<Meaning> choose(std::string_view flag, std::string_view word,
+                                     std::span<Choice<Meaning> const> choices) {
     ClosestName closest(word);
     std::string all;
     for (auto const& choice : choices) {

@@ -1,8 +1,8 @@
-#include "program.hpp"
-
 #include <shardwise/core/error.hpp>
 
 #include <doctest/doctest.h>
+
+#include "program.hpp"
 
 using namespace shardwise;
 

@@ -1,6 +1,6 @@
-#include "program.hpp"
-
 #include <doctest/doctest.h>
+
+#include "program.hpp"
 
 using namespace shardwise;
 using namespace shardwise::tests;
@@ -56,15 +56,18 @@ TEST_CASE("estimate: every rank is listed") {
 }
 
 TEST_CASE("estimate: training shows gradients and optimizer, and conventions are named modes") {
-    Answer const adam(run({"estimate", "llama-3-8b", "--training", "adam", "--dtype", "bf16", "--convention", "zero", "--json"}).out);
+    Answer const adam(
+        run({"estimate", "llama-3-8b", "--training", "adam", "--dtype", "bf16", "--convention", "zero", "--json"}).out);
     // The ZeRO paper: 2 + 2 + 12 bytes a parameter.
     CHECK(adam.integer("bytes", "total") == 16 * 8'030'261'248);
-    CHECK(run({"estimate", "llama-3-8b", "--training", "sgd", "--zero", "3", "--dp", "8", "--recompute", "full"}).status == 0);
+    CHECK(run({"estimate", "llama-3-8b", "--training", "sgd", "--zero", "3", "--dp", "8", "--recompute", "full"})
+              .status == 0);
 }
 
 TEST_CASE("estimate: the text shows terms per device and per module") {
     auto const text = run({"estimate", "llama-3-70b", "--tp", "4"}).out;
-    for (std::string const part : {"rank", "0-3", "weights", "kv cache", "activations", "overhead", "model.layers.0-79", "assumed"}) {
+    for (std::string const part :
+         {"rank", "0-3", "weights", "kv cache", "activations", "overhead", "model.layers.0-79", "assumed"}) {
         CAPTURE(part);
         CHECK(text.find(part) != std::string::npos);
     }

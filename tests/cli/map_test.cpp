@@ -1,6 +1,6 @@
-#include "program.hpp"
-
 #include <doctest/doctest.h>
+
+#include "program.hpp"
 
 using namespace shardwise;
 using namespace shardwise::tests;
@@ -17,7 +17,8 @@ constexpr std::string_view three = R"({"class":"ModelForTest","params":[],"buffe
 }  // namespace
 
 TEST_CASE("map: Llama-3-70B on four A100-40GB fits, with a proof") {
-    auto const ran = run({"map", "llama-3-70b", "--devices", "4xA100-40GB", "--context", "8192", "--strategy", "optimal", "--json"});
+    auto const ran =
+        run({"map", "llama-3-70b", "--devices", "4xA100-40GB", "--context", "8192", "--strategy", "optimal", "--json"});
     CHECK(ran.status == 0);
     Answer const answer(ran.out);
     CHECK(answer.text("schema") == "shardwise.map/1");
@@ -26,8 +27,9 @@ TEST_CASE("map: Llama-3-70B on four A100-40GB fits, with a proof") {
     CHECK(answer.integer("devices", std::size_t{1}, "capacity") == 40LL << 30U);
     CHECK(answer.text("certificate", "objective") == "load");
     CHECK(answer.real("certificate", "value") == answer.real("certificate", "lower_bound"));
-    CHECK(answer.real("certificate", "value") == doctest::Approx(static_cast<double>(answer.integer("devices", std::size_t{1}, "used")) /
-                                                                 static_cast<double>(40LL << 30U)));
+    CHECK(answer.real("certificate", "value") ==
+          doctest::Approx(static_cast<double>(answer.integer("devices", std::size_t{1}, "used")) /
+                          static_cast<double>(40LL << 30U)));
 }
 
 TEST_CASE("map: what does not fit exits 3, without a map, with a shortfall and fixes") {
@@ -52,13 +54,15 @@ TEST_CASE("map: accelerate's dialect gives its own unit case") {
 TEST_CASE("map: a tree has nothing but its tensors, and budgets are used as given") {
     TemporaryFolder const folder;
     auto const tree = folder.write("tree.json", three);
-    auto const ran = run({"map", "--tree", tree, "--max-memory", R"({"0":136,"1":100})", "--strategy", "optimal", "--json"});
+    auto const ran =
+        run({"map", "--tree", tree, "--max-memory", R"({"0":136,"1":100})", "--strategy", "optimal", "--json"});
     CHECK(ran.status == 0);
     Answer const answer(ran.out);
     CHECK(map_text(answer) == "linear1=0 batchnorm=0 linear2=1");
     CHECK(answer.integer("devices", std::size_t{0}, "used") == 136);
     CHECK(answer.real("certificate", "value") == 1.0);
-    auto const tight = run({"map", "--tree", tree, "--max-memory", R"({"0":135,"1":100})", "--strategy", "optimal", "--json"});
+    auto const tight =
+        run({"map", "--tree", tree, "--max-memory", R"({"0":135,"1":100})", "--strategy", "optimal", "--json"});
     CHECK(tight.status == 3);
     CHECK(Answer(tight.out).integer("shortfall", "bytes") == 1);
 }

@@ -1,6 +1,6 @@
-#include "program.hpp"
-
 #include <doctest/doctest.h>
+
+#include "program.hpp"
 
 #include <sys/stat.h>
 
@@ -19,16 +19,16 @@ TEST_CASE("usage: --help and --version answer on stdout") {
 
 TEST_CASE("usage: the help of each command names every flag of the interface") {
     auto const estimate = run({"estimate", "--help"}).out;
-    for (std::string const flag :
-         {"--dtype", "--quant", "--kv-dtype", "--batch", "--context", "--sliding-window", "--mla", "--tp", "--pp",
-          "--ep", "--dp", "--sequence-parallel", "--training", "--zero", "--offload", "--recompute", "--convention", "--json"}) {
+    for (std::string const flag : {"--dtype", "--quant", "--kv-dtype", "--batch", "--context", "--sliding-window",
+                                   "--mla", "--tp", "--pp", "--ep", "--dp", "--sequence-parallel", "--training",
+                                   "--zero", "--offload", "--recompute", "--convention", "--json"}) {
         CAPTURE(flag);
         CHECK(estimate.find(flag) != std::string::npos);
     }
     auto const map = run({"map", "--help"}).out;
     for (std::string const flag :
-         {"--tree", "--devices", "--max-memory", "--strategy", "--custom", "--objective", "--dialect", "--no-split", "--dtype",
-          "--quant", "--fallback", "--offload-buffers", "--context", "--batch", "--max", "--json"}) {
+         {"--tree", "--devices", "--max-memory", "--strategy", "--custom", "--objective", "--dialect", "--no-split",
+          "--dtype", "--quant", "--fallback", "--offload-buffers", "--context", "--batch", "--max", "--json"}) {
         CAPTURE(flag);
         CHECK(map.find(flag) != std::string::npos);
     }
@@ -58,12 +58,14 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
              {{"map", "gpt2"}, "--devices, --max-memory: neither was given"},
              {{"map", "--devices", "1xL4"}, "MODEL, --tree: neither was given"},
              {{"map", "gpt2", "--tree", "x", "--devices", "1xL4"}, "MODEL, --tree: exclude each other"},
-             {{"map", "gpt2", "--devices", "1xL4", "--max-memory", "{}"}, "--devices, --max-memory: exclude each other"},
+             {{"map", "gpt2", "--devices", "1xL4", "--max-memory", "{}"},
+              "--devices, --max-memory: exclude each other"},
              {{"map", "gpt2", "--devices", "1xL4", "--strategy", "optimum"}, "did you mean optimal?"},
              {{"map", "gpt2", "--devices", "1xL4", "--strategy", "custom"}, "add --custom FILE"},
              {{"map", "gpt2", "--devices", "1xL4", "--custom", "x"}, "add --strategy custom"},
              {{"map", "gpt2", "--devices", "1xL4", "--dialect", "transfomers"}, "did you mean transformers?"},
-             {{"map", "gpt2", "--devices", "1xL4", "--dialect", "accelerate", "--strategy", "optimal"}, "no such strategy"},
+             {{"map", "gpt2", "--devices", "1xL4", "--dialect", "accelerate", "--strategy", "optimal"},
+              "no such strategy"},
              {{"map", "gpt2", "--devices", "1xL4", "--dialect", "accelerate", "--max", "context"}, "--max"},
              {{"map", "gpt2", "--devices", "1xL4", "--objective", "lod"}, "did you mean load?"},
              {{"map", "gpt2", "--max-memory", "{\"0\":\"10\"}"}, "--max-memory"},
@@ -89,8 +91,10 @@ TEST_CASE("usage: an unknown device exits 4 with the closest one") {
 }
 
 TEST_CASE("usage: with --json an error is a document on stdout too, whatever is wrong") {
-    for (auto const& words : std::vector<std::vector<std::string>>{
-             {"estimate", "lama-3-70b", "--json"}, {"--json", "estimate"}, {"map", "--bogus", "--json"}, {"frob", "--json"}}) {
+    for (auto const& words : std::vector<std::vector<std::string>>{{"estimate", "lama-3-70b", "--json"},
+                                                                   {"--json", "estimate"},
+                                                                   {"map", "--bogus", "--json"},
+                                                                   {"frob", "--json"}}) {
         auto const ran = run(words);
         CAPTURE(ran.out);
         CHECK(ran.status != 0);
@@ -109,7 +113,8 @@ TEST_CASE("usage: files that are no models are refused by name, and nothing bloc
     auto const empty = folder.write("empty.json", "");
     auto const broken = folder.write("broken.gguf", "GGUF\x03");
     auto const none = folder.path() + "/none.json";
-    for (auto const& path : {fifo, empty, broken, none, folder.path(), std::string("/dev/zero"), std::string("org/none")}) {
+    for (auto const& path :
+         {fifo, empty, broken, none, folder.path(), std::string("/dev/zero"), std::string("org/none")}) {
         auto const ran = run({"estimate", path});
         CAPTURE(ran.err);
         CHECK(ran.status == 1);

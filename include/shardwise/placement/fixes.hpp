@@ -23,11 +23,16 @@ enum class FixKind : std::uint8_t {
 
 [[nodiscard]] constexpr std::string_view name_of(FixKind kind) {
     switch (kind) {
-        case FixKind::context: return "context";
-        case FixKind::dtype: return "dtype";
-        case FixKind::quant: return "quant";
-        case FixKind::devices: return "devices";
-        case FixKind::offload: return "offload";
+        case FixKind::context:
+            return "context";
+        case FixKind::dtype:
+            return "dtype";
+        case FixKind::quant:
+            return "quant";
+        case FixKind::devices:
+            return "devices";
+        case FixKind::offload:
+            return "offload";
     }
     return "unknown";
 }
@@ -96,7 +101,11 @@ namespace detail {
 class FixSearch {
 public:
     FixSearch(PlacementTask const& task, std::span<Device const> devices, EstimateRequest const& request)
-        : task_(task), devices_(devices), request_(request), modules_(task.sequence(request)), size_(whole_size(modules_)) {}
+        : task_(task),
+          devices_(devices),
+          request_(request),
+          modules_(task.sequence(request)),
+          size_(whole_size(modules_)) {}
 
     std::vector<Fix> run() {
         if (task_.model() != nullptr) try_context();

@@ -31,7 +31,8 @@ public:
         return build_sequence(*model_, request, no_split_, granularity);
     }
     [[nodiscard]] constexpr Budgets budgets(std::span<Device const> devices, EstimateRequest const& request) const {
-        return model_ == nullptr ? budgets_of(devices, request.dtype.value_or(Dtype::bf16)) : budgets_for(devices, *model_, request);
+        return model_ == nullptr ? budgets_of(devices, request.dtype.value_or(Dtype::bf16))
+                                 : budgets_for(devices, *model_, request);
     }
     /// True where a contiguous placement exists in memory: disks are left out, since everything fits there.
     [[nodiscard]] constexpr bool fits(std::span<Device const> devices, EstimateRequest const& request) const {

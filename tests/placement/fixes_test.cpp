@@ -1,0 +1,98 @@
+#include <shardwise/hardware/presets.hpp>
+#include <shardwise/model/presets.hpp>
+#include <shardwise/placement/fixes.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace shardwise;
+
+namespace {
+
+std::vector<Device> devices_like(std::string_view name, int count) {
+    std::vector<Device> devices;
+    for (int i = 0; i < count; ++i) {
+        devices.push_back(*find_device_preset(name));
+        devices.back().id = DeviceId::gpu(i);
+    }
+    return devices;
+}
+
+Fix const* find_fix(std::vector<Fix> const& fixes, FixKind kind) {
+    for (auto const& fix : fixes) {
+        if (fix.kind == kind) return &fix;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("smallest_that: finds the least number, nothing where none holds") {
+    for (std::int64_t least = 1; least <= 70; ++least) {
+        CHECK(smallest_that(64, [&](std::int64_t n) { return n >= least; }) ==
+              (least <= 64 ? std::optional{least} : std::nullopt));
+    }
+}
+
+TEST_CASE("find_fixes: each fix makes the plan fit, and the next smaller one of its kind does not") {
+    auto const model = describe(presets::llama_3_70b);
+    REQUIRE(model);
+    PlacementTask const task(*model);
+    auto const devices = devices_like("A100-40GB", 3);
+    EstimateRequest const request{.context = 8192};
+    REQUIRE_FALSE(task.fits(devices, request));
+    auto const fixes = find_fixes(task, devices, request);
+    for (std::size_t i = 1; i < fixes.size(); ++i) CHECK(fixes[i - 1].change <= fixes[i].change);
+
+    // 3 devices cannot even hold the weights.
+    CHECK(find_fix(fixes, FixKind::context) == nullptr);
+    auto const* more = find_fix(fixes, FixKind::devices);
+    REQUIRE(more != nullptr);
+    CHECK(task.fits(with_more_devices(devices, more->amount), request));
+    CHECK_FALSE(task.fits(with_more_devices(devices, more->amount - 1), request));
+
+    auto const* packed = find_fix(fixes, FixKind::quant);
+    REQUIRE(packed != nullptr);
+    auto changed = request;
+    changed.quant = packed->quant;
+    CHECK(task.fits(devices, changed));
+
+    auto const* offload = find_fix(fixes, FixKind::offload);
+    REQUIRE(offload != nullptr);
+    auto with_cpu = devices;
+    with_cpu.push_back({});
+    with_cpu.back().id = DeviceId::cpu();
+    with_cpu.back().memory = Bytes{offload->amount};
+    CHECK(task.fits(with_cpu, request));
+    with_cpu.back().memory = Bytes{offload->amount - 1};
+    CHECK_FALSE(task.fits(with_cpu, request));
+}
+
+TEST_CASE("find_fixes: the largest context that fits") {
+    auto const model = describe(presets::llama_3_8b);
+    REQUIRE(model);
+    PlacementTask const task(*model);
+    auto const devices = devices_like("L4", 1);
+    EstimateRequest request{.context = 1'000'000};
+    auto const fixes = find_fixes(task, devices, request);
+    auto const* shorter = find_fix(fixes, FixKind::context);
+    REQUIRE(shorter != nullptr);
+    request.context = shorter->amount;
+    CHECK(task.fits(devices, request));
+    request.context = shorter->amount + 1;
+    CHECK_FALSE(task.fits(devices, request));
+}
+
+TEST_CASE("find_fixes: a bare tree has no context and no scheme, but dtypes") {
+    auto const model = describe(presets::gpt2);
+    REQUIRE(model);
+    PlacementTask const task(model->tree, {});
+    Device device;
+    device.id = DeviceId::gpu(0);
+    device.memory = 400_MiB;
+    auto const fixes = find_fixes(task, std::span<Device const>(&device, 1), {});
+    CHECK(find_fix(fixes, FixKind::context) == nullptr);
+    CHECK(find_fix(fixes, FixKind::quant) == nullptr);
+    auto const* narrower = find_fix(fixes, FixKind::dtype);
+    REQUIRE(narrower != nullptr);
+    CHECK(narrower->dtype == Dtype::bf16);
+}
