@@ -1,5 +1,7 @@
 #pragma once
 
+#include "temporary_folder.hpp"
+
 #include <shardwise/json/value.hpp>
 
 #include <cstddef>
@@ -27,31 +29,7 @@ struct Ran {
     [[nodiscard]] bool says(std::string_view text) const { return err.find(text) != std::string::npos; }
 };
 
-/// A folder that goes away with its owner.
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string name = "/tmp/shardwise_cli_XXXXXX";
-        path_ = ::mkdtemp(name.data()) == nullptr ? std::string() : name;
-    }
-    TemporaryFolder(TemporaryFolder const&) = delete;
-    TemporaryFolder& operator=(TemporaryFolder const&) = delete;
-    ~TemporaryFolder() {
-        if (path_.empty()) return;
-        auto const command = "rm -rf '" + path_ + "'";
-        (void)!std::system(command.c_str());
-    }
-    [[nodiscard]] std::string const& path() const { return path_; }
-    /// Writes a file and gives its path.
-    [[nodiscard]] std::string write(std::string const& name, std::string_view text) const {
-        auto const path = path_ + "/" + name;
-        std::ofstream(path, std::ios::binary) << text;
-        return path;
-    }
-
-private:
-    std::string path_;
-};
+using testing::TemporaryFolder;
 
 [[nodiscard]] inline std::string read_text(std::string const& path) {
     std::ifstream file(path, std::ios::binary);
