@@ -24,41 +24,62 @@ enum class DeviceKind : std::uint8_t { cpu, cuda, hip, metal, disk };
     return "unknown";
 }
 
-/// Dense peak rates of the fastest unit for each element type.
+/// Dense peak rates of the fastest unit for each element type; 0 where the device has no unit for it.
 ///
-/// Units  operations per second
+/// Units  operations per second, without sparsity
 struct PeakRates {
     double fp32 = 0.0;
     double bf16 = 0.0;
     double fp8 = 0.0;
     double int8 = 0.0;
+    /// 0: the same as bf16 (every unit since Ampere).
+    double fp16 = 0.0;
+    double fp64 = 0.0;
+    double fp4 = 0.0;
 
     /// The rate for products of `dtype`; a type that the device has no unit for runs at the next wider one's rate.
     [[nodiscard]] constexpr double of(Dtype dtype) const {
+        auto const half = bf16 > 0.0 ? bf16 : fp32;
         switch (dtype) {
-            case Dtype::f32:
-            case Dtype::f64: return fp32;
+            case Dtype::f64: return fp64 > 0.0 ? fp64 : fp32;
+            case Dtype::f32: return fp32;
+            case Dtype::f16: return fp16 > 0.0 ? fp16 : half;
             case Dtype::f8_e4m3:
-            case Dtype::f8_e5m2: return fp8 > 0.0 ? fp8 : bf16;
+            case Dtype::f8_e5m2: return fp8 > 0.0 ? fp8 : half;
             case Dtype::i8:
-            case Dtype::u8: return int8 > 0.0 ? int8 : bf16;
-            default: return bf16 > 0.0 ? bf16 : fp32;
+            case Dtype::u8: return int8 > 0.0 ? int8 : half;
+            default: return half;
         }
     }
 };
 
 enum class LinkType : std::uint8_t { none, pcie, nvlink, infinity_fabric, ethernet, infiniband, memory_bus };
 
-/// How a device reaches its neighbours.
+[[nodiscard]] constexpr std::string_view name_of(LinkType type) {
+    switch (type) {
+        case LinkType::none: return "none";
+        case LinkType::pcie: return "pcie";
+        case LinkType::nvlink: return "nvlink";
+        case LinkType::infinity_fabric: return "infinity_fabric";
+        case LinkType::ethernet: return "ethernet";
+        case LinkType::infiniband: return "infiniband";
+        case LinkType::memory_bus: return "memory_bus";
+    }
+    return "unknown";
+}
+
+/// How a device reaches another.
 ///
 /// Units  bandwidth in bytes per second in one direction, latency in seconds
 struct Link {
     LinkType type = LinkType::none;
     double bandwidth = 0.0;
     double latency = 0.0;
+
+    friend constexpr bool operator==(Link const&, Link const&) = default;
 };
 
-/// A device as a value: what it can hold and how fast it is.
+/// A device as a value: what it can hold, how fast it is, and which one it is.
 ///
 /// Units  memory in bytes, bandwidth in bytes per second
 struct Device {
@@ -72,6 +93,24 @@ struct Device {
     Link link{};
     /// Its node in a cluster of several.
     std::int32_t node = 0;
+    /// Its own share of the node's way to other nodes; LinkType::none: unknown, and then `default_network`.
+    Link network{};
+    /// Free when it was looked at; negative where nobody looked: then all of it.
+    Bytes memory_free{-1};
+    /// Compute capability ("sm_90") or gfx name ("gfx942").
+    FixedText<16> architecture{};
+    /// As the driver writes it: "GPU-<uuid>", "MIG-<uuid>".
+    FixedText<48> uuid{};
+    /// "00000000:3B:00.0"
+    FixedText<20> pci{};
+    /// -1 where unknown.
+    std::int32_t numa = -1;
+
+    /// What a plan may use: the free memory where it is known, else all.
+    [[nodiscard]] constexpr Bytes available() const { return memory_free.count() < 0 ? memory : memory_free; }
 };
+
+/// Between nodes of which nothing is said: 100 Gbit/s Ethernet.
+inline constexpr Link default_network{LinkType::ethernet, 12.5e9, 10e-6};
 
 }  // namespace shardwise::inline v0

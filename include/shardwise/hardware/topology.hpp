@@ -1,0 +1,79 @@
+#pragma once
+
+#include <shardwise/core/list.hpp>
+#include <shardwise/hardware/device.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace shardwise::inline v0 {
+
+/// A link between two devices that differs from what the devices say themselves.
+struct DeviceLink {
+    /// Positions in the topology's list of devices.
+    std::int32_t first = 0;
+    std::int32_t second = 0;
+    Link link{};
+};
+
+/// Devices and the ways between them. Uniform parts cost nothing: a device says how it reaches its peers in its node and how
+/// it reaches other nodes; only what differs is listed as a pair.
+///
+/// Order  devices as in a SPEC: accelerators first, then cpu, then disk
+struct Topology {
+    List<Device> devices;
+    List<DeviceLink> links;
+
+    /// The accelerators: they come first.
+    [[nodiscard]] constexpr std::span<Device const> accelerators() const {
+        std::size_t count = 0;
+        while (count < devices.size() && devices[count].id.is_accelerator()) ++count;
+        return {devices.data(), count};
+    }
+
+    /// The link from one device to another: the listed pair, else in a node the slower of what both say, else between nodes
+    /// the slower of both networks.
+    [[nodiscard]] constexpr Link between(std::size_t first, std::size_t second) const {
+        for (auto const& pair : links) {
+            auto const a = static_cast<std::size_t>(pair.first);
+            auto const b = static_cast<std::size_t>(pair.second);
+            if ((a == first && b == second) || (a == second && b == first)) return pair.link;
+        }
+        auto const& one = devices[first];
+        auto const& other = devices[second];
+        if (one.node == other.node) return slower(one.link, other.link);
+        return slower(network_of(one), network_of(other));
+    }
+
+    /// The slowest link between any two of these devices: what a ring over them runs at. Latency is the largest.
+    [[nodiscard]] constexpr Link slowest_between(std::span<std::size_t const> group) const {
+        Link slowest{};
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            for (std::size_t k = i + 1; k < group.size(); ++k) {
+                auto const link = between(group[i], group[k]);
+                slowest = slowest.type == LinkType::none ? link : slower(slowest, link);
+            }
+        }
+        return slowest;
+    }
+
+private:
+    static constexpr Link network_of(Device const& device) {
+        return device.network.type == LinkType::none ? default_network : device.network;
+    }
+    static constexpr Link slower(Link const& a, Link const& b) {
+        auto result = a.bandwidth <= b.bandwidth ? a : b;
+        result.latency = a.latency > b.latency ? a.latency : b.latency;
+        return result;
+    }
+};
+
+/// The devices of a list, connected as each of them says.
+[[nodiscard]] constexpr Topology topology_of(std::span<Device const> devices) {
+    Topology topology;
+    topology.devices.append(devices.data(), devices.data() + devices.size());
+    return topology;
+}
+
+}  // namespace shardwise::inline v0

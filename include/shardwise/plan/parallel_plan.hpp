@@ -1,0 +1,108 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/list.hpp>
+#include <shardwise/cost/cost_terms.hpp>
+#include <shardwise/memory/estimate.hpp>
+#include <shardwise/memory/request.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// What a parallel plan makes small or large.
+enum class PlanObjective : std::uint8_t {
+    latency,     // the time of a step: of one token in decoding, of one update in training
+    throughput,  // tokens per second of all devices together
+    devices,     // the fewest devices that hold it; of those, the least latency
+};
+
+[[nodiscard]] constexpr std::string_view name_of(PlanObjective objective) {
+    switch (objective) {
+        case PlanObjective::latency: return "latency";
+        case PlanObjective::throughput: return "throughput";
+        case PlanObjective::devices: return "devices";
+    }
+    return "unknown";
+}
+
+/// What is to be planned. `estimate.parallel` is what is searched and is ignored; `estimate.batch` counts the sequences of
+/// the whole job, dealt to the data-parallel replicas.
+struct PlanRequest {
+    EstimateRequest estimate{};
+    PlanObjective objective = PlanObjective::latency;
+};
+
+/// How a job is cut.
+struct PlanDegrees {
+    std::int64_t tp = 1;
+    std::int64_t pp = 1;
+    std::int64_t dp = 1;
+    std::int64_t ep = 1;
+    /// ZeRO's stage; 0 in inference.
+    std::int32_t zero = 0;
+    /// The pieces that a replica's batch is cut into on its way through the stages.
+    std::int64_t micro_batches = 1;
+
+    [[nodiscard]] constexpr std::int64_t ranks() const { return tp * pp * dp * ep; }
+    friend constexpr bool operator==(PlanDegrees const&, PlanDegrees const&) = default;
+};
+
+/// A pipeline stage: consecutive layers, with what stands before the first and after the last.
+struct PlanStage {
+    std::int64_t first_layer = 0;
+    std::int64_t layer_count = 0;
+    bool has_embedding = false;
+    bool has_head = false;
+    /// One micro-batch through this stage on its slowest rank; in training forward and backward.
+    double seconds = 0.0;
+};
+
+/// One rank: where it sits in the groups, which device runs it, and what it holds there.
+struct PlanRank {
+    RankPlace place{};
+    /// Its position in the topology's list of devices.
+    std::int32_t device = 0;
+    MemoryTerms terms{};
+};
+
+/// What a plan takes and gives.
+struct PlanCost {
+    /// Of one step: a decoded token of every sequence, or one update in training.
+    CostTerms step{};
+    /// Inference: of the prompts of the whole batch; nothing in training.
+    CostTerms prefill{};
+    /// Of all replicas together: decoded tokens, or trained ones.
+    double tokens_per_second = 0.0;
+};
+
+/// A plan that was not chosen, the next best of its kind, and what it loses.
+struct PlanAlternative {
+    PlanDegrees degrees{};
+    PlanCost cost{};
+    /// The fullest rank.
+    Bytes largest_rank{};
+    /// How much worse its objective is: 0.25 is a quarter more time (or less throughput, or more devices).
+    double loss = 0.0;
+    /// Why it is worse, in words.
+    std::string reason;
+};
+
+/// A model cut over the devices of a topology, with its reasons.
+struct ParallelPlan {
+    PlanDegrees degrees{};
+    List<PlanStage> stages;
+    /// Tensor-parallel ranks next to each other, then expert-, data- and pipeline-parallel ones.
+    List<PlanRank> ranks;
+    PlanCost cost{};
+    /// Why each degree is what it is: "tensor parallel stops at 8: the node's NVLink domain".
+    List<std::string> reasons;
+    List<PlanAlternative> alternatives;
+    /// How many ways to cut were priced, and how many did not fit.
+    std::int64_t examined = 0;
+    std::int64_t too_large = 0;
+};
+
+}  // namespace shardwise::inline v0
