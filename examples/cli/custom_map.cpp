@@ -1,7 +1,7 @@
 #include "custom_map.hpp"
 
+#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/json/value.hpp>
-#include <shardwise/model/files/text_file.hpp>
 #include <shardwise/placement/max_memory.hpp>
 
 #include <cstddef>

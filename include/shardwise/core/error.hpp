@@ -28,6 +28,7 @@ enum class ErrorCode : std::uint8_t {
     capacity_exceeded,  // more of something than a fixed limit allows
     shape_mismatch,     // two shapes that must agree do not
     backend_failure,    // a vendor call failed
+    file_unwritable,    // the system does not let it be written
 };
 
 [[nodiscard]] constexpr std::string_view name_of(ErrorCode code) {
@@ -48,6 +49,7 @@ enum class ErrorCode : std::uint8_t {
         case ErrorCode::capacity_exceeded: return "capacity_exceeded";
         case ErrorCode::shape_mismatch: return "shape_mismatch";
         case ErrorCode::backend_failure: return "backend_failure";
+        case ErrorCode::file_unwritable: return "file_unwritable";
     }
     return "unknown";
 }

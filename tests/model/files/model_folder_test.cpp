@@ -1,5 +1,5 @@
+#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/model/files/model_folder.hpp>
-#include <shardwise/model/files/text_file.hpp>
 
 #include <doctest/doctest.h>
 

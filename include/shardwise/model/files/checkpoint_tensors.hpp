@@ -1,12 +1,12 @@
 #pragma once
 
+#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
 #include <shardwise/model/files/checkpoint_match.hpp>
 #include <shardwise/model/files/gguf.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/safetensors_reader.hpp>
-#include <shardwise/model/files/text_file.hpp>
 
 #include <algorithm>
 #include <cstddef>

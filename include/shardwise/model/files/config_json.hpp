@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/json/value.hpp>
@@ -8,7 +9,6 @@
 #include <shardwise/model/files/config_fields.hpp>
 #include <shardwise/model/files/config_rope.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
-#include <shardwise/model/files/text_file.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/model/files/text_file.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/model/files/regular_file.hpp>
+#include <shardwise/core/files/regular_file.hpp>
 
 #include <cstddef>
 #include <cstdint>
