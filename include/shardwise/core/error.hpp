@@ -28,6 +28,9 @@ enum class ErrorCode : std::uint8_t {
     capacity_exceeded,  // more of something than a fixed limit allows
     shape_mismatch,     // two shapes that must agree do not
     backend_failure,    // a vendor call failed
+    deadline_exceeded,  // something did not happen in time
+    rank_lost,          // a rank of a group died, stopped or left
+    collective_mismatch,  // the ranks of a group do not ask for the same
     file_unwritable,    // the system does not let it be written
 };
 
@@ -49,6 +52,9 @@ enum class ErrorCode : std::uint8_t {
         case ErrorCode::capacity_exceeded: return "capacity_exceeded";
         case ErrorCode::shape_mismatch: return "shape_mismatch";
         case ErrorCode::backend_failure: return "backend_failure";
+        case ErrorCode::deadline_exceeded: return "deadline_exceeded";
+        case ErrorCode::rank_lost: return "rank_lost";
+        case ErrorCode::collective_mismatch: return "collective_mismatch";
         case ErrorCode::file_unwritable: return "file_unwritable";
     }
     return "unknown";

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/event.hpp>
+#include <shardwise/backend/host/stream.hpp>
+#include <shardwise/backend/host/thread_pool.hpp>
+#include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/core/tensor_view.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// What a host context is made of.
+struct HostOptions {
+    /// Threads that share the work of one kernel, the caller's included; 0: as many as the machine has cores.
+    int threads = 0;
+    bool is_pinned = false;
+    StreamMode streams = StreamMode::immediate;
+};
+
+/// Everything that the host back end keeps between calls: its threads and the count of its memory. The caller owns it; two
+/// contexts do not meet.
+class HostContext {
+public:
+    explicit HostContext(HostOptions const& options = {})
+        : options_(options), pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned) {}
+
+    [[nodiscard]] ThreadPool& pool() { return pool_; }
+    [[nodiscard]] MemoryCounter& memory() { return memory_; }
+    [[nodiscard]] HostStream make_stream() const { return HostStream(options_.streams); }
+
+private:
+    static int hardware_threads() {
+        auto const threads = std::thread::hardware_concurrency();
+        return threads == 0 ? 1 : static_cast<int>(threads);
+    }
+
+    HostOptions options_;
+    MemoryCounter memory_;
+    ThreadPool pool_;
+};
+
+/// The back end that runs in the including program's own threads and memory. It is complete, and the oracle for the others.
+struct Host {
+    using Context = HostContext;
+    using Stream = HostStream;
+    using Event = HostEvent;
+
+    static constexpr std::string_view name = "host";
+    /// A cache line, and the width of an AVX-512 register.
+    static constexpr std::size_t alignment = 64;
+    /// What a process can address on x86-64 and arm64: allocators need not be asked for more.
+    static constexpr std::int64_t address_space = std::int64_t{1} << 47U;
+
+    /// Aligned memory, counted; null for no bytes.
+    ///
+    /// Errors  out_of_memory
+    [[nodiscard]] static Result<void*> allocate(Context& context, Bytes bytes) {
+        if (bytes.count() == 0) return static_cast<void*>(nullptr);
+        auto* const memory = bytes.count() > address_space ? nullptr
+                                                           : ::operator new(static_cast<std::size_t>(bytes.count()),
+                                                                            std::align_val_t{alignment}, std::nothrow);
+        if (memory == nullptr) {
+            return Error{ErrorCode::out_of_memory}.in("host memory").needs(bytes).fix("use a smaller batch or context");
+        }
+        context.memory().add(bytes);
+        return memory;
+    }
+    static void release(Context& context, void* memory, Bytes bytes) {
+        ::operator delete(memory, std::align_val_t{alignment});
+        context.memory().remove(bytes);
+    }
+
+    /// Copies values of one size from one view to another; they do not overlap.
+    ///
+    /// Order   on `stream`: both stay alive until it is done
+    /// Errors  shape_mismatch
+    template <class T>
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, Host> to, Stream& stream) {
+        if (from.elements() != to.elements()) {
+            return Error{ErrorCode::shape_mismatch}.in("copy").because("the two sides differ in size").got(from.elements())
+                .expected(to.elements());
+        }
+        stream.submit([from, to] {
+            if (!from.empty()) std::memcpy(to.data(), from.data(), static_cast<std::size_t>(from.elements()) * sizeof(T));
+            return Result<>{};
+        });
+        return {};
+    }
+
+    /// Runs body(index) for every index in [0, count) on the threads of the context.
+    ///
+    /// Order  on `stream`
+    template <class Body>
+    static void launch(Context& context, std::int64_t count, Body body, Stream& stream) {
+        stream.submit([&context, count, body] {
+            context.pool().run_ranges(count, 1, [&body](std::int64_t begin, std::int64_t end) {
+                for (auto index = begin; index < end; ++index) body(index);
+            });
+            return Result<>{};
+        });
+    }
+};
+
+static_assert(ComputeBackend<Host>);
+
+}  // namespace shardwise::inline v0

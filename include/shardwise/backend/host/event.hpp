@@ -1,0 +1,64 @@
+#pragma once
+
+#include <shardwise/backend/host/stream.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+namespace shardwise::inline v0 {
+
+/// A point in a stream that others can wait for. Copies are the same event.
+class HostEvent {
+public:
+    /// Marks the point behind what the stream holds now; a new record replaces the old one.
+    void record(HostStream& stream) {
+        auto const point = std::make_shared<Point>();
+        point_ = point;
+        stream.submit([point] {
+            {
+                std::lock_guard const lock(point->mutex);
+                point->is_reached = true;
+            }
+            point->changed.notify_all();
+            return Result<>{};
+        });
+    }
+
+    /// Keeps what is put into `stream` from now on behind this point. An event that was never recorded holds nothing up.
+    void block(HostStream& stream, std::chrono::nanoseconds limit) const {
+        if (!point_) return;
+        stream.submit([point = point_, limit] { return point->wait(Deadline::after(limit)); });
+    }
+
+    /// Waits for the point.
+    ///
+    /// Errors  deadline_exceeded
+    [[nodiscard]] Result<> synchronize(Deadline deadline) const { return point_ ? point_->wait(deadline) : Result<>{}; }
+
+    /// True where the point is passed, or was never set.
+    [[nodiscard]] bool is_reached() const {
+        if (!point_) return true;
+        std::lock_guard const lock(point_->mutex);
+        return point_->is_reached;
+    }
+
+private:
+    struct Point {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool is_reached = false;
+
+        Result<> wait(Deadline deadline) {
+            std::unique_lock lock(mutex);
+            if (changed.wait_until(lock, deadline.moment(), [this] { return is_reached; })) return {};
+            return Error{ErrorCode::deadline_exceeded}.in("event").because("was not reached before its deadline")
+                .fix("allow more time, or look for the failure in the stream that records it");
+        }
+    };
+
+    std::shared_ptr<Point> point_;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace shardwise::inline v0 {
+
+/// How a host stream runs what is put into it.
+enum class StreamMode : std::uint8_t {
+    immediate,  // at once, in the thread that asks: nothing overlaps
+    queued,     // in order, in a thread of its own
+};
+
+/// Work in order on the host. The first failure stops the stream: what follows is skipped, and `synchronize` returns it.
+///
+/// Order  tasks run one after another; tasks of two streams are ordered by events only
+class HostStream {
+public:
+    using Task = std::function<Result<>()>;
+
+    explicit HostStream(StreamMode mode = StreamMode::immediate) : state_(std::make_unique<State>()) {
+        if (mode == StreamMode::queued) worker_ = std::thread([state = state_.get()] { state->run(); });
+    }
+    HostStream(HostStream&&) noexcept = default;
+    HostStream& operator=(HostStream&&) = delete;
+    /// Waits for what was put in.
+    ~HostStream() {
+        if (!worker_.joinable()) return;
+        {
+            std::lock_guard const lock(state_->mutex);
+            state_->is_closed = true;
+        }
+        state_->changed.notify_all();
+        worker_.join();
+    }
+
+    /// Puts a task in. Its failure, like an earlier one, is what `synchronize` returns.
+    void submit(Task task) {
+        if (!worker_.joinable()) {
+            state_->finish(state_->has_failed() ? Result<>{} : task());
+            return;
+        }
+        {
+            std::lock_guard const lock(state_->mutex);
+            state_->tasks.push_back(std::move(task));
+        }
+        state_->changed.notify_all();
+    }
+
+    /// Waits until everything that was put in is done.
+    ///
+    /// Errors  the first failure of a task; deadline_exceeded
+    [[nodiscard]] Result<> synchronize(Deadline deadline) {
+        std::unique_lock lock(state_->mutex);
+        bool const is_done = state_->changed.wait_until(lock, deadline.moment(), [this] {
+            return state_->tasks.empty() && !state_->is_running;
+        });
+        if (state_->failure) return *state_->failure;
+        if (!is_done) {
+            return Error{ErrorCode::deadline_exceeded}.in("stream").because("did not finish before its deadline")
+                .got(static_cast<std::int64_t>(state_->tasks.size())).fix("allow more time, or find the task that blocks");
+        }
+        return {};
+    }
+
+private:
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::deque<Task> tasks;
+        std::optional<Error> failure;
+        bool is_running = false;
+        bool is_closed = false;
+
+        bool has_failed() {
+            std::lock_guard const lock(mutex);
+            return failure.has_value();
+        }
+        void finish(Result<> const& result) {
+            {
+                std::lock_guard const lock(mutex);
+                is_running = false;
+                if (!result && !failure) failure = result.error();
+            }
+            changed.notify_all();
+        }
+        void run() {
+            while (true) {
+                Task task;
+                {
+                    std::unique_lock lock(mutex);
+                    changed.wait(lock, [this] { return is_closed || !tasks.empty(); });
+                    if (tasks.empty()) return;
+                    task = std::move(tasks.front());
+                    tasks.pop_front();
+                    is_running = true;
+                    if (failure) task = [] { return Result<>{}; };
+                }
+                finish(task());
+            }
+        }
+    };
+
+    std::unique_ptr<State> state_;
+    std::thread worker_;
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+namespace shardwise::inline v0 {
+
+/// Threads that share the parts of a loop. The calling thread is one of them, so a pool of one starts no thread at all.
+///
+/// Order  `run` returns when every part is done; a run from inside a part, or beside another thread's run, is computed by the
+///        thread that asked for it
+class ThreadPool {
+public:
+    /// `threads` in all, at least 1; pinned to the cores that the process may use, one after another, where asked.
+    explicit ThreadPool(int threads, bool is_pinned = false) {
+        for (int i = 1; i < threads; ++i) {
+            workers_.emplace_back([this] { work_until_stopped(); });
+            if (is_pinned) pin(workers_.back(), i);
+        }
+    }
+    ThreadPool(ThreadPool const&) = delete;
+    ThreadPool& operator=(ThreadPool const&) = delete;
+    ~ThreadPool() {
+        {
+            std::lock_guard const lock(mutex_);
+            is_stopped_ = true;
+            generation_.fetch_add(1, std::memory_order_release);
+        }
+        wake_.notify_all();
+        for (auto& worker : workers_) worker.join();
+    }
+
+    /// The threads that take part, the caller's included.
+    [[nodiscard]] int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+    /// Calls body(part) for every part in [0, parts), each once. The body does not throw.
+    template <class Body>
+    void run(std::int64_t parts, Body&& body) {
+        if (parts < 2 || workers_.empty() || is_taken_.exchange(true, std::memory_order_acquire)) {
+            for (std::int64_t part = 0; part < parts; ++part) body(part);
+            return;
+        }
+        body_ = [](void* state, std::int64_t part) { (*static_cast<std::remove_reference_t<Body>*>(state))(part); };
+        state_ = const_cast<void*>(static_cast<void const*>(&body));
+        parts_ = parts;
+        next_.store(0, std::memory_order_relaxed);
+        busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+        generation_.fetch_add(1, std::memory_order_seq_cst);
+        if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+            // Under the lock, so that no worker goes to sleep between its look at the generation and this call.
+            std::lock_guard const lock(mutex_);
+            wake_.notify_all();
+        }
+        take_parts();
+        for (int spin = 0; busy_.load(std::memory_order_acquire) > 0; ++spin) relax(spin);
+        is_taken_.store(false, std::memory_order_release);
+    }
+
+    /// Calls body(begin, end) for pieces of [0, count) of at least `grain` each, at most one per thread.
+    template <class Body>
+    void run_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
+        auto pieces = grain > 0 ? count / grain : count;
+        if (pieces > size()) pieces = size();
+        if (pieces < 1) pieces = count > 0 ? 1 : 0;
+        run(pieces, [&](std::int64_t piece) { body(count * piece / pieces, count * (piece + 1) / pieces); });
+    }
+
+private:
+    static constexpr int spins_before_yield = 64;
+    /// About 20 microseconds: a step's next loop usually comes sooner than a sleeping thread wakes (50 us).
+    static constexpr int spins_before_sleep = 4000;
+
+    static void relax(int spin) {
+        if (spin > spins_before_yield && spin % 16 == 0) std::this_thread::yield();
+    }
+
+    static void pin([[maybe_unused]] std::thread& thread, [[maybe_unused]] int index) {
+#if defined(__linux__)
+        cpu_set_t allowed;
+        CPU_ZERO(&allowed);
+        if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+        auto place = index % CPU_COUNT(&allowed);
+        for (int core = 0; core < CPU_SETSIZE; ++core) {
+            if (!CPU_ISSET(static_cast<unsigned>(core), &allowed) || place-- > 0) continue;
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(static_cast<unsigned>(core), &one);
+            // A refusal (a container's limits) leaves the thread where the system puts it.
+            (void)pthread_setaffinity_np(thread.native_handle(), sizeof one, &one);
+            return;
+        }
+#endif
+    }
+
+    void take_parts() {
+        for (auto part = next_.fetch_add(1, std::memory_order_relaxed); part < parts_;
+             part = next_.fetch_add(1, std::memory_order_relaxed)) {
+            body_(state_, part);
+        }
+    }
+
+    void work_until_stopped() {
+        std::uint64_t seen = 0;
+        while (true) {
+            for (int spin = 0; generation_.load(std::memory_order_acquire) == seen; ++spin) {
+                if (spin < spins_before_sleep) {
+                    relax(spin);
+                    continue;
+                }
+                std::unique_lock lock(mutex_);
+                sleepers_.fetch_add(1, std::memory_order_seq_cst);
+                wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
+                sleepers_.fetch_sub(1, std::memory_order_relaxed);
+            }
+            ++seen;
+            if (is_stopped_) return;
+            take_parts();
+            busy_.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
+    std::vector<std::thread> workers_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool is_stopped_ = false;
+
+    void (*body_)(void*, std::int64_t) = nullptr;
+    void* state_ = nullptr;
+    std::int64_t parts_ = 0;
+    std::atomic<bool> is_taken_{false};
+    std::atomic<std::int64_t> next_{0};
+    std::atomic<int> busy_{0};
+    std::atomic<int> sleepers_{0};
+    std::atomic<std::uint64_t> generation_{0};
+};
+
+}  // namespace shardwise::inline v0

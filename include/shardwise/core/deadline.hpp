@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+
+namespace shardwise::inline v0 {
+
+/// A moment after which a blocking call gives up. Every blocking call has one.
+class Deadline {
+public:
+    using Clock = std::chrono::steady_clock;
+
+    [[nodiscard]] static Deadline after(std::chrono::nanoseconds time) { return Deadline(Clock::now() + time); }
+
+    [[nodiscard]] bool has_passed() const { return Clock::now() >= moment_; }
+    [[nodiscard]] Clock::time_point moment() const { return moment_; }
+
+private:
+    explicit Deadline(Clock::time_point moment) : moment_(moment) {}
+
+    Clock::time_point moment_;
+};
+
+}  // namespace shardwise::inline v0

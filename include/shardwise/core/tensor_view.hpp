@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace shardwise::inline v0 {
+
+/// A tensor in somebody else's memory: a pointer, extents and strides. `Backend` says in whose memory it lies, so that a
+/// device pointer never reaches host code.
+///
+/// Shapes  outermost extent first; the last dimension is contiguous
+/// Units   extents and strides in elements
+template <class T, std::size_t dimensions, class Backend>
+class TensorView {
+    static_assert(dimensions >= 1, "a tensor view has at least one dimension");
+
+public:
+    using value_type = std::remove_const_t<T>;
+    using Extents = std::array<std::int64_t, dimensions>;
+    static constexpr std::size_t rank = dimensions;
+
+    constexpr TensorView() = default;
+    /// Dense rows, one behind another.
+    constexpr TensorView(T* data, Extents const& extents) : data_(data), extents_(extents) {
+        std::int64_t stride = 1;
+        for (auto i = dimensions; i-- > 0;) {
+            strides_[i] = stride;
+            stride *= extents_[i];
+        }
+    }
+    /// Rows that lie `row_stride` elements apart.
+    constexpr TensorView(T* data, Extents const& extents, std::int64_t row_stride) requires(dimensions == 2)
+        : data_(data), extents_(extents), strides_{row_stride, 1} {}
+    /// What may be written may be read.
+    template <class Writable>
+        requires(std::is_same_v<Writable const, T>)
+    constexpr TensorView(TensorView<Writable, dimensions, Backend> const& other)
+        : data_(other.data()), extents_(other.extents()), strides_(other.strides()) {}
+
+    [[nodiscard]] constexpr T* data() const { return data_; }
+    [[nodiscard]] constexpr Extents const& extents() const { return extents_; }
+    [[nodiscard]] constexpr Extents const& strides() const { return strides_; }
+    [[nodiscard]] constexpr std::int64_t extent(std::size_t dimension) const { return extents_[dimension]; }
+    [[nodiscard]] constexpr std::int64_t stride(std::size_t dimension) const { return strides_[dimension]; }
+
+    [[nodiscard]] constexpr std::int64_t elements() const {
+        std::int64_t product = 1;
+        for (auto const extent : extents_) product *= extent;
+        return product;
+    }
+    [[nodiscard]] constexpr bool empty() const { return elements() == 0; }
+    /// True where the elements lie without gaps, so that a flat view shows the same.
+    [[nodiscard]] constexpr bool is_dense() const {
+        std::int64_t stride = 1;
+        for (auto i = dimensions; i-- > 0;) {
+            if (extents_[i] != 1 && strides_[i] != stride) return false;
+            stride *= extents_[i];
+        }
+        return true;
+    }
+
+    /// The memory of one row of a matrix.
+    [[nodiscard]] constexpr T* row(std::int64_t index) const requires(dimensions == 2) {
+        return data_ + index * strides_[0];
+    }
+    /// Some rows of a matrix.
+    [[nodiscard]] constexpr TensorView rows(std::int64_t begin, std::int64_t count) const requires(dimensions == 2) {
+        return {row(begin), {count, extents_[1]}, strides_[0]};
+    }
+    /// Some columns of a matrix; the rows keep their distance.
+    [[nodiscard]] constexpr TensorView columns(std::int64_t begin, std::int64_t count) const requires(dimensions == 2) {
+        return {data_ + begin, {extents_[0], count}, strides_[0]};
+    }
+    /// A part of a vector.
+    [[nodiscard]] constexpr TensorView part(std::int64_t begin, std::int64_t count) const requires(dimensions == 1) {
+        return {data_ + begin, {count}};
+    }
+
+private:
+    T* data_ = nullptr;
+    Extents extents_{};
+    Extents strides_{};
+};
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,168 @@
+#include <shardwise/backend/host.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+using namespace shardwise;
+using namespace std::chrono_literals;
+
+TEST_CASE("ThreadPool: every part of a loop is computed once, for any number of threads and parts") {
+    for (int const threads : {1, 2, 3, 5}) {
+        ThreadPool pool(threads);
+        CHECK(pool.size() == threads);
+        for (std::int64_t const parts : {0, 1, 2, 7, 64, 1000}) {
+            std::vector<std::atomic<int>> seen(static_cast<std::size_t>(parts));
+            pool.run(parts, [&](std::int64_t part) { seen[static_cast<std::size_t>(part)].fetch_add(1); });
+            for (auto const& count : seen) REQUIRE(count.load() == 1);
+        }
+    }
+}
+
+TEST_CASE("ThreadPool: ranges cover the whole count, are as many as grains, and at most one per thread") {
+    ThreadPool pool(3);
+    for (std::int64_t const count : {0, 1, 5, 100}) {
+        for (std::int64_t const grain : {1, 4, 1000}) {
+            std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
+            std::atomic<int> ranges{0};
+            pool.run_ranges(count, grain, [&](std::int64_t begin, std::int64_t end) {
+                ranges.fetch_add(1);
+                for (auto i = begin; i < end; ++i) seen[static_cast<std::size_t>(i)].fetch_add(1);
+            });
+            for (auto const& times : seen) REQUIRE(times.load() == 1);
+            CHECK(ranges.load() <= 3);
+            if (grain == 1000 && count > 0) CHECK(ranges.load() == 1);
+        }
+    }
+}
+
+TEST_CASE("ThreadPool: a loop inside a loop, and loops of several callers, are complete") {
+    ThreadPool pool(2);
+    std::atomic<int> inner{0};
+    pool.run(4, [&](std::int64_t) { pool.run(5, [&](std::int64_t) { inner.fetch_add(1); }); });
+    CHECK(inner.load() == 20);
+
+    std::atomic<int> outer{0};
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < 3; ++caller) {
+        callers.emplace_back([&] {
+            for (int turn = 0; turn < 200; ++turn) pool.run(3, [&](std::int64_t) { outer.fetch_add(1); });
+        });
+    }
+    for (auto& caller : callers) caller.join();
+    CHECK(outer.load() == 3 * 200 * 3);
+}
+
+TEST_CASE("ThreadPool: threads that went to sleep wake for the next loop") {
+    ThreadPool pool(2, true);
+    for (int turn = 0; turn < 3; ++turn) {
+        std::atomic<int> parts{0};
+        pool.run(8, [&](std::int64_t) { parts.fetch_add(1); });
+        CHECK(parts.load() == 8);
+        std::this_thread::sleep_for(5ms);
+    }
+}
+
+TEST_CASE("Host memory is aligned, and its count and peak follow what is held") {
+    HostContext context({.threads = 1});
+    {
+        auto one = Buffer<float, Host>::allocate(context, 100);
+        REQUIRE(one);
+        CHECK(reinterpret_cast<std::uintptr_t>(one->data()) % Host::alignment == 0);
+        CHECK(context.memory().current() == Bytes{400});
+        auto two = Buffer<double, Host>::allocate(context, 10);
+        REQUIRE(two);
+        CHECK(context.memory().peak() == Bytes{480});
+        *two = *Buffer<double, Host>::allocate(context, 1);
+        CHECK(context.memory().peak() == Bytes{488});
+    }
+    CHECK(context.memory().current() == Bytes{0});
+    CHECK(context.memory().peak() == Bytes{488});
+    context.memory().restart_peak();
+    CHECK(context.memory().peak() == Bytes{0});
+}
+
+TEST_CASE("Buffer: an impossible size is refused with its reason") {
+    HostContext context({.threads = 1});
+    CHECK(Buffer<float, Host>::allocate(context, -1).error().code() == ErrorCode::invalid_argument);
+    CHECK(Buffer<double, Host>::allocate(context, INT64_MAX).error().code() == ErrorCode::size_overflow);
+    CHECK(Buffer<char, Host>::allocate(context, INT64_MAX / 4).error().code() == ErrorCode::out_of_memory);
+    auto const empty = Buffer<float, Host>::allocate(context, 0);
+    REQUIRE(empty);
+    CHECK(empty->view().empty());
+}
+
+TEST_CASE("HostStream: tasks run in order, the first failure stops the stream and is what synchronize returns") {
+    for (auto const mode : {StreamMode::immediate, StreamMode::queued}) {
+        HostStream stream(mode);
+        std::vector<int> order;
+        for (int i = 0; i < 50; ++i) stream.submit([&order, i] { return order.push_back(i), Result<>{}; });
+        REQUIRE(stream.synchronize(Deadline::after(10s)));
+        REQUIRE(order.size() == 50);
+        for (int i = 0; i < 50; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
+
+        stream.submit([] { return Result<>{Error{ErrorCode::backend_failure}.because("first")}; });
+        stream.submit([&order] { return order.push_back(99), Result<>{}; });
+        stream.submit([] { return Result<>{Error{ErrorCode::backend_failure}.because("second")}; });
+        auto const result = stream.synchronize(Deadline::after(10s));
+        REQUIRE_FALSE(result);
+        CHECK(result.error().reason() == "first");
+        CHECK(order.size() == 50);
+    }
+}
+
+TEST_CASE("HostStream: a task that takes too long is a deadline_exceeded, and the stream goes on") {
+    HostStream stream(StreamMode::queued);
+    std::atomic<bool> is_released{false};
+    stream.submit([&is_released] {
+        while (!is_released.load()) std::this_thread::yield();
+        return Result<>{};
+    });
+    auto const early = stream.synchronize(Deadline::after(20ms));
+    REQUIRE_FALSE(early);
+    CHECK(early.error().code() == ErrorCode::deadline_exceeded);
+    is_released.store(true);
+    CHECK(stream.synchronize(Deadline::after(10s)));
+}
+
+TEST_CASE("HostEvent: holds a second stream up until the first has come so far") {
+    HostStream first(StreamMode::queued);
+    HostStream second(StreamMode::queued);
+    std::atomic<bool> is_released{false};
+    std::atomic<bool> is_after{false};
+    HostEvent event;
+    CHECK(event.is_reached());
+    first.submit([&is_released] {
+        while (!is_released.load()) std::this_thread::yield();
+        return Result<>{};
+    });
+    event.record(first);
+    event.block(second, 10s);
+    second.submit([&is_after] { return is_after.store(true), Result<>{}; });
+    CHECK_FALSE(event.is_reached());
+    CHECK_FALSE(event.synchronize(Deadline::after(10ms)));
+    CHECK_FALSE(is_after.load());
+    is_released.store(true);
+    CHECK(event.synchronize(Deadline::after(10s)));
+    CHECK(second.synchronize(Deadline::after(10s)));
+    CHECK(is_after.load());
+}
+
+TEST_CASE("Host: a copy moves the values in stream order and refuses other sizes") {
+    HostContext context({.threads = 2, .streams = StreamMode::queued});
+    auto stream = context.make_stream();
+    auto from = *Buffer<int, Host>::allocate(context, 5);
+    auto to = *Buffer<int, Host>::allocate(context, 5);
+    for (int i = 0; i < 5; ++i) from.data()[i] = i * i;
+    REQUIRE(Host::copy<int>(from.view(), to.view(), stream));
+    Host::launch(context, 5, [data = to.data()](std::int64_t i) { data[i] += 1; }, stream);
+    REQUIRE(stream.synchronize(Deadline::after(10s)));
+    for (int i = 0; i < 5; ++i) CHECK(to.data()[i] == i * i + 1);
+    auto const wrong = Host::copy<int>(from.view().part(0, 3), to.view(), stream);
+    REQUIRE_FALSE(wrong);
+    CHECK(wrong.error().code() == ErrorCode::shape_mismatch);
+}
