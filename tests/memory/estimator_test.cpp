@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 
 using namespace shardwise;
@@ -336,4 +337,52 @@ TEST_CASE("MemoryEstimator: an architecture's estimate is that of its described 
     auto broken = presets::llama_3_8b;
     broken.heads = 0;
     CHECK_FALSE(MemoryEstimator<Llama>::estimate(broken));
+}
+
+TEST_CASE("estimate: stages may be given; each holds its layers, and bounds that leave one out are refused") {
+    auto const model = *describe(presets::llama_3_8b);
+    std::array<std::int64_t, 3> const begins{0, 20, 32};
+    EstimateRequest const request{.parallel = {.pp = 2}};
+    auto const given = *estimate_memory(model, request, begins);
+    CHECK(given.devices[0].layer_count == 20);
+    CHECK(given.devices[1].first_layer == 20);
+    // 20 layers of 218,112,000 elements and the embedding of 128256 x 4096.
+    CHECK(given.devices[0].terms.weights == Bytes{2 * (20LL * 218112000 + 128256LL * 4096)});
+    auto const even = *estimate_memory(model, request);
+    std::array<std::int64_t, 3> const same{0, even.devices[0].layer_count, 32};
+    CHECK(estimate_memory(model, request, same)->devices[1].terms == even.devices[1].terms);
+    for (auto const& wrong : {std::array<std::int64_t, 3>{0, 20, 31}, std::array<std::int64_t, 3>{0, 32, 32},
+                              std::array<std::int64_t, 3>{1, 20, 32}}) {
+        auto const refused = estimate_memory(model, request, wrong);
+        REQUIRE(!refused);
+        CHECK(refused.error().code() == ErrorCode::invalid_argument);
+    }
+    CHECK(!estimate_memory(model, {.parallel = {.pp = 3}}, begins));
+}
+
+TEST_CASE("estimate: a batch in pieces has the cache of the whole and the activations of one piece") {
+    auto const whole = estimate_of(presets::llama_3_8b, {.batch = 8, .parallel = {.pp = 2}});
+    auto const piece = estimate_of(presets::llama_3_8b, {.batch = 3, .parallel = {.pp = 2}});
+    auto const cut = estimate_of(presets::llama_3_8b, {.batch = 8, .parallel = {.pp = 2}, .micro_batches = 3});
+    for (std::size_t i = 0; i < 2; ++i) {
+        CHECK(cut.devices[i].terms.kv_cache == whole.devices[i].terms.kv_cache);
+        CHECK(cut.devices[i].terms.activations == piece.devices[i].terms.activations);
+        CHECK(cut.devices[i].communication == piece.devices[i].communication);
+    }
+}
+
+TEST_CASE("estimate: in training no stage keeps more pieces of the batch than there are") {
+    EstimateRequest request{.context = 1024, .parallel = {.pp = 4}, .training = TrainingPlan{}};
+    auto const full = estimate_of(presets::llama_3_8b, request);
+    request.batch = 4;
+    request.micro_batches = 4;
+    auto const four = estimate_of(presets::llama_3_8b, request);
+    request.batch = 1;
+    request.micro_batches = 1;
+    auto const one = estimate_of(presets::llama_3_8b, request);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(four.devices[i].terms == full.devices[i].terms);
+    CHECK(one.devices[0].terms.activations < full.devices[0].terms.activations);
+    CHECK(one.devices[3].terms == full.devices[3].terms);
+    request.micro_batches = 2;
+    CHECK(!estimate_memory(*describe(presets::llama_3_8b), request));
 }

@@ -26,6 +26,10 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
     if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give --batch 1 or more");
     if (request.context < 0)
         return refuse("context", "must not be negative", request.context, 0, "give --context 1 or more");
+    if (request.micro_batches < 0 || request.micro_batches > request.batch) {
+        return refuse("micro_batches", "must be 0 to the number of sequences", request.micro_batches, request.batch,
+                      "give each piece of the batch at least one sequence");
+    }
     if (parallel.tp < 1)
         return refuse("tp", "must be at least 1", parallel.tp, 1, "legal are 1 to the number of query heads");
     if (parallel.pp < 1)

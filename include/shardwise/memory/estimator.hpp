@@ -5,6 +5,8 @@
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
 
+#include <span>
+
 namespace shardwise::inline v0 {
 
 namespace detail {
@@ -42,6 +44,16 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     note(is_megatron, Assumption::megatron_formula);
     note(plan.convention == MemoryConvention::deepspeed, Assumption::one_node);
     note(is_own && (plan.zero >= 3 || plan.offload == Offload::all), Assumption::working_layer);
+}
+
+/// True for no bounds, and for those of `stages` stages that cover all layers, none of them empty.
+[[nodiscard]] constexpr bool are_stages(std::span<std::int64_t const> begins, std::int64_t stages, std::int64_t layers) {
+    if (begins.empty()) return true;
+    if (begins.size() != static_cast<std::size_t>(stages) + 1 || begins.front() != 0 || begins.back() != layers) return false;
+    for (std::size_t i = 1; i < begins.size() && stages > 1; ++i) {
+        if (begins[i] <= begins[i - 1]) return false;
+    }
+    return true;
 }
 
 /// What training keeps of one part, a tied tensor of it left out, on one rank without offloading.
@@ -125,12 +137,19 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 /// The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers
 /// that checkpoints store, a tied tensor once.
 ///
-/// Errors   as check_request and check_sizes
+/// `stage_begins` may give each pipeline stage's first layer and, last, the number of layers; empty: stages of even weight.
+///
+/// Errors   as check_request and check_sizes; invalid_argument for stages that are not so many consecutive runs of layers
 /// Example  estimate_memory(*describe(presets::llama_3_8b), {.context = 8192})->total
-[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model,
-                                                               EstimateRequest const& request = {}) {
+[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& request = {},
+                                                               std::span<std::int64_t const> stage_begins = {}) {
     auto const parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
+    if (!detail::are_stages(stage_begins, request.parallel.pp, parts.layers)) {
+        return Error{ErrorCode::invalid_argument}.at("stages")
+            .because("are not one run of consecutive layers after another, one for each pipeline rank")
+            .fix("give each stage's first layer in order, and then the number of layers");
+    }
     if (auto const checked = check_sizes(model, request); !checked) return checked.error();
     MemoryEstimate estimate;
     estimate.context = context_of(request, model.config);
@@ -142,7 +161,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
     })};
     detail::list_modules(model, request, parts, estimate);
 
-    detail::RankEstimator ranks(model, request, parts);
+    detail::RankEstimator ranks(model, request, parts, stage_begins);
     auto const& parallel = request.parallel;
     bool const is_deepspeed = request.training && request.training->convention == MemoryConvention::deepspeed;
     for (std::int64_t pp = 0; pp < parallel.pp; ++pp) {

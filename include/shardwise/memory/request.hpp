@@ -68,7 +68,18 @@ struct EstimateRequest {
     MlaPolicy mla = MlaPolicy::compressed;
     Parallelism parallel{};
     std::optional<TrainingPlan> training{};
+    /// The pieces that the batch is cut into on its way through the stages; 0: it passes whole, and in training each
+    /// stage holds as many such batches as its pipeline can fill.
+    std::int64_t micro_batches = 0;
 };
+
+/// The request of one piece of the batch: what activations and messages are made of at a time.
+[[nodiscard]] constexpr EstimateRequest piece_of(EstimateRequest request) {
+    if (request.micro_batches > 1) {
+        request.batch = request.batch / request.micro_batches + (request.batch % request.micro_batches != 0 ? 1 : 0);
+    }
+    return request;
+}
 
 /// The context that absent --context means, at most.
 inline constexpr std::int64_t default_context = 4096;

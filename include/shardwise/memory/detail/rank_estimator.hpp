@@ -13,16 +13,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace shardwise::inline v0::detail {
 
 /// Estimates one rank after another of one request; stages are cut once, and bodies are priced once where ranks agree.
+/// `begins` may give each stage's first layer and, last, the number of layers; empty: stages of even weight.
 class RankEstimator {
 public:
-    constexpr RankEstimator(Model const& model, EstimateRequest const& request, ModelParts const& parts)
-        : model_(model), request_(request), parts_(parts), prefill_peaks_(model.program.bodies().size()),
-          decode_peaks_(prefill_peaks_.size()) {
-        cut_stages();
+    constexpr RankEstimator(Model const& model, EstimateRequest const& request, ModelParts const& parts,
+                            std::span<std::int64_t const> begins = {})
+        : model_(model), request_(request), piece_(piece_of(request)), parts_(parts),
+          prefill_peaks_(model.program.bodies().size()), decode_peaks_(prefill_peaks_.size()) {
+        if (begins.empty()) cut_stages();
+        else begins_.assign(begins.data(), begins.data() + begins.size());
         for (auto const& tie : parts_.ties) is_tie_copied_ = is_tie_copied_ || is_copied(tie);
     }
 
@@ -174,7 +178,7 @@ private:
 
     /// What the blocks of a stage need in inference: cache, activations, buffers.
     constexpr void run_blocks(DeviceEstimate& device, RankPlace const& place) {
-        auto const prefill = step_of(Phase::prefill, request_, model_.config);
+        auto const prefill = step_of(Phase::prefill, piece_, model_.config);
         price_bodies(place);
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
             auto const& body = model_.program.bodies()[id];
@@ -198,7 +202,7 @@ private:
     constexpr bool is_even() const {
         auto const& parallel = request_.parallel;
         if (parallel.ep > 1 && model_.config.experts % parallel.ep != 0) return false;
-        if (parallel.sequence_parallel && request_.batch * context_of(request_, model_.config) % parallel.tp != 0)
+        if (parallel.sequence_parallel && piece_.batch * context_of(request_, model_.config) % parallel.tp != 0)
             return false;
         for (auto const& body : model_.program.bodies()) {
             for (auto const& value : body.values()) {
@@ -213,7 +217,7 @@ private:
         // A stage differs in its layers, not in what a layer takes.
         if (is_priced_ && ((priced_.tp == place.tp && priced_.ep == place.ep) || is_even())) return;
         for (std::size_t id = 0; id < prefill_peaks_.size(); ++id) {
-            auto const peaks = activation_peaks(model_.program.bodies()[id], request_, model_.config, place);
+            auto const peaks = activation_peaks(model_.program.bodies()[id], piece_, model_.config, place);
             prefill_peaks_[id] = peaks.prefill;
             decode_peaks_[id] = peaks.decode;
         }
@@ -238,9 +242,11 @@ private:
         device.communication = states.communication;
         device.host = states.host;
         // One forward, one backward: stage r of p has p - r micro-batches in flight.
-        auto const in_flight = request_.parallel.pp - place.pp;
+        auto const stages_behind = request_.parallel.pp - place.pp;
+        bool const is_short = request_.micro_batches > 0 && request_.micro_batches < stages_behind;
+        auto const in_flight = is_short ? request_.micro_batches : stages_behind;
         if (plan.convention == MemoryConvention::megatron) {
-            auto const each = megatron_activations(context_of(request_, model_.config), request_.batch,
+            auto const each = megatron_activations(context_of(request_, model_.config), piece_.batch,
                                                    model_.config.hidden_size, model_.config.heads, request_.parallel.tp,
                                                    request_.parallel.sequence_parallel, plan.recompute);
             device.terms.activations = device.layer_count * in_flight * each;
@@ -252,7 +258,7 @@ private:
 
     constexpr void keep_activations(DeviceEstimate& device, TrainingPlan const& plan, RankPlace const& place,
                                     std::int64_t in_flight) const {
-        auto const step = training_step(request_, model_.config);
+        auto const step = training_step(piece_, model_.config);
         Bytes working{0};
         Bytes buffers{0};
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
@@ -272,6 +278,7 @@ private:
 
     Model const& model_;
     EstimateRequest const& request_;
+    EstimateRequest piece_;
     ModelParts const& parts_;
     List<std::int64_t> begins_;
     List<Bytes> prefill_peaks_;
