@@ -1,11 +1,12 @@
 #include "arguments.hpp"
 
 #include <shardwise/core/text.hpp>
-#include <shardwise/core/version.hpp>
 
 #include <CLI/CLI.hpp>
 
+#include "commands.hpp"
 #include "console.hpp"
+#include "help.hpp"
 
 #include <string_view>
 #include <vector>
@@ -14,102 +15,16 @@ namespace shardwise::cli {
 
 namespace {
 
-/// Adds options that keep the words as they were given.
-class OptionAdder {
-public:
-    explicit OptionAdder(CLI::App& app) : app_(app) {}
-
-    void group(std::string name) { group_ = std::move(name); }
-    CLI::Option& text(std::string const& flag, std::string const& type, std::optional<std::string>& target,
-                      std::string const& help) {
-        auto* option = app_.add_option_function<std::string>(
-            flag, [&target](std::string const& word) { target = word; }, help);
-        option->type_name(type)->group(group_);
-        return *option;
+void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
+    auto const flag = std::string(option.flag);
+    if (option.is_switch()) {
+        app.add_flag(flag, arguments.*option.is_set);
+        return;
     }
-    void flag(std::string const& name, bool& target, std::string const& help) {
-        app_.add_flag(name, target, help)->group(group_);
-    }
-
-private:
-    CLI::App& app_;
-    std::string group_ = "Options";
-};
-
-void add_model_options(OptionAdder& add, Arguments& arguments) {
-    add.group("Model");
-    add.text("--dtype", "D", arguments.dtype,
-             "element type of the weights: bf16, float16, F8_E4M3, int4, ... (default: as stored)");
-    add.text("--quant", "Q", arguments.quant,
-             "quantisation of the weights: int8, int4, nf4, fp8, awq, gptq, Q4_K_M, ...");
-    add.text("--batch", "B", arguments.batch, "sequences at a time (default: 1)");
-    add.text("--context", "S", arguments.context,
-             "tokens of each sequence (default: the model's maximum, at most 4096)");
-}
-
-void add_output_options(OptionAdder& add, Arguments& arguments) {
-    add.group("Output");
-    add.flag("--json", arguments.json, "print one JSON document instead of tables");
-    add.text("--color", "WHEN", arguments.color, "auto, always or never (default: auto; NO_COLOR beats auto)");
-}
-
-void add_estimate_options(CLI::App& app, Arguments& arguments) {
-    OptionAdder add(app);
-    add.text("MODEL", "", arguments.model,
-             "a preset, a config.json, .gguf or .safetensors file, a folder, or org/name in the Hugging Face cache");
-    add_model_options(add, arguments);
-    add.text("--kv-dtype", "D", arguments.kv_dtype,
-             "element type of the key-value cache (default: --dtype, else the model's, 16 bits when quantised)");
-    add.text("--sliding-window", "POLICY", arguments.sliding_window,
-             "what sliding-window layers cache: window or full (default: window)");
-    add.text("--mla", "POLICY", arguments.mla,
-             "what latent attention caches: compressed or full (default: compressed)");
-    add.group("Parallelism");
-    add.text("--tp", "T", arguments.tp, "tensor-parallel ranks (default: 1)");
-    add.text("--pp", "P", arguments.pp, "pipeline stages (default: 1)");
-    add.text("--ep", "E", arguments.ep, "expert-parallel ranks (default: 1)");
-    add.text("--dp", "N", arguments.dp, "data-parallel replicas (default: 1)");
-    add.flag("--sequence-parallel", arguments.sequence_parallel,
-             "split activations between tensor-parallel ranks along the sequence");
-    add.group("Training");
-    add.text("--training", "OPTIMIZER", arguments.training, "estimate training with adam, sgd or adam8bit");
-    add.text("--zero", "Z", arguments.zero, "ZeRO stage 0 to 3 (default: 0)");
-    add.text("--offload", "WHAT", arguments.offload,
-             "state kept in host memory: none, optimizer or all (default: none)");
-    add.text("--recompute", "WHAT", arguments.recompute,
-             "activations computed again: none, selective or full (default: none)");
-    add.text("--convention", "NAME", arguments.convention,
-             "whose accounting: shardwise, deepspeed, megatron or zero (default: shardwise)");
-    add_output_options(add, arguments);
-}
-
-void add_map_options(CLI::App& app, Arguments& arguments) {
-    OptionAdder add(app);
-    add.text("MODEL", "", arguments.model,
-             "a preset, a config.json, .gguf or .safetensors file, a folder, or org/name in the Hugging Face cache");
-    add.text("--tree", "FILE", arguments.tree, "a JSON tree of modules instead of a MODEL");
-    add_model_options(add, arguments);
-    add.group("Devices");
-    add.text("--devices", "SPEC", arguments.devices,
-             "4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB; then +cpu:64GiB, +disk");
-    add.text("--max-memory", "JSON", arguments.max_memory,
-             R"(budgets by device, {"0":"10GiB","cpu":"30GB"}, or @FILE)");
-    add.group("Placement");
-    add.text("--strategy", "NAME", arguments.strategy,
-             "auto, balanced, balanced_low_0, sequential, optimal or custom (default: auto)");
-    add.text("--custom", "FILE", arguments.custom, "the device map of --strategy custom: {prefix: device}");
-    add.text("--objective", "NAME", arguments.objective,
-             "what optimal minimises: load, bottleneck or latency (default: load)");
-    add.text("--dialect", "NAME", arguments.dialect, "shardwise, accelerate or transformers (default: shardwise)");
-    add.text("--no-split", "CLASS,...", arguments.no_split,
-             "classes never split over devices (default: the architecture's; none for --tree)")
-        .join(',');
-    add.flag("--fallback", arguments.fallback, "accelerate's fallback_allocation");
-    add.flag("--offload-buffers", arguments.offload_buffers, "accelerate's offload_buffers");
-    add.text(
-        "--max", "WHAT", arguments.max,
-        "answer the inverse question: the largest context or batch, the fewest devices, the mildest quant that fits");
-    add_output_options(add, arguments);
+    // Words are kept as they were given.
+    auto& target = arguments.*option.word;
+    auto* added = app.add_option_function<std::string>(flag, [&target](std::string const& word) { target = word; });
+    if (option.is_list) added->join(',');
 }
 
 /// The flag or command that was probably meant.
@@ -160,41 +75,39 @@ void add_map_options(CLI::App& app, Arguments& arguments) {
 }  // namespace
 
 std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Arguments& arguments) {
-    CLI::App app{"shardwise: does this model fit on these devices, and where does each part go?", "shardwise"};
-    app.set_version_flag("--version", "shardwise " + std::to_string(library_version.major_number) + "." +
-                                          std::to_string(library_version.minor_number) + "." +
-                                          std::to_string(library_version.patch_number));
+    CLI::App app{"", "shardwise"};
+    app.set_version_flag("--version", version_text());
     app.require_subcommand(0, 1);
-    app.footer("Exit status: 0 done, 1 failure, 2 usage, 3 the plan does not fit, 4 no such device.");
-    auto* estimate = app.add_subcommand("estimate", "how much memory a model takes, term by term");
-    auto* map = app.add_subcommand("map", "which device holds which part of a model");
-    add_estimate_options(*estimate, arguments);
-    add_map_options(*map, arguments);
-    for (auto* command : {estimate, map})
-        command->footer(
-            "Sizes in JSON are bytes. Exit status: 0 done, 1 failure, 2 usage, 3 does not fit, 4 no such device.");
+    for (auto const& command : commands()) {
+        auto* added = app.add_subcommand(std::string(command.name));
+        command.for_each_option([&](Option const& option) { add_option(*added, option, arguments); });
+    }
     // Wrong flags keep --json from being read; its error document is wanted all the same.
     for (int i = 1; i < argc; ++i) arguments.json = arguments.json || std::string_view{argv[i]} == "--json";
 
-    auto const chosen = [&]() -> CLI::App const* { return *estimate ? estimate : *map ? map : nullptr; };
+    auto const chosen = [&]() -> CLI::App const* {
+        auto const parsed = app.get_subcommands();
+        return parsed.empty() ? nullptr : parsed.front();
+    };
     try {
         app.parse(argc, argv);
     } catch (CLI::CallForHelp const&) {
-        print_text((chosen() == nullptr ? &app : chosen())->help("shardwise"));
+        auto const width = static_cast<std::size_t>(style_of_stdout(ColorMode::never).width);
+        print_text(chosen() == nullptr ? program_help(width)
+                                       : command_help(*find_command(chosen()->get_name()), width));
         return ExitCode::done;
-    } catch (CLI::CallForAllHelp const&) {
-        print_text(app.help("", CLI::AppFormatMode::All));
-        return ExitCode::done;
-    } catch (CLI::CallForVersion const& version) {
-        print_text(std::string(version.what()) + "\n");
+    } catch (CLI::CallForVersion const&) {
+        print_text(version_text() + "\n");
         return ExitCode::done;
     } catch (CLI::ParseError const& problem) {
         return report(usage_error(problem, app, chosen()), Stage::arguments, arguments.json);
     }
     if (chosen() == nullptr) {
+        std::string names;
+        for (auto const& command : commands()) names += (names.empty() ? "" : ", ") + std::string(command.name);
         return report(Error{ErrorCode::invalid_argument}
                           .because("no command")
-                          .fix("write shardwise estimate or shardwise map; see shardwise --help"),
+                          .fix("write shardwise and one of " + names + "; see shardwise --help"),
                       Stage::arguments, arguments.json);
     }
     arguments.command = chosen()->get_name();

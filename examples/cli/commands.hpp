@@ -1,12 +1,26 @@
 #pragma once
 
-#include <shardwise/core/result.hpp>
+#include "options.hpp"
 
-#include "arguments.hpp"
+#include <span>
+#include <string_view>
 
 namespace shardwise::cli {
 
 [[nodiscard]] ExitCode run_estimate(Arguments const& arguments);
 [[nodiscard]] ExitCode run_map(Arguments const& arguments);
+[[nodiscard]] ExitCode run_completion(Arguments const& arguments);
+[[nodiscard]] ExitCode run_man(Arguments const& arguments);
+
+/// The program's commands. A new one is a row here, its options a table in options.cpp, its flags members of Arguments;
+/// parsing, --help, the manual and the completions follow.
+[[nodiscard]] std::span<Command const> commands();
+
+/// The command of this name; null where there is none.
+[[nodiscard]] Command const* find_command(std::string_view name);
+
+/// "Exit status: 0 done, ...".
+inline constexpr std::string_view exit_status_text =
+    "Exit status: 0 done, 1 failure, 2 usage, 3 the plan does not fit, 4 no such device.";
 
 }  // namespace shardwise::cli

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
         if (auto const answered = cli::read_arguments(argc, argv, arguments)) {
             status = *answered;
         } else {
-            status = arguments.command == "estimate" ? cli::run_estimate(arguments) : cli::run_map(arguments);
+            status = cli::find_command(arguments.command)->run(arguments);
         }
     } catch (std::bad_alloc const&) {
         status = cli::report(

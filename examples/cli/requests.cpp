@@ -6,6 +6,7 @@
 #include <shardwise/placement/max_memory_json.hpp>
 #include <shardwise/quant/scheme.hpp>
 
+#include "choices.hpp"
 #include "values.hpp"
 
 #include <array>
@@ -63,12 +64,8 @@ template <class Meaning, std::size_t count>
         target = *scheme;
         return {};
     }
-    constexpr std::array<std::string_view, 24> known{
-        "int8",     "int4",   "nf4",  "nf4-dq", "fp4",    "fp8",    "fp8-block", "gptq-int4-g128",
-        "awq-g128", "mxfp4",  "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_0",      "Q4_1",
-        "Q4_K_S",   "Q4_K_M", "Q5_0", "Q5_K_S", "Q5_K_M", "Q6_K",   "Q8_0",      "IQ4_XS"};
     ClosestName closest(std::string_view{*word}.substr(0, 64));
-    for (auto const name : known) closest.offer(name);
+    for (auto const name : quant_words) closest.offer(name);
     auto error = Error{scheme.error()}.in("--quant");
     std::string advice = closest.best().empty() ? "" : "did you mean " + std::string(closest.best()) + "? ";
     if (parse_dtype(*word)) advice = "did you mean --dtype " + *word + "? ";
@@ -76,24 +73,16 @@ template <class Meaning, std::size_t count>
 }
 
 [[nodiscard]] Result<> read_training(Arguments const& arguments, std::optional<TrainingPlan>& target) {
-    static constexpr std::array<Choice<OptimizerKind>, 3> optimizers{
-        {{"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"adam8bit", OptimizerKind::adam8bit}}};
-    static constexpr std::array<Choice<Offload>, 3> offloads{
-        {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"all", Offload::all}}};
-    static constexpr std::array<Choice<Recompute>, 3> recomputes{
-        {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
-    static constexpr std::array<Choice<MemoryConvention>, 4> conventions{{{"shardwise", MemoryConvention::shardwise},
-                                                                          {"deepspeed", MemoryConvention::deepspeed},
-                                                                          {"megatron", MemoryConvention::megatron},
-                                                                          {"zero", MemoryConvention::zero}}};
     TrainingPlan plan;
     std::int64_t zero = 0;
-    if (auto const read = read_choice("--training", arguments.training, optimizers, plan.optimizer); !read) return read;
-    if (auto const read = read_count("--zero", arguments.zero, 3, zero, 0); !read) return read;
-    if (auto const read = read_choice("--offload", arguments.offload, offloads, plan.offload); !read) return read;
-    if (auto const read = read_choice("--recompute", arguments.recompute, recomputes, plan.recompute); !read)
+    if (auto const read = read_choice("--training", arguments.training, optimizer_choices, plan.optimizer); !read)
         return read;
-    if (auto const read = read_choice("--convention", arguments.convention, conventions, plan.convention); !read)
+    if (auto const read = read_count("--zero", arguments.zero, 3, zero, 0); !read) return read;
+    if (auto const read = read_choice("--offload", arguments.offload, offload_choices, plan.offload); !read)
+        return read;
+    if (auto const read = read_choice("--recompute", arguments.recompute, recompute_choices, plan.recompute); !read)
+        return read;
+    if (auto const read = read_choice("--convention", arguments.convention, convention_choices, plan.convention); !read)
         return read;
     plan.zero = static_cast<std::int32_t>(zero);
     if (arguments.training) {
@@ -272,10 +261,6 @@ std::string_view name_of(MapDialect dialect) {
 }
 
 Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
-    static constexpr std::array<Choice<WindowPolicy>, 2> windows{
-        {{"window", WindowPolicy::window}, {"full", WindowPolicy::full}}};
-    static constexpr std::array<Choice<MlaPolicy>, 2> latents{
-        {{"compressed", MlaPolicy::compressed}, {"full", MlaPolicy::full}}};
     EstimateRequest request;
     auto& parallel = request.parallel;
     for (auto const& read :
@@ -283,8 +268,8 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
           read_dtype("--kv-dtype", arguments.kv_dtype, request.kv_dtype), read_quant(arguments.quant, request.quant),
           read_count("--batch", arguments.batch, most_tokens, request.batch),
           read_count("--context", arguments.context, most_tokens, request.context),
-          read_choice("--sliding-window", arguments.sliding_window, windows, request.window),
-          read_choice("--mla", arguments.mla, latents, request.mla),
+          read_choice("--sliding-window", arguments.sliding_window, window_choices, request.window),
+          read_choice("--mla", arguments.mla, mla_choices, request.mla),
           read_count("--tp", arguments.tp, most_ranks, parallel.tp),
           read_count("--pp", arguments.pp, most_ranks, parallel.pp),
           read_count("--ep", arguments.ep, most_ranks, parallel.ep),
@@ -315,32 +300,16 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
 }
 
 Result<MapRequest> read_map_request(Arguments const& arguments) {
-    // The shardwise dialect's auto is optimal; the other dialects' is balanced (see --dialect below).
-    static constexpr std::array<Choice<MapStrategy>, 6> strategies{{{"auto", MapStrategy::optimal},
-                                                                    {"balanced", MapStrategy::balanced},
-                                                                    {"balanced_low_0", MapStrategy::balanced_low_0},
-                                                                    {"sequential", MapStrategy::sequential},
-                                                                    {"optimal", MapStrategy::optimal},
-                                                                    {"custom", MapStrategy::custom}}};
-    static constexpr std::array<Choice<MapDialect>, 3> dialects{{{"shardwise", MapDialect::shardwise},
-                                                                 {"accelerate", MapDialect::accelerate},
-                                                                 {"transformers", MapDialect::transformers}}};
-    static constexpr std::array<Choice<Objective>, 3> objectives{
-        {{"load", Objective::load}, {"bottleneck", Objective::bottleneck}, {"latency", Objective::latency}}};
-    static constexpr std::array<Choice<Inverse>, 4> inverses{{{"context", Inverse::context},
-                                                              {"batch", Inverse::batch},
-                                                              {"devices", Inverse::devices},
-                                                              {"quant", Inverse::quant}}};
     if (auto const checked = check_map_flags(arguments); !checked) return checked.error();
     auto estimate = read_estimate_request(arguments);
     if (!estimate) return estimate.error();
     MapRequest request;
     request.estimate = *std::move(estimate);
     for (auto const& read :
-         {read_choice("--strategy", arguments.strategy, strategies, request.strategy),
-          read_choice("--dialect", arguments.dialect, dialects, request.dialect),
-          read_choice("--objective", arguments.objective, objectives, request.objective),
-          read_choice("--max", arguments.max, inverses, request.inverse), read_devices(arguments, request)}) {
+         {read_choice("--strategy", arguments.strategy, strategy_choices, request.strategy),
+          read_choice("--dialect", arguments.dialect, dialect_choices, request.dialect),
+          read_choice("--objective", arguments.objective, map_objective_choices, request.objective),
+          read_choice("--max", arguments.max, inverse_choices, request.inverse), read_devices(arguments, request)}) {
         if (!read) return read.error();
     }
     request.strategy_word = arguments.strategy.value_or("auto");
@@ -356,10 +325,8 @@ Result<MapRequest> read_map_request(Arguments const& arguments) {
 }
 
 Result<ColorMode> read_color(Arguments const& arguments) {
-    static constexpr std::array<Choice<ColorMode>, 3> modes{
-        {{"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}}};
     ColorMode mode = ColorMode::automatic;
-    if (auto const read = read_choice("--color", arguments.color, modes, mode); !read) return read.error();
+    if (auto const read = read_choice("--color", arguments.color, color_choices, mode); !read) return read.error();
     return mode;
 }
 

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <shardwise/memory/request.hpp>
+#include <shardwise/placement/placement.hpp>
+
+#include "requests.hpp"
+#include "values.hpp"
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+/// The words that flags take, once: the readers of the command line give them their meaning, the table of options their
+/// place in help texts, manual and completions.
+namespace shardwise::cli {
+
+inline constexpr std::array<Choice<WindowPolicy>, 2> window_choices{
+    {{"window", WindowPolicy::window}, {"full", WindowPolicy::full}}};
+inline constexpr std::array<Choice<MlaPolicy>, 2> mla_choices{
+    {{"compressed", MlaPolicy::compressed}, {"full", MlaPolicy::full}}};
+
+inline constexpr std::array<Choice<OptimizerKind>, 3> optimizer_choices{
+    {{"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"adam8bit", OptimizerKind::adam8bit}}};
+inline constexpr std::array<std::string_view, 4> zero_words{"0", "1", "2", "3"};
+inline constexpr std::array<Choice<Offload>, 3> offload_choices{
+    {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"all", Offload::all}}};
+inline constexpr std::array<Choice<Recompute>, 3> recompute_choices{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+inline constexpr std::array<Choice<MemoryConvention>, 4> convention_choices{{{"shardwise", MemoryConvention::shardwise},
+                                                                             {"deepspeed", MemoryConvention::deepspeed},
+                                                                             {"megatron", MemoryConvention::megatron},
+                                                                             {"zero", MemoryConvention::zero}}};
+
+/// The shardwise dialect's auto is optimal; the other dialects' is balanced.
+inline constexpr std::array<Choice<MapStrategy>, 6> strategy_choices{{{"auto", MapStrategy::optimal},
+                                                                      {"balanced", MapStrategy::balanced},
+                                                                      {"balanced_low_0", MapStrategy::balanced_low_0},
+                                                                      {"sequential", MapStrategy::sequential},
+                                                                      {"optimal", MapStrategy::optimal},
+                                                                      {"custom", MapStrategy::custom}}};
+inline constexpr std::array<Choice<MapDialect>, 3> dialect_choices{{{"shardwise", MapDialect::shardwise},
+                                                                    {"accelerate", MapDialect::accelerate},
+                                                                    {"transformers", MapDialect::transformers}}};
+inline constexpr std::array<Choice<Objective>, 3> map_objective_choices{
+    {{"load", Objective::load}, {"bottleneck", Objective::bottleneck}, {"latency", Objective::latency}}};
+inline constexpr std::array<Choice<Inverse>, 4> inverse_choices{{{"context", Inverse::context},
+                                                                 {"batch", Inverse::batch},
+                                                                 {"devices", Inverse::devices},
+                                                                 {"quant", Inverse::quant}}};
+
+inline constexpr std::array<Choice<ColorMode>, 3> color_choices{
+    {{"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}}};
+
+/// Quantisations worth offering; parse_quant_scheme takes more.
+inline constexpr std::array<std::string_view, 24> quant_words{
+    "int8",     "int4",   "nf4",  "nf4-dq", "fp4",    "fp8",    "fp8-block", "gptq-int4-g128",
+    "awq-g128", "mxfp4",  "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_0",      "Q4_1",
+    "Q4_K_S",   "Q4_K_M", "Q5_0", "Q5_K_S", "Q5_K_M", "Q6_K",   "Q8_0",      "IQ4_XS"};
+
+/// The words of an array of choices.
+template <auto const& choices>
+inline constexpr auto words_of = [] {
+    std::array<std::string_view, choices.size()> words{};
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = choices[i].word;
+    return words;
+}();
+
+}  // namespace shardwise::cli

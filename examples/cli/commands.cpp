@@ -1,0 +1,64 @@
+#include "commands.hpp"
+
+#include <array>
+
+namespace shardwise::cli {
+
+std::span<Command const> commands() {
+    static std::array const all{
+        Command{.name = "estimate",
+                .summary = "how much memory a model takes, term by term",
+                .description =
+                    "Counts weights, key-value cache, activations, gradients, optimizer state and the runtime's own "
+                    "memory of a model, for inference or training, of all ranks and of each. Only headers of files are "
+                    "read; no GPU is needed.",
+                .groups = {model_argument(), model_options(), cache_options(), parallel_options(), training_options(),
+                           output_options()},
+                .examples = {{"shardwise estimate llama-3-70b --context 8192 --tp 4", "what each of four GPUs holds"},
+                             {"shardwise estimate ./Mistral-7B --training adam --zero 2 --dp 8",
+                              "fine-tuning on eight replicas"}},
+                .run = run_estimate},
+        Command{
+            .name = "map",
+            .summary = "which device holds which part of a model",
+            .description =
+                "Places the parts of a model on devices and says whether it fits, how full each device is, and how "
+                "far the answer is from the best possible one. Where it does not fit, the smallest changes that "
+                "would make it fit are listed.\n\nThe dialects accelerate and transformers give the device map that "
+                "those libraries would infer.",
+            .groups = {model_argument(), tree_options(), model_options(), device_options(), placement_options(),
+                       output_options()},
+            .examples = {{"shardwise map llama-3-70b --devices 4xA100-40GB --context 8192",
+                          "does it fit, and where does each layer go?"},
+                         {"shardwise map llama-3-8b --devices 1xRTX4090 --max context", "the longest context"},
+                         {"shardwise map ./model --devices 2xRTX3090+cpu:64GiB --json",
+                          "a device map for another program"}},
+            .run = run_map},
+        Command{
+            .name = "completion",
+            .summary = "print the script that completes shardwise's command lines in a shell",
+            .description = "The script completes commands, flags, their choices, names of models and devices, and "
+                           "files. An installed shardwise brings the scripts along; this command is for all others.",
+            .groups = {shell_argument()},
+            .examples = {{"source <(shardwise completion bash)", "for this bash"},
+                         {"shardwise completion zsh > ~/.zfunc/_shardwise", "for each zsh, with ~/.zfunc in fpath"},
+                         {"shardwise completion fish > ~/.config/fish/completions/shardwise.fish", "for each fish"}},
+            .run = run_completion},
+        Command{.name = "man",
+                .summary = "print this program's manual page, as roff",
+                .description = "An installed shardwise brings the page along: man shardwise.",
+                .groups = {},
+                .examples = {{"shardwise man | man -l -", "read it without installing"}},
+                .run = run_man},
+    };
+    return all;
+}
+
+Command const* find_command(std::string_view name) {
+    for (auto const& command : commands()) {
+        if (command.name == name) return &command;
+    }
+    return nullptr;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,232 @@
+#include "options.hpp"
+
+#include <shardwise/core/dtype.hpp>
+
+#include "choices.hpp"
+#include "completion.hpp"
+
+#include <array>
+
+namespace shardwise::cli {
+
+namespace {
+
+constexpr auto dtype_words = [] {
+    std::array<std::string_view, dtype_table.size()> words{};
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = dtype_table[i].short_name;
+    return words;
+}();
+
+constexpr std::array model_argument_table{
+    Option{
+        .flag = "MODEL",
+        .value = "MODEL",
+        .help = "a preset, a config.json, .gguf or .safetensors file, a folder, or org/name in the Hugging Face cache",
+        .kind = ValueKind::model,
+        .word = &Arguments::model},
+};
+
+constexpr std::array model_table{
+    Option{.flag = "--dtype",
+           .value = "D",
+           .help = "element type of the weights: bf16, float16, F8_E4M3, int4, ...",
+           .standard = "as stored",
+           .suggestions = dtype_words,
+           .word = &Arguments::dtype},
+    Option{.flag = "--quant",
+           .value = "Q",
+           .help = "quantisation of the weights: int8, int4, nf4, fp8, awq, gptq, Q4_K_M, ...",
+           .suggestions = quant_words,
+           .word = &Arguments::quant},
+    Option{.flag = "--batch", .value = "B", .help = "sequences at a time", .standard = "1", .word = &Arguments::batch},
+    Option{.flag = "--context",
+           .value = "S",
+           .help = "tokens of each sequence",
+           .standard = "the model's maximum, at most 4096",
+           .word = &Arguments::context},
+};
+
+constexpr std::array cache_table{
+    Option{.flag = "--kv-dtype",
+           .value = "D",
+           .help = "element type of the key-value cache",
+           .standard = "--dtype, else the model's, 16 bits when quantised",
+           .suggestions = dtype_words,
+           .word = &Arguments::kv_dtype},
+    Option{.flag = "--sliding-window",
+           .value = "POLICY",
+           .help = "what sliding-window layers cache",
+           .standard = "window",
+           .choices = words_of<window_choices>,
+           .word = &Arguments::sliding_window},
+    Option{.flag = "--mla",
+           .value = "POLICY",
+           .help = "what latent attention caches",
+           .standard = "compressed",
+           .choices = words_of<mla_choices>,
+           .word = &Arguments::mla},
+};
+
+constexpr std::array parallel_table{
+    Option{.flag = "--tp", .value = "T", .help = "tensor-parallel ranks", .standard = "1", .word = &Arguments::tp},
+    Option{.flag = "--pp", .value = "P", .help = "pipeline stages", .standard = "1", .word = &Arguments::pp},
+    Option{.flag = "--ep", .value = "E", .help = "expert-parallel ranks", .standard = "1", .word = &Arguments::ep},
+    Option{.flag = "--dp", .value = "N", .help = "data-parallel replicas", .standard = "1", .word = &Arguments::dp},
+    Option{.flag = "--sequence-parallel",
+           .help = "split activations between tensor-parallel ranks along the sequence",
+           .is_set = &Arguments::sequence_parallel},
+};
+
+constexpr std::array training_table{
+    Option{.flag = "--training",
+           .value = "OPTIMIZER",
+           .help = "count for training with this optimizer",
+           .choices = words_of<optimizer_choices>,
+           .word = &Arguments::training},
+    Option{.flag = "--zero",
+           .value = "Z",
+           .help = "stage of ZeRO",
+           .standard = "0",
+           .choices = zero_words,
+           .word = &Arguments::zero},
+    Option{.flag = "--offload",
+           .value = "WHAT",
+           .help = "state kept in host memory",
+           .standard = "none",
+           .choices = words_of<offload_choices>,
+           .word = &Arguments::offload},
+    Option{.flag = "--recompute",
+           .value = "WHAT",
+           .help = "activations computed again rather than kept",
+           .standard = "none",
+           .choices = words_of<recompute_choices>,
+           .word = &Arguments::recompute},
+    Option{.flag = "--convention",
+           .value = "NAME",
+           .help = "whose accounting",
+           .standard = "shardwise",
+           .choices = words_of<convention_choices>,
+           .word = &Arguments::convention},
+};
+
+constexpr std::array tree_table{
+    Option{.flag = "--tree",
+           .value = "FILE",
+           .help = "a JSON tree of modules instead of a MODEL",
+           .kind = ValueKind::file,
+           .word = &Arguments::tree},
+};
+
+constexpr std::array device_table{
+    Option{.flag = "--devices",
+           .value = "SPEC",
+           .help = "4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB; then +cpu:64GiB, +disk",
+           .kind = ValueKind::devices,
+           .word = &Arguments::devices},
+    Option{.flag = "--max-memory",
+           .value = "JSON",
+           .help = R"(budgets by device, {"0":"10GiB","cpu":"30GB"}, or @FILE)",
+           .word = &Arguments::max_memory},
+};
+
+constexpr std::array placement_table{
+    Option{.flag = "--strategy",
+           .value = "NAME",
+           .help = "how places are chosen",
+           .standard = "auto",
+           .choices = words_of<strategy_choices>,
+           .word = &Arguments::strategy},
+    Option{.flag = "--custom",
+           .value = "FILE",
+           .help = "the device map of --strategy custom: {prefix: device}",
+           .kind = ValueKind::file,
+           .word = &Arguments::custom},
+    Option{.flag = "--objective",
+           .value = "NAME",
+           .help = "what optimal minimises",
+           .standard = "load",
+           .choices = words_of<map_objective_choices>,
+           .word = &Arguments::objective},
+    Option{.flag = "--dialect",
+           .value = "NAME",
+           .help = "whose rules of placement",
+           .standard = "shardwise",
+           .choices = words_of<dialect_choices>,
+           .word = &Arguments::dialect},
+    Option{.flag = "--no-split",
+           .value = "CLASS,...",
+           .help = "classes never split over devices",
+           .standard = "the architecture's; none for --tree",
+           .word = &Arguments::no_split,
+           .is_list = true},
+    Option{.flag = "--fallback", .help = "accelerate's fallback_allocation", .is_set = &Arguments::fallback},
+    Option{.flag = "--offload-buffers", .help = "accelerate's offload_buffers", .is_set = &Arguments::offload_buffers},
+    Option{.flag = "--max",
+           .value = "WHAT",
+           .help = "find the largest context or batch, the fewest devices or the mildest quantisation that fits",
+           .choices = words_of<inverse_choices>,
+           .word = &Arguments::max},
+};
+
+constexpr std::array output_table{
+    Option{.flag = "--json", .help = "print one JSON document instead of tables", .is_set = &Arguments::json},
+    Option{.flag = "--color",
+           .value = "WHEN",
+           .help = "colours and progress bars",
+           .standard = "auto, unless NO_COLOR is set",
+           .choices = words_of<color_choices>,
+           .word = &Arguments::color},
+};
+
+constexpr std::array shell_table{
+    Option{.flag = "SHELL",
+           .value = "SHELL",
+           .help = "the shell that will read it",
+           .choices = words_of<shell_choices>,
+           .word = &Arguments::shell},
+};
+
+}  // namespace
+
+OptionGroup model_argument() {
+    return {"Arguments", model_argument_table};
+}
+OptionGroup model_options() {
+    return {"Model", model_table};
+}
+OptionGroup cache_options() {
+    return {"Model", cache_table};
+}
+OptionGroup parallel_options() {
+    return {"Parallelism", parallel_table};
+}
+OptionGroup training_options() {
+    return {"Training", training_table};
+}
+OptionGroup tree_options() {
+    return {"Model", tree_table};
+}
+OptionGroup device_options() {
+    return {"Devices", device_table};
+}
+OptionGroup placement_options() {
+    return {"Placement", placement_table};
+}
+OptionGroup output_options() {
+    return {"Output", output_table};
+}
+OptionGroup shell_argument() {
+    return {"Arguments", shell_table};
+}
+
+std::string full_help(Option const& option) {
+    std::string text{option.help};
+    for (std::size_t i = 0; i < option.choices.size(); ++i) {
+        text += i == 0 ? ": " : i + 1 == option.choices.size() ? " or " : ", ";
+        text += option.choices[i];
+    }
+    if (!option.standard.empty()) text += " (default: " + std::string(option.standard) + ")";
+    return text;
+}
+
+}  // namespace shardwise::cli

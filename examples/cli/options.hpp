@@ -1,0 +1,98 @@
+#pragma once
+
+#include "arguments.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// What the word of an option names where that is no fixed choice; shells complete accordingly.
+enum class ValueKind : std::uint8_t { text, model, devices, file };
+
+/// An option as everything knows it: the reader of the command line, --help, the manual and the completions.
+struct Option {
+    /// "--dtype"; a word that stands for itself has no dashes: "MODEL".
+    std::string_view flag;
+    /// The name of its value ("D"); empty for a switch.
+    std::string_view value = {};
+    std::string_view help;
+    /// What holds where it is not given, in words; empty where that needs no saying.
+    std::string_view standard = {};
+    /// All the words that it takes.
+    std::span<std::string_view const> choices = {};
+    /// Words worth offering, where it takes more than these.
+    std::span<std::string_view const> suggestions = {};
+    ValueKind kind = ValueKind::text;
+    /// Where its word goes; null for a switch.
+    std::optional<std::string> Arguments::*word = nullptr;
+    /// Where a switch goes.
+    bool Arguments::*is_set = nullptr;
+    /// Several may be given, and come as one word with commas between.
+    bool is_list = false;
+
+    [[nodiscard]] bool is_positional() const { return flag.substr(0, 1) != "-"; }
+    [[nodiscard]] bool is_switch() const { return is_set != nullptr; }
+};
+
+/// Options that help texts show under one heading.
+struct OptionGroup {
+    std::string_view name;
+    std::span<Option const> options;
+};
+
+/// A command line worth showing, and what it answers.
+struct UsageExample {
+    std::string_view line;
+    std::string_view meaning;
+};
+
+/// A command as everything knows it.
+struct Command {
+    std::string_view name;
+    /// One line, without a dot.
+    std::string_view summary;
+    /// For the manual: paragraphs, an empty line between them.
+    std::string_view description;
+    std::vector<OptionGroup> groups;
+    std::vector<UsageExample> examples;
+    ExitCode (*run)(Arguments const&) = nullptr;
+
+    /// Calls `visit(option)` for every option, in the order shown.
+    template <class Visitor>
+    void for_each_option(Visitor&& visit) const {
+        for (auto const& group : groups) {
+            for (auto const& option : group.options) visit(option);
+        }
+    }
+};
+
+/// The help of an option with its choices and its default: "what to minimise: load, bottleneck or latency (default: load)".
+[[nodiscard]] std::string full_help(Option const& option);
+
+// Groups that several commands have.
+[[nodiscard]] OptionGroup model_argument();
+/// --dtype, --quant, --batch, --context.
+[[nodiscard]] OptionGroup model_options();
+/// --kv-dtype, --sliding-window, --mla.
+[[nodiscard]] OptionGroup cache_options();
+/// --tp, --pp, --ep, --dp, --sequence-parallel.
+[[nodiscard]] OptionGroup parallel_options();
+/// --training, --zero, --offload, --recompute, --convention.
+[[nodiscard]] OptionGroup training_options();
+/// --tree.
+[[nodiscard]] OptionGroup tree_options();
+/// --devices, --max-memory.
+[[nodiscard]] OptionGroup device_options();
+/// --strategy, --custom, --objective, --dialect, --no-split, --fallback, --offload-buffers, --max.
+[[nodiscard]] OptionGroup placement_options();
+/// --json, --color.
+[[nodiscard]] OptionGroup output_options();
+/// The shell of `completion`.
+[[nodiscard]] OptionGroup shell_argument();
+
+}  // namespace shardwise::cli
