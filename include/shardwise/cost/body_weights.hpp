@@ -1,0 +1,122 @@
+#pragma once
+
+#include <shardwise/core/list.hpp>
+#include <shardwise/memory/model_parts.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// The weights of one block on one rank; the mean over the layers that run the same body where a mixture packs them
+/// differently.
+///
+/// Units  bytes, and trained elements
+struct BodyWeights {
+    double dense = 0.0;
+    double experts = 0.0;
+    /// Embedding tables, of which a step reads a row per token.
+    double tables = 0.0;
+    /// Of dense weights and tables together, and of experts.
+    double dense_parameters = 0.0;
+    double expert_parameters = 0.0;
+    /// Tables whose rows are dealt to the tensor-parallel ranks, so that each rank finds a part of the tokens.
+    double dealt_tables = 0.0;
+
+    constexpr BodyWeights& operator+=(BodyWeights const& other) {
+        dense += other.dense;
+        experts += other.experts;
+        tables += other.tables;
+        dense_parameters += other.dense_parameters;
+        expert_parameters += other.expert_parameters;
+        dealt_tables += other.dealt_tables;
+        return *this;
+    }
+    [[nodiscard]] friend constexpr BodyWeights operator*(double factor, BodyWeights const& weights) {
+        return {factor * weights.dense,
+                factor * weights.experts,
+                factor * weights.tables,
+                factor * weights.dense_parameters,
+                factor * weights.expert_parameters,
+                factor * weights.dealt_tables};
+    }
+};
+
+namespace detail {
+
+/// Sums one part's tensors into the members of BodyWeights.
+class PartWeigher {
+public:
+    constexpr PartWeigher(Model const& model, ModelPart const& part, EstimateRequest const& request,
+                          RankPlace const& place)
+        : model_(model), part_(part), request_(request), place_(place) {
+        for (auto const& op : model.program.bodies()[static_cast<std::size_t>(part.body)].operations())
+            has_table_ = has_table_ || op.kind == OpKind::embedding;
+    }
+
+    /// Adds every layer of the part.
+    constexpr void add_to(BodyWeights& weights) const {
+        auto const sum = [&](auto const& measure) {
+            auto const one = sum_part(model_, part_, request_.parallel, place_, measure);
+            return static_cast<double>(part_.count) * static_cast<double>(one);
+        };
+        weights.experts += sum([&](Tensor const& tensor, LayerPosition const& at) {
+            return is_expert(tensor, at) ? bytes(tensor, at) : std::int64_t{0};
+        });
+        weights.tables += sum([&](Tensor const& tensor, LayerPosition const& at) {
+            return is_table(tensor) ? bytes(tensor, at) : std::int64_t{0};
+        });
+        weights.dense += sum([&](Tensor const& tensor, LayerPosition const& at) {
+            return is_expert(tensor, at) || is_table(tensor) ? std::int64_t{0} : bytes(tensor, at);
+        });
+        weights.expert_parameters += sum([&](Tensor const& tensor, LayerPosition const& at) {
+            return is_expert(tensor, at) ? elements(tensor) : std::int64_t{0};
+        });
+        weights.dense_parameters += sum([&](Tensor const& tensor, LayerPosition const& at) {
+            return is_expert(tensor, at) ? std::int64_t{0} : elements(tensor);
+        });
+        weights.dealt_tables += sum([&](Tensor const& tensor, LayerPosition const&) {
+            bool const is_dealt = tensor.shard.kind == ShardKind::units && tensor.shard.dim == 0;
+            return std::int64_t{is_table(tensor) && is_dealt ? 1 : 0};
+        });
+    }
+
+private:
+    static constexpr bool is_expert(Tensor const& tensor, LayerPosition const& at) {
+        return at.is_expert || tensor.shard.experts > 0;
+    }
+    constexpr bool is_table(Tensor const& tensor) const { return has_table_ && tensor.use == TensorUse::embedding; }
+    constexpr std::int64_t bytes(Tensor const& tensor, LayerPosition const& at) const {
+        return shard_bytes(tensor, at, request_, place_).count();
+    }
+    constexpr std::int64_t elements(Tensor const& tensor) const {
+        return tensor.is_parameter() ? shard_of(tensor, request_.parallel, place_).shape.elements() : 0;
+    }
+
+    Model const& model_;
+    ModelPart const& part_;
+    EstimateRequest const& request_;
+    RankPlace place_;
+    bool has_table_ = false;
+};
+
+}  // namespace detail
+
+/// The weights of every body of a model's program on the rank `place` of the request's groups.
+[[nodiscard]] constexpr List<BodyWeights> body_weights(Model const& model, ModelParts const& parts,
+                                                       EstimateRequest const& request, RankPlace const& place = {}) {
+    List<BodyWeights> all(model.program.bodies().size());
+    List<double> layers(all.size(), 0.0);
+    for (auto const& part : parts.parts) {
+        if (part.body < 0) continue;
+        auto const body = static_cast<std::size_t>(part.body);
+        detail::PartWeigher(model, part, request, place).add_to(all[body]);
+        layers[body] += static_cast<double>(part.count);
+    }
+    for (std::size_t body = 0; body < all.size(); ++body) {
+        if (layers[body] > 1.0) all[body] = (1.0 / layers[body]) * all[body];
+    }
+    return all;
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <shardwise/cost/block_price.hpp>
+#include <shardwise/memory/saved_activations.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace shardwise::inline v0 {
+
+/// Prices the blocks of one model under one request: every body of its program once per setting and kind of device, kept
+/// for later questions.
+///
+/// Order  a question may add to what is kept: one object serves one thread, copies are independent
+class CostModel {
+public:
+    constexpr CostModel(Model const& model, EstimateRequest const& request,
+                        Efficiency const& efficiency = default_efficiency)
+        : model_(&model), request_(request), efficiency_(efficiency),
+          parts_(find_parts(model, depends_on_layer(request))) {}
+
+    [[nodiscard]] constexpr Model const& model() const { return *model_; }
+    [[nodiscard]] constexpr EstimateRequest const& request() const { return request_; }
+    [[nodiscard]] constexpr Efficiency const& efficiency() const { return efficiency_; }
+    [[nodiscard]] constexpr std::int64_t layers() const { return parts_.layers; }
+
+    /// One micro-batch through each body of the program, by body number. Valid until the next question.
+    [[nodiscard]] constexpr std::span<BlockPrice const> bodies(BlockSetting const& setting, Device const& device) {
+        auto const rates = device_rates(device, product_dtype(), efficiency_);
+        for (auto const& entry : priced_) {
+            if (entry.setting == setting && entry.rates == rates) return {entry.bodies.data(), entry.bodies.size()};
+        }
+        priced_.push_back(price(setting, rates));
+        auto const& entry = priced_.back();
+        return {entry.bodies.data(), entry.bodies.size()};
+    }
+
+    /// The element type of matrix products: 8 bits where weights and activations are fp8, else the activations'.
+    [[nodiscard]] constexpr Dtype product_dtype() const {
+        if (request_.quant && request_.quant->method == QuantMethod::fp8) return Dtype::f8_e4m3;
+        return activation_dtype_of(request_, model_->config);
+    }
+
+    /// The step of a micro-batch of `batch` sequences.
+    [[nodiscard]] constexpr Step step(Pass pass, std::int64_t batch) const {
+        auto step = pass == Pass::training ? training_step(request_, model_->config)
+                                           : step_of(pass == Pass::decode ? Phase::decode : Phase::prefill, request_,
+                                                     model_->config);
+        step.batch = batch;
+        return step;
+    }
+
+    /// Bytes of a trained element: the model's type.
+    [[nodiscard]] constexpr double element_bytes() const {
+        return static_cast<double>(bits(request_.dtype.value_or(model_->config.dtype_or(Dtype::f32)))) / 8.0;
+    }
+
+private:
+    struct Priced {
+        BlockSetting setting{};
+        DeviceRates rates{};
+        List<BlockPrice> bodies;
+    };
+    struct Weighed {
+        std::int64_t tp = 1;
+        std::int64_t ep = 1;
+        List<BodyWeights> bodies;
+    };
+
+    constexpr Priced price(BlockSetting const& setting, DeviceRates const& rates) {
+        Priced entry{setting, rates, {}};
+        auto const& weights = weights_of(setting.tp.ranks, setting.ep.ranks);
+        auto const recompute = request_.training ? request_.training->recompute : Recompute::none;
+        auto const& all = model_->program.bodies();
+        for (std::size_t body = 0; body < all.size(); ++body) {
+            detail::BlockPricer pricer(all[body], step(setting.pass, setting.batch), setting, weights.bodies[body],
+                                       rates, efficiency_, request_.parallel.sequence_parallel, recompute);
+            entry.bodies.push_back(pricer.price());
+        }
+        return entry;
+    }
+
+    constexpr Weighed const& weights_of(std::int64_t tp, std::int64_t ep) {
+        for (auto const& known : weighed_) {
+            if (known.tp == tp && known.ep == ep) return known;
+        }
+        auto request = request_;
+        request.parallel.tp = tp;
+        request.parallel.ep = ep;
+        weighed_.push_back({tp, ep, body_weights(*model_, parts_, request)});
+        return weighed_.back();
+    }
+
+    Model const* model_;
+    EstimateRequest request_;
+    Efficiency efficiency_;
+    ModelParts parts_;
+    List<Weighed> weighed_;
+    List<Priced> priced_;
+};
+
+}  // namespace shardwise::inline v0

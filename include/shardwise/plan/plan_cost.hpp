@@ -1,0 +1,51 @@
+#pragma once
+
+#include <shardwise/plan/step_cost.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace shardwise::inline v0 {
+
+/// The sequences of one micro-batch: the job's batch dealt to the replicas and cut into pieces.
+[[nodiscard]] constexpr std::int64_t micro_batch_size(EstimateRequest const& request, PlanDegrees const& degrees) {
+    return ceil_divide(ceil_divide(request.batch, degrees.dp), degrees.micro_batches);
+}
+
+/// What a plan takes and gives: every stage priced on its site, then put together. Writes each stage's seconds.
+///
+/// `request.batch` of the model counts the sequences of the whole job. One site stands for all stages where there is only
+/// one.
+[[nodiscard]] constexpr PlanCost plan_cost(CostModel& model, PlanDegrees const& degrees, std::span<PlanStage> stages,
+                                           std::span<StageSite const> sites) {
+    auto const& request = model.request();
+    auto const size = micro_batch_size(request, degrees);
+    List<StageCost> costs(stages.size());
+    auto const run = [&](Pass pass) {
+        for (std::size_t i = 0; i < stages.size(); ++i) {
+            auto const& site = site_of(sites, i);
+            auto const bodies = model.bodies({.pass = pass, .batch = size, .tp = site.tp, .ep = site.ep}, *site.device);
+            costs[i] = stage_cost(model, bodies, stages[i].first_layer, stages[i].layer_count);
+        }
+        auto const setting = step_setting(model, pass);
+        for (std::size_t i = 0; i < stages.size(); ++i)
+            stages[i].seconds = stage_seconds({costs.data(), costs.size()}, sites, i, setting);
+        return step_cost({costs.data(), costs.size()}, sites, degrees, setting);
+    };
+    PlanCost cost;
+    auto const tokens = static_cast<double>(request.batch);
+    if (request.training) {
+        cost.step = run(Pass::training);
+    } else {
+        cost.prefill = run(Pass::prefill);
+        cost.step = run(Pass::decode);
+    }
+    auto const per_sequence =
+        request.training ? static_cast<double>(context_of(request, model.model().config)) : 1.0;
+    auto const seconds = cost.step.total();
+    if (seconds > 0.0) cost.tokens_per_second = tokens * per_sequence / seconds;
+    return cost;
+}
+
+}  // namespace shardwise::inline v0
