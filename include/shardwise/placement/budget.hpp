@@ -6,6 +6,7 @@
 #include <shardwise/hardware/device.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace shardwise::inline v0 {
@@ -22,6 +23,8 @@ struct Budget {
     double bandwidth = 0.0;
     double link_bandwidth = 0.0;
     double link_latency = 0.0;
+    /// Which of a unit's measured times are this device's; -1: none.
+    std::int32_t measured_as = -1;
 
     [[nodiscard]] constexpr bool is_accelerator() const { return id.is_accelerator(); }
 };

@@ -15,10 +15,10 @@ struct OptimalTime {
     Picoseconds time = 0;
 };
 
-/// Fills devices in order up to their capacities and up to a time each.
-[[nodiscard]] constexpr Filling fill_within(List<PlacementUnit> const& units, std::size_t end,
-                                            Budgets const& budgets, Picoseconds limit) {
-    Filling filling;
+/// Fills devices in order up to their capacities and up to a time each; the time is that of the slowest.
+[[nodiscard]] constexpr OptimalTime fill_within(List<PlacementUnit> const& units, std::size_t end,
+                                                Budgets const& budgets, Picoseconds limit) {
+    OptimalTime result;
     std::size_t next = 0;
     for (auto const& budget : budgets) {
         DeviceFill fill(budget);
@@ -29,10 +29,11 @@ struct OptimalTime {
             time = longer;
             fill.add(units[next++]);
         }
-        filling.end_of.push_back(next);
+        result.filling.end_of.push_back(next);
+        if (result.time < time) result.time = time;
     }
-    filling.placed = next;
-    return filling;
+    result.filling.placed = next;
+    return result;
 }
 
 /// The contiguous filling of all units within capacities whose slowest stage is fastest; exact in whole picoseconds.
@@ -40,22 +41,19 @@ struct OptimalTime {
 /// Order  O(units * 50)
 [[nodiscard]] constexpr std::optional<OptimalTime> minimise_bottleneck(List<PlacementUnit> const& units,
                                                                        std::size_t end, Budgets const& budgets) {
-    Picoseconds high = static_cast<Picoseconds>(longest_picoseconds);
-    for (std::size_t i = 0; i < end; ++i) high += static_cast<Picoseconds>(longest_picoseconds) / 64;
-    auto best = fill_within(units, end, budgets, high);
-    if (best.placed < end) return std::nullopt;
+    auto best = fill_within(units, end, budgets, INT64_MAX / 2);
+    if (best.filling.placed < end) return std::nullopt;
     Picoseconds low = -1;
-    while (high - low > 1) {
-        auto const middle = low + (high - low) / 2;
-        auto filling = fill_within(units, end, budgets, middle);
-        if (filling.placed < end) {
+    while (best.time - low > 1) {
+        auto const middle = low + (best.time - low) / 2;
+        auto filled = fill_within(units, end, budgets, middle);
+        if (filled.filling.placed < end) {
             low = middle;
         } else {
-            high = middle;
-            best = std::move(filling);
+            best = std::move(filled);
         }
     }
-    return OptimalTime{std::move(best), high};
+    return best;
 }
 
 }  // namespace shardwise::inline v0::detail

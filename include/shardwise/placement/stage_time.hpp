@@ -1,7 +1,9 @@
 #pragma once
 
+#include <shardwise/cost/roofline.hpp>
 #include <shardwise/placement/placement.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0::detail {
@@ -17,11 +19,16 @@ inline constexpr double longest_picoseconds = 1e15;
     return static_cast<Picoseconds>(picoseconds < longest_picoseconds ? picoseconds + 0.5 : longest_picoseconds);
 }
 
-/// The time of a unit on a device: the slower of its arithmetic and its memory traffic (the roofline model).
+/// The slower of a unit's arithmetic and its memory traffic on a device: the roofline model.
+[[nodiscard]] constexpr double estimated_seconds(PlacementUnit const& unit, Budget const& budget) {
+    return roofline_seconds(unit.flops, unit.traffic, {budget.compute, budget.bandwidth});
+}
+
+/// The time of a unit on a device: the measured one where there is one, else the estimated one.
 [[nodiscard]] constexpr Picoseconds time_of(PlacementUnit const& unit, Budget const& budget) {
-    auto const compute = budget.compute > 0.0 ? unit.flops / budget.compute : 0.0;
-    auto const transfer = budget.bandwidth > 0.0 ? unit.traffic / budget.bandwidth : 0.0;
-    return to_picoseconds(compute > transfer ? compute : transfer);
+    auto const kind = static_cast<std::size_t>(budget.measured_as);
+    bool const is_measured = budget.measured_as >= 0 && kind < unit.measured.size();
+    return to_picoseconds(is_measured ? unit.measured[kind] : estimated_seconds(unit, budget));
 }
 
 /// The time to hand a unit's output from one device to another, over the slower of their links.

@@ -30,6 +30,8 @@ struct PlacementUnit {
     double traffic = 0.0;
     /// What it hands to the unit after it.
     double output = 0.0;
+    /// Its measured seconds on each kind of device, by Budget::measured_as; empty: flops and traffic say how long it takes.
+    List<double> measured;
 
     /// What it adds to its device for good.
     [[nodiscard]] constexpr Bytes resident() const { return weights + state; }
