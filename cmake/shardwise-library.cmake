@@ -1,3 +1,5 @@
+include(GNUInstallDirs)
+
 # One target per component. They carry include paths and requirements only; everything is in the headers.
 
 # The planning half: the standard library and nothing else.
@@ -5,7 +7,7 @@ add_library(shardwise INTERFACE)
 add_library(shardwise::shardwise ALIAS shardwise)
 target_compile_features(shardwise INTERFACE cxx_std_20)
 target_include_directories(shardwise INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
-                                               "$<INSTALL_INTERFACE:include>")
+                                               "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 
 # The file readers. nlohmann_json is only named here: whoever links this target must have found it.
 find_package(nlohmann_json 3.11 QUIET)

@@ -1,12 +1,5 @@
 # What every executable of this project is built with.
 
-find_package(nlohmann_json 3.11 QUIET)
-if(NOT TARGET nlohmann_json::nlohmann_json)
-    message(FATAL_ERROR "shardwise: the program, the tests and the benchmarks need nlohmann_json 3.11 or newer "
-                        "(Debian: nlohmann-json3-dev; all: scripts/setup.sh). "
-                        "The library alone needs nothing: -DSHARDWISE_TESTS=OFF -DSHARDWISE_EXAMPLES=OFF -DSHARDWISE_BENCH=OFF")
-endif()
-
 set(shardwise_warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
 
 # shardwise_program(NAME FOLDER SOURCE...): an executable in FOLDER of the build tree, with our warnings.

@@ -1,7 +1,45 @@
-# The planning half as others use it, where no SDK can be seen; tests/cmake/consumer.cmake says how.
-foreach(mode installed subdirectory readers unknown)
-    add_test(NAME package.${mode}
-             COMMAND "${CMAKE_COMMAND}" "-DMODE=${mode}" "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
-                     "-DBINARY_DIR=${PROJECT_BINARY_DIR}" "-DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer"
-                     "-DCOMPILER=${CMAKE_CXX_COMPILER}" -P "${CMAKE_CURRENT_LIST_DIR}/consumer.cmake")
+# The ways to get shardwise, each with the ten lines of tests/consumer/main.cpp and each compiler; tests/packages/ says how.
+set(package_prefix "${CMAKE_CURRENT_BINARY_DIR}/packages/prefix")
+# shardwise_package_test(NAME SCRIPT COMPILER ARGUMENT...): a packaging test in a folder of its own.
+function(shardwise_package_test name script compiler)
+    add_test(NAME package.${name}
+             COMMAND "${CMAKE_COMMAND}" "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}" "-DBINARY_DIR=${PROJECT_BINARY_DIR}"
+                     "-DPREFIX=${package_prefix}" "-DWORK=${CMAKE_CURRENT_BINARY_DIR}/packages/${name}"
+                     "-DVERSION=${PROJECT_VERSION}" "-DCOMPILER=${shardwise_${compiler}}" ${ARGN}
+                     -P "${PROJECT_SOURCE_DIR}/tests/packages/${script}.cmake")
+    set_tests_properties(package.${name} PROPERTIES FIXTURES_REQUIRED package_prefix)
+endfunction()
+
+list(GET shardwise_compilers 0 compiler)
+shardwise_package_test(install install ${compiler})
+set_tests_properties(package.install PROPERTIES FIXTURES_REQUIRED "" FIXTURES_SETUP package_prefix)
+
+foreach(way find_package add_subdirectory fetch_content pkg_config include_path single_header vcpkg)
+    set(script ways)
+    if(way STREQUAL "vcpkg")
+        set(script vcpkg)
+    endif()
+    foreach(compiler IN LISTS shardwise_compilers)
+        shardwise_package_test(${way}.${compiler} ${script} ${compiler} "-DWAY=${way}")
+    endforeach()
 endforeach()
+
+list(GET shardwise_compilers 0 compiler)
+shardwise_package_test(readers readers ${compiler})
+shardwise_package_test(refusals refusals ${compiler})
+
+set(compiler_paths "")
+foreach(compiler IN LISTS shardwise_compilers)
+    list(APPEND compiler_paths "${shardwise_${compiler}}")
+endforeach()
+set(conan_venv "$ENV{XDG_CACHE_HOME}")
+if(NOT conan_venv)
+    set(conan_venv "$ENV{HOME}/.cache")
+endif()
+find_program(shardwise_conan conan HINTS "${conan_venv}/shardwise/conan/bin")
+if(shardwise_conan)
+    shardwise_package_test(conan conan "" "-DCONAN=${shardwise_conan}" "-DNAMES=${shardwise_compilers}"
+                           "-DCOMPILERS=${compiler_paths}")
+else()
+    shardwise_skipped_test(package.conan "conan is not installed (scripts/setup.sh installs it from PyPI)")
+endif()

@@ -1,9 +1,10 @@
-#include <shardwise/core/version.hpp>
 #include <shardwise/shardwise.hpp>
-
 #include <cstdio>
 
 int main() {
-    std::printf("shardwise %d.%d.%d\n", shardwise::library_version.major_number,
-                shardwise::library_version.minor_number, shardwise::library_version.patch_number);
+    using namespace shardwise;
+    auto const plan = DeviceMap<Sequential>{}.plan(*describe(presets::llama_3_8b), presets::four_a100_40gb, {});
+    std::printf("shardwise %d.%d.%d: %s on %s\n", SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR,
+                SHARDWISE_VERSION_PATCH, plan->fits ? "fits" : "does not fit",
+                to_text(plan->devices[0].capacity).c_str());
 }

@@ -1,0 +1,45 @@
+# What this version can be asked for. A part that it does not have is refused here, before anybody relies on it.
+
+option(SHARDWISE_TESTS "Build the tests and the checks of the source tree" ${PROJECT_IS_TOP_LEVEL})
+option(SHARDWISE_EXAMPLES "Build the program shardwise and the numbered examples" ${PROJECT_IS_TOP_LEVEL})
+option(SHARDWISE_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+# The presets fix this switch, so it is accepted; the communicator that will read it is not written yet.
+option(SHARDWISE_MPI "Build the MPI communicator (accepted; this version has none)" OFF)
+
+foreach(part CUDA HIP GLOO NCCL ONEDNN)
+    if(SHARDWISE_${part})
+        message(FATAL_ERROR "shardwise ${PROJECT_VERSION} has no part that SHARDWISE_${part} could switch on; leave it "
+                            "out. What there is: the planning half (shardwise::shardwise) and the file readers "
+                            "(shardwise::readers), which need no option.")
+    endif()
+endforeach()
+
+# shardwise_missing(WHAT PACKAGE FOR): stops with what to install.
+function(shardwise_missing what package for)
+    message(FATAL_ERROR "shardwise: ${for} need ${what} or newer, which was not found (Debian: ${package}; "
+                        "scripts/setup.sh installs all that is missing). The library alone needs nothing: "
+                        "-DSHARDWISE_TESTS=OFF -DSHARDWISE_EXAMPLES=OFF -DSHARDWISE_BENCH=OFF")
+endfunction()
+
+if(SHARDWISE_TESTS OR SHARDWISE_EXAMPLES OR SHARDWISE_BENCH)
+    if(NOT TARGET nlohmann_json::nlohmann_json)
+        find_package(nlohmann_json 3.11 QUIET)
+    endif()
+    if(NOT TARGET nlohmann_json::nlohmann_json)
+        shardwise_missing("nlohmann_json 3.11" nlohmann-json3-dev "the program, the tests and the benchmarks")
+    endif()
+endif()
+if(SHARDWISE_EXAMPLES)
+    if(NOT TARGET CLI11::CLI11)
+        find_package(CLI11 2.1 QUIET)
+    endif()
+    if(NOT TARGET CLI11::CLI11)
+        shardwise_missing("CLI11 2.1" libcli11-dev "the program and the examples (SHARDWISE_EXAMPLES)")
+    endif()
+endif()
+if(SHARDWISE_TESTS)
+    find_path(shardwise_doctest_include doctest/doctest.h)
+    if(NOT shardwise_doctest_include)
+        shardwise_missing("doctest 2.4" doctest-dev "the tests (SHARDWISE_TESTS)")
+    endif()
+endif()

@@ -1,0 +1,30 @@
+# What is unknown or missing is an error at configure time that says what to do.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+
+set(configure "${CMAKE_COMMAND}" -G Ninja "-DCMAKE_CXX_COMPILER=${COMPILER}")
+set(consumer ${configure} -S "${SOURCE_DIR}/tests/consumer" -B "${WORK}/consumer" "-DCMAKE_PREFIX_PATH=${PREFIX}")
+set(shardwise ${configure} -S "${SOURCE_DIR}" -B "${WORK}/shardwise" -DSHARDWISE_TESTS=OFF -DSHARDWISE_EXAMPLES=OFF
+              -DSHARDWISE_BENCH=OFF)
+
+expect_refusal("shardwise has no component 'telepathy'; its components are: shardwise, readers"
+               ${consumer} -DCONSUMER_COMPONENTS=telepathy)
+expect_refusal("the component 'readers' needs nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
+               ${consumer} -DCONSUMER_COMPONENTS=readers -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+
+set(none "")
+foreach(part CUDA HIP GLOO NCCL ONEDNN)
+    list(APPEND none "-DSHARDWISE_${part}=OFF")
+endforeach()
+foreach(part CUDA HIP GLOO NCCL ONEDNN)
+    expect_refusal("has no part that SHARDWISE_${part} could switch on; leave it out"
+                   ${shardwise} ${none} "-DSHARDWISE_${part}=ON")
+endforeach()
+
+expect_refusal("need nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
+               ${shardwise} ${none} -DSHARDWISE_BENCH=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+expect_refusal("need CLI11 2.1 or newer, which was not found (Debian: libcli11-dev"
+               ${shardwise} -DSHARDWISE_EXAMPLES=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=OFF
+               -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON)
+expect_refusal("need doctest 2.4 or newer, which was not found (Debian: doctest-dev"
+               ${shardwise} -DSHARDWISE_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=OFF
+               -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF)
