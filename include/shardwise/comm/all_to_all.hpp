@@ -1,0 +1,90 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/list.hpp>
+#include <shardwise/quant/half_types.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+namespace shardwise::inline v0 {
+
+/// Gives each rank its part of every rank's data: what rank r holds for rank s arrives at s, ordered by r.
+///
+/// Shapes  in [sum of send_counts], out [sum of receive_counts]; receive_counts[r] equals r's send_counts for this rank
+/// Memory  allocates nothing; `in` and `out` do not overlap
+/// Errors  shape_mismatch where counts and views of this rank disagree; collective_mismatch where ranks disagree about what
+///         they exchange; rank_lost, deadline_exceeded
+template <class T, Communicator C>
+[[nodiscard]] Result<> all_to_all(C& comm, TensorView<T const, 1, Host> in, std::span<std::int64_t const> send_counts,
+                                  TensorView<T, 1, Host> out, std::span<std::int64_t const> receive_counts) {
+    auto const ranks = static_cast<std::size_t>(comm.size());
+    auto const rank = static_cast<std::size_t>(comm.rank());
+    std::int64_t sent = 0;
+    std::int64_t received = 0;
+    for (auto const count : send_counts) sent += count;
+    for (auto const count : receive_counts) received += count;
+    if (send_counts.size() != ranks || receive_counts.size() != ranks || in.elements() != sent || out.elements() != received) {
+        return Error{ErrorCode::shape_mismatch}.in("all_to_all").because("counts, input and output do not agree")
+            .got(in.elements()).expected(sent).fix("give one count per rank for each direction");
+    }
+    if (ranks * sizeof(std::int64_t) > comm.chunk_bytes()) {
+        return Error{ErrorCode::capacity_exceeded}.in("all_to_all").because("has more ranks than a chunk has counts")
+            .got(comm.size()).fix("make the group with larger chunks");
+    }
+    // Counts first: they say where in each rank's stream the part for this rank lies, and how many steps follow.
+    comm.begin({CollectiveKind::all_to_all, dtype_of<T>, ReduceOp::sum, -1, 0});
+    std::memcpy(comm.mine(), send_counts.data(), ranks * sizeof(std::int64_t));
+    if (auto const stepped = comm.step(); !stepped) return stepped;
+    auto const count_of = [&](std::size_t from, std::size_t to) {
+        std::int64_t count = 0;
+        std::memcpy(&count, comm.theirs(static_cast<std::int32_t>(from)) + to * sizeof count, sizeof count);
+        return count;
+    };
+    struct Source {
+        std::int64_t begin = 0;  // of the part for this rank, in the source's stream
+        std::int64_t place = 0;  // of that part in `out`
+    };
+    List<Source> sources(ranks);
+    std::int64_t longest = 0;
+    std::int64_t place = 0;
+    bool agrees = true;
+    for (std::size_t from = 0; from < ranks; ++from) {
+        std::int64_t length = 0;
+        for (std::size_t to = 0; to < ranks; ++to) {
+            if (to == rank) sources[from].begin = length;
+            length += count_of(from, to);
+        }
+        agrees = agrees && count_of(from, rank) == receive_counts[from];
+        sources[from].place = place;
+        place += receive_counts[from];
+        longest = std::max(longest, length);
+    }
+    if (!agrees) {
+        return comm.fail(Error{ErrorCode::collective_mismatch}.in("rank " + std::to_string(comm.rank()))
+                             .because("expects other counts in all_to_all than the ranks send")
+                             .fix("exchange the counts before the data"));
+    }
+    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
+    for (std::int64_t begin = 0; begin < longest; begin += chunk) {
+        auto const size = std::clamp(sent - begin, std::int64_t{0}, chunk);
+        if (size > 0) std::memcpy(comm.mine(), in.data() + begin, static_cast<std::size_t>(size) * sizeof(T));
+        if (auto const stepped = comm.step(); !stepped) return stepped;
+        for (std::size_t from = 0; from < ranks; ++from) {
+            auto const first = std::max(begin, sources[from].begin);
+            auto const last = std::min(begin + chunk, sources[from].begin + receive_counts[from]);
+            if (first >= last) continue;
+            std::memcpy(out.data() + sources[from].place + (first - sources[from].begin),
+                        comm.theirs(static_cast<std::int32_t>(from)) + static_cast<std::size_t>(first - begin) * sizeof(T),
+                        static_cast<std::size_t>(last - first) * sizeof(T));
+        }
+    }
+    return {};
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+
+namespace shardwise::inline v0 {
+
+/// Returns when every rank of the group has called it.
+///
+/// Errors  collective_mismatch, rank_lost, deadline_exceeded with the missing ranks
+template <Communicator C>
+[[nodiscard]] Result<> barrier(C& comm) {
+    comm.begin({});
+    return comm.step();
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <shardwise/core/dtype.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shardwise::inline v0 {
+
+/// What ranks can do together.
+enum class CollectiveKind : std::uint8_t {
+    barrier, all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, split,
+};
+
+[[nodiscard]] constexpr std::string_view name_of(CollectiveKind kind) {
+    switch (kind) {
+        case CollectiveKind::barrier: return "barrier";
+        case CollectiveKind::all_reduce: return "all_reduce";
+        case CollectiveKind::reduce_scatter: return "reduce_scatter";
+        case CollectiveKind::all_gather: return "all_gather";
+        case CollectiveKind::broadcast: return "broadcast";
+        case CollectiveKind::all_to_all: return "all_to_all";
+        case CollectiveKind::split: return "split";
+    }
+    return "unknown";
+}
+
+/// How values of several ranks become one.
+enum class ReduceOp : std::uint8_t { sum, max, min };
+
+[[nodiscard]] constexpr std::string_view name_of(ReduceOp op) {
+    switch (op) {
+        case ReduceOp::sum: return "sum";
+        case ReduceOp::max: return "max";
+        case ReduceOp::min: return "min";
+    }
+    return "unknown";
+}
+
+/// What one rank asks of its group: all ranks must ask for the same.
+struct CollectiveCall {
+    CollectiveKind kind = CollectiveKind::barrier;
+    Dtype dtype = Dtype::u8;
+    ReduceOp op = ReduceOp::sum;
+    /// -1 where the collective has none.
+    std::int32_t root = -1;
+    /// Elements of the whole operation.
+    std::int64_t count = 0;
+
+    friend constexpr bool operator==(CollectiveCall const&, CollectiveCall const&) = default;
+};
+
+/// A call as errors show it: "all_reduce sum fp32 x 4096", "broadcast fp32 x 8 root 0".
+[[nodiscard]] inline std::string to_text(CollectiveCall const& call) {
+    std::string text(name_of(call.kind));
+    if (call.kind == CollectiveKind::barrier || call.kind == CollectiveKind::split) return text;
+    bool const reduces = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce_scatter;
+    if (reduces) text += " " + std::string(name_of(call.op));
+    text += " " + std::string(traits(call.dtype).short_name) + " x " + std::to_string(call.count);
+    if (call.root >= 0) text += " root " + std::to_string(call.root);
+    return text;
+}
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <shardwise/comm/call.hpp>
+#include <shardwise/core/error.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace shardwise::inline v0::detail {
+
+/// Whether a rank is there.
+enum class Presence : std::uint32_t { absent, joined, left };
+
+/// Where the first error of a group is kept.
+enum class Poison : std::uint32_t { none, writing, written };
+
+/// One rank's part of the memory that a group shares. Everything in it is either atomic or written before `arrived` is
+/// raised and read after it was seen raised.
+struct alignas(64) RankSlot {
+    /// Steps that this rank has published; wraps around.
+    std::atomic<std::uint32_t> arrived{0};
+    std::atomic<Presence> presence{Presence::absent};
+    /// Of the step that is being published, by the step's parity: a fast rank's next call does not overwrite what a slow one
+    /// still compares.
+    CollectiveCall call[2]{};
+    std::uint64_t call_number[2]{};
+};
+
+/// A one-way channel from one rank to another: two halves of staging memory, filled and emptied in turn.
+struct alignas(64) Mailbox {
+    std::atomic<std::uint32_t> written{0};
+    alignas(64) std::atomic<std::uint32_t> read{0};
+    /// Of the message that begins with the letter in this half.
+    Dtype dtype[2]{};
+    std::int64_t count[2]{};
+};
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks of several processes share these atomics");
+
+/// How the shared memory of a group is laid out. It holds no pointers, so that processes may map it at different addresses.
+///
+/// Memory  header | rank slots | mailboxes [to][from] | staging [rank][2][chunk] | mail staging [to][from][2][letter]
+struct GroupRegion {
+    std::int32_t ranks = 0;
+    std::size_t chunk_bytes = 0;
+    std::size_t letter_bytes = 0;
+    std::atomic<Poison> poison{Poison::none};
+    Error first_error{ErrorCode::rank_lost};
+
+    [[nodiscard]] static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+    /// Messages between two ranks are cut into letters of this size: a MiB per rank for all of its mailboxes, at least a page.
+    [[nodiscard]] static constexpr std::size_t letter_size(std::int32_t ranks) {
+        auto const share = (std::size_t{1} << 20U) / static_cast<std::size_t>(ranks);
+        return share < 4096 ? 4096 : round_up(share);
+    }
+    [[nodiscard]] static constexpr std::size_t header_bytes() { return round_up(sizeof(GroupRegion)); }
+    [[nodiscard]] static constexpr std::size_t bytes(std::int32_t rank_count, std::size_t chunk) {
+        auto const n = static_cast<std::size_t>(rank_count);
+        return header_bytes() + n * sizeof(RankSlot) + n * n * sizeof(Mailbox) + n * 2 * chunk +
+               n * n * 2 * letter_size(rank_count);
+    }
+
+    /// Makes a region in memory of `bytes(ranks, chunk)` zero bytes, aligned to 64.
+    static GroupRegion* create(void* memory, std::int32_t rank_count, std::size_t chunk) {
+        auto* const region = new (memory) GroupRegion;
+        region->ranks = rank_count;
+        region->chunk_bytes = chunk;
+        region->letter_bytes = letter_size(rank_count);
+        for (std::int32_t rank = 0; rank < rank_count; ++rank) new (&region->slot(rank)) RankSlot;
+        for (std::int32_t to = 0; to < rank_count; ++to) {
+            for (std::int32_t from = 0; from < rank_count; ++from) new (&region->mailbox(from, to)) Mailbox;
+        }
+        return region;
+    }
+
+    [[nodiscard]] RankSlot& slot(std::int32_t rank) {
+        return *reinterpret_cast<RankSlot*>(start() + header_bytes() + index(rank) * sizeof(RankSlot));
+    }
+    [[nodiscard]] Mailbox& mailbox(std::int32_t from, std::int32_t to) {
+        auto const first = header_bytes() + index(ranks) * sizeof(RankSlot);
+        return *reinterpret_cast<Mailbox*>(start() + first + pair(from, to) * sizeof(Mailbox));
+    }
+    /// A rank's staging memory for steps of this parity.
+    [[nodiscard]] std::byte* staging(std::int32_t rank, std::uint32_t parity) {
+        return start() + staging_begin() + (index(rank) * 2 + parity) * chunk_bytes;
+    }
+    [[nodiscard]] std::byte* letter(std::int32_t from, std::int32_t to, std::uint32_t parity) {
+        return start() + staging_begin() + index(ranks) * 2 * chunk_bytes + (pair(from, to) * 2 + parity) * letter_bytes;
+    }
+
+private:
+    [[nodiscard]] std::byte* start() { return reinterpret_cast<std::byte*>(this); }
+    [[nodiscard]] static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+    [[nodiscard]] std::size_t pair(std::int32_t from, std::int32_t to) const { return index(to) * index(ranks) + index(from); }
+    [[nodiscard]] std::size_t staging_begin() const {
+        return header_bytes() + index(ranks) * sizeof(RankSlot) + index(ranks) * index(ranks) * sizeof(Mailbox);
+    }
+};
+
+}  // namespace shardwise::inline v0::detail

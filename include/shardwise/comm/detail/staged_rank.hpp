@@ -1,0 +1,273 @@
+#pragma once
+
+#include <shardwise/comm/detail/group_region.hpp>
+#include <shardwise/comm/detail/pause.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline v0::detail {
+
+/// What a group is told when it is made.
+struct StagedOptions {
+    /// How long a call waits for the other ranks.
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+    /// Compares what the ranks ask for before data moves.
+    bool checks_calls = true;
+    /// More ranks than cores.
+    bool is_crowded = false;
+};
+
+/// One rank of a group whose ranks see one piece of memory, be they threads or processes.
+///
+/// All collectives are made of steps: each rank writes at most a chunk into staging memory that the group owns, raises its
+/// count of steps, and waits until all others have raised theirs; then everyone reads everyone. The staging memory has two
+/// halves by the parity of the step. A rank that has published step s + 1 is done reading step s, and nobody writes step
+/// s + 2 before all have published s + 1, so one wait per step is enough. A caller's memory is never read by another rank.
+///
+/// `Watch` says which ranks are dead: watch(rank) -> std::string, empty while it lives.
+template <class Watch>
+class StagedRank {
+public:
+    StagedRank(GroupRegion& region, std::int32_t rank, StagedOptions const& options, Watch watch)
+        : region_(&region), rank_(rank), options_(options), watch_(std::move(watch)) {}
+
+    [[nodiscard]] std::int32_t rank() const { return rank_; }
+    [[nodiscard]] std::int32_t size() const { return region_->ranks; }
+    [[nodiscard]] std::size_t chunk_bytes() const { return region_->chunk_bytes; }
+    [[nodiscard]] GroupRegion& region() const { return *region_; }
+    [[nodiscard]] StagedOptions const& options() const { return options_; }
+
+    /// Announces the next collective; its first step compares it with the others'.
+    void begin(CollectiveCall const& call) {
+        call_ = call;
+        ++call_number_;
+        is_compared_ = !options_.checks_calls;
+    }
+
+    /// Where this rank writes what it publishes in the coming step.
+    [[nodiscard]] std::byte* mine() const { return region_->staging(rank_, step_ % 2); }
+    /// What `rank` published in the step that was finished last.
+    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return region_->staging(rank, (step_ - 1) % 2); }
+
+    /// Publishes what was written to `mine` and waits for all other ranks' step.
+    ///
+    /// Errors  the group's first error; collective_mismatch; rank_lost; deadline_exceeded with the missing ranks
+    [[nodiscard]] Result<> step() {
+        if (auto const poison = poisoned()) return *poison;
+        auto& slot = region_->slot(rank_);
+        slot.call[step_ % 2] = call_;
+        slot.call_number[step_ % 2] = call_number_;
+        ++step_;
+        slot.arrived.store(step_, std::memory_order_release);
+        auto const deadline = Deadline::after(options_.timeout);
+        Waiter waiter(options_.is_crowded);
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            while (!has_arrived(peer)) {
+                if (!waiter.rest()) continue;
+                if (auto const trouble = look_around(deadline)) return fail(*trouble);
+            }
+        }
+        if (is_compared_) return {};
+        is_compared_ = true;
+        return compare_calls();
+    }
+
+    /// Sends `count` elements to one rank; returns when all of them are in the group's memory.
+    ///
+    /// Errors  as step
+    [[nodiscard]] Result<> send(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
+                                std::size_t element_bytes) {
+        auto& mailbox = region_->mailbox(rank_, to);
+        return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
+            auto const written = mailbox.written.load(std::memory_order_relaxed);
+            // Two letters may lie in the box.
+            auto const read_enough = [&] {
+                return written - mailbox.read.load(std::memory_order_acquire) < 2;
+            };
+            if (auto const waited = wait_for(to, "send", read_enough); !waited) return waited;
+            if (offset == 0) {
+                mailbox.dtype[written % 2] = dtype;
+                mailbox.count[written % 2] = count;
+            }
+            std::memcpy(region_->letter(rank_, to, written % 2), data + offset, bytes);
+            mailbox.written.store(written + 1, std::memory_order_release);
+            return {};
+        });
+    }
+
+    /// Receives what `from` sends: as many elements of the same type.
+    ///
+    /// Errors  as step; collective_mismatch where the sender sends something else
+    [[nodiscard]] Result<> receive(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
+                                   std::size_t element_bytes) {
+        auto& mailbox = region_->mailbox(from, rank_);
+        return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
+            auto const read = mailbox.read.load(std::memory_order_relaxed);
+            auto const has_letter = [&] { return mailbox.written.load(std::memory_order_acquire) != read; };
+            if (auto const waited = wait_for(from, "receive", has_letter); !waited) return waited;
+            auto const sent_dtype = mailbox.dtype[read % 2];
+            auto const sent_count = mailbox.count[read % 2];
+            if (offset == 0 && options_.checks_calls && (sent_dtype != dtype || sent_count != count)) {
+                return fail(Error{ErrorCode::collective_mismatch}
+                                .in("rank " + std::to_string(from))
+                                .because("sends " + letter_text(sent_dtype, sent_count) + " where rank " +
+                                         std::to_string(rank_) + " receives " + letter_text(dtype, count))
+                                .fix("let both sides agree on type and count"));
+            }
+            std::memcpy(data + offset, region_->letter(from, rank_, read % 2), bytes);
+            mailbox.read.store(read + 1, std::memory_order_release);
+            return {};
+        });
+    }
+
+    /// Makes every later call of every rank return `error`, unless another error came first; returns the first one.
+    Result<> fail(Error const& error) const {
+        auto expected = Poison::none;
+        if (region_->poison.compare_exchange_strong(expected, Poison::writing, std::memory_order_acq_rel)) {
+            region_->first_error = error;
+            region_->poison.store(Poison::written, std::memory_order_release);
+        }
+        return *poisoned();
+    }
+
+    /// The error that ended the group, if one did.
+    [[nodiscard]] std::optional<Error> poisoned() const {
+        auto poison = region_->poison.load(std::memory_order_acquire);
+        if (poison == Poison::none) return std::nullopt;
+        // Whoever writes the error is a few instructions from done, unless it died there.
+        auto const deadline = Deadline::after(std::chrono::milliseconds(100));
+        while (poison != Poison::written && !deadline.has_passed()) {
+            std::this_thread::yield();
+            poison = region_->poison.load(std::memory_order_acquire);
+        }
+        if (poison == Poison::written) return region_->first_error;
+        return Error{ErrorCode::rank_lost}.in("group").because("failed, and the rank that failed died before it could say why");
+    }
+
+    void join() const { region_->slot(rank_).presence.store(Presence::joined, std::memory_order_release); }
+    void leave() const { region_->slot(rank_).presence.store(Presence::left, std::memory_order_release); }
+
+private:
+    [[nodiscard]] bool has_arrived(std::int32_t peer) const {
+        auto const arrived = region_->slot(peer).arrived.load(std::memory_order_acquire);
+        return static_cast<std::int32_t>(arrived - step_) >= 0;
+    }
+
+    [[nodiscard]] static std::string letter_text(Dtype dtype, std::int64_t count) {
+        return std::string(traits(dtype).short_name) + " x " + std::to_string(count);
+    }
+
+    /// What keeps the step from ever finishing, if something does.
+    [[nodiscard]] std::optional<Error> look_around(Deadline const& deadline) const {
+        if (auto const poison = poisoned()) return poison;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (has_arrived(peer)) continue;
+            if (auto const lost = lost_rank(peer)) return lost;
+        }
+        if (!deadline.has_passed()) return std::nullopt;
+        std::string missing;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (!has_arrived(peer)) missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
+        }
+        // Everyone came while we looked.
+        if (missing.empty()) return std::nullopt;
+        return Error{ErrorCode::deadline_exceeded}
+            .in(to_text(call_))
+            .because("was not joined in time at call " + std::to_string(call_number_) + " by rank " + missing)
+            .fix("look at what these ranks do; raise the timeout only where they really need that long");
+    }
+
+    [[nodiscard]] std::optional<Error> lost_rank(std::int32_t peer) const {
+        auto const name = "rank " + std::to_string(peer);
+        bool const has_left = region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left;
+        // It may have arrived between our look at its steps and our look at its presence.
+        if (has_left && !has_arrived(peer)) {
+            return Error{ErrorCode::rank_lost}.in(name)
+                .because("left the group before call " + std::to_string(call_number_) + ", " + to_text(call_))
+                .fix("look at its own error and make a new group");
+        }
+        auto const death = watch_(peer);
+        if (death.empty() || has_arrived(peer)) return std::nullopt;
+        return Error{ErrorCode::rank_lost}.in(name)
+            .because(death + " before call " + std::to_string(call_number_) + ", " + to_text(call_))
+            .fix("look at its output and make a new group");
+    }
+
+    [[nodiscard]] Result<> compare_calls() const {
+        auto const parity = (step_ - 1) % 2;
+        auto const& own = region_->slot(rank_);
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            auto const& slot = region_->slot(peer);
+            if (slot.call[parity] == own.call[parity] && slot.call_number[parity] == own.call_number[parity]) continue;
+            // The same words on every rank: the lowest rank first.
+            auto const low = std::min(peer, rank_);
+            auto const high = std::max(peer, rank_);
+            auto const text = [&](std::int32_t rank) {
+                auto const& each = region_->slot(rank);
+                return "call " + std::to_string(each.call_number[parity]) + ", " + to_text(each.call[parity]);
+            };
+            return fail(Error{ErrorCode::collective_mismatch}
+                            .in("ranks " + std::to_string(low) + " and " + std::to_string(high))
+                            .because("differ: rank " + std::to_string(low) + " is at " + text(low) + "; rank " +
+                                     std::to_string(high) + " at " + text(high))
+                            .fix("let all ranks call the same in the same order"));
+        }
+        return {};
+    }
+
+    /// Cuts a message into letters; also a message of nothing is one.
+    template <class Letter>
+    [[nodiscard]] Result<> mail(std::int64_t count, std::size_t element_bytes, Letter const& letter) {
+        auto const total = static_cast<std::size_t>(count) * element_bytes;
+        for (std::size_t offset = 0; offset < total || offset == 0; offset += region_->letter_bytes) {
+            auto const bytes = std::min(region_->letter_bytes, total - offset);
+            if (auto const done = letter(offset, bytes); !done) return done;
+        }
+        return {};
+    }
+
+    template <class Condition>
+    [[nodiscard]] Result<> wait_for(std::int32_t peer, std::string_view what, Condition const& is_met) {
+        if (auto const poison = poisoned()) return *poison;
+        auto const deadline = Deadline::after(options_.timeout);
+        Waiter waiter(options_.is_crowded);
+        while (!is_met()) {
+            if (!waiter.rest()) continue;
+            if (auto const poison = poisoned()) return *poison;
+            auto const name = "rank " + std::to_string(peer);
+            std::string trouble;
+            if (region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left) trouble = "left the group";
+            if (trouble.empty()) trouble = watch_(peer);
+            if (!trouble.empty() && !is_met()) {
+                return fail(Error{ErrorCode::rank_lost}.in(name).because(trouble + " during a " + std::string(what))
+                                .fix("look at its own error and make a new group"));
+            }
+            if (deadline.has_passed() && !is_met()) {
+                return fail(Error{ErrorCode::deadline_exceeded}.in(what).at(name).because("did not answer in time")
+                                .fix("look at what that rank does; raise the timeout only where it really needs that long"));
+            }
+        }
+        return {};
+    }
+
+    GroupRegion* region_;
+    std::int32_t rank_;
+    StagedOptions options_;
+    Watch watch_;
+    std::uint32_t step_ = 0;
+    CollectiveCall call_{};
+    std::uint64_t call_number_ = 0;
+    bool is_compared_ = false;
+};
+
+}  // namespace shardwise::inline v0::detail

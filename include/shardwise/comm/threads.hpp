@@ -1,0 +1,236 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/staged_rank.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// How a group of threads is made.
+struct ThreadsOptions {
+    /// How long a call waits for the other ranks.
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+    /// Compares collective, type, operation, root and count across ranks before data moves.
+    bool checks_calls = true;
+    /// The staging memory of one step and rank: longer data take several steps.
+    std::size_t chunk_bytes = std::size_t{256} * 1024;
+};
+
+class Threads;
+
+/// The memory that the ranks of one process share. It outlives the communicators that stand on it.
+class ThreadsGroup {
+public:
+    /// Errors  invalid_argument for no ranks or chunks under 64 bytes; out_of_memory
+    [[nodiscard]] static Result<ThreadsGroup> create(std::int32_t ranks, ThreadsOptions const& options = {}) {
+        if (ranks < 1 || ranks > max_ranks) {
+            return Error{ErrorCode::invalid_argument}.in("threads").at("ranks").because("is out of range").got(ranks)
+                .expected(max_ranks);
+        }
+        if (options.chunk_bytes < 64) {
+            return Error{ErrorCode::invalid_argument}.in("threads").at("chunk_bytes").because("is less than a cache line")
+                .got(static_cast<std::int64_t>(options.chunk_bytes)).expected(64);
+        }
+        auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
+        auto const bytes = detail::GroupRegion::bytes(ranks, chunk);
+        auto* const memory = ::operator new(bytes, alignment, std::nothrow);
+        if (memory == nullptr) {
+            return Error{ErrorCode::out_of_memory}.in("threads").needs(Bytes{static_cast<std::int64_t>(bytes)})
+                .fix("use smaller chunks or fewer ranks");
+        }
+        ThreadsGroup group;
+        group.options_ = options;
+        group.state_ = std::make_shared<State>();
+        group.state_->region.reset(detail::GroupRegion::create(memory, ranks, chunk));
+        return group;
+    }
+
+    [[nodiscard]] std::int32_t size() const { return state_->region->ranks; }
+
+    /// The communicator of one rank; one thread uses it at a time.
+    ///
+    /// Errors  invalid_argument for a rank that does not exist or was taken before
+    [[nodiscard]] Result<Threads> join(std::int32_t rank) const;
+
+private:
+    friend class Threads;
+
+    static constexpr std::int32_t max_ranks = 1024;
+    static constexpr std::align_val_t alignment{64};
+
+    struct Free {
+        void operator()(detail::GroupRegion* region) const { ::operator delete(static_cast<void*>(region), alignment); }
+    };
+    struct State {
+        std::unique_ptr<detail::GroupRegion, Free> region;
+        /// Groups that were split off, by the number of the split and the color, until all their ranks have taken them.
+        std::mutex mutex;
+        struct Child {
+            std::uint64_t split = 0;
+            std::int32_t color = 0;
+            std::int32_t waiting = 0;
+            std::shared_ptr<State> state;
+        };
+        std::vector<Child> children;
+    };
+
+    ThreadsOptions options_;
+    std::shared_ptr<State> state_;
+};
+
+namespace detail {
+
+/// Threads of a process do not die alone.
+struct NobodyDies {
+    [[nodiscard]] std::string operator()(std::int32_t) const { return {}; }
+};
+
+}  // namespace detail
+
+/// One rank of a group of threads.
+class Threads {
+public:
+    static constexpr std::string_view name = "threads";
+
+    Threads(Threads&&) noexcept = default;
+    Threads& operator=(Threads&&) noexcept = delete;
+    /// The rank leaves: who still waits for it is told so.
+    ~Threads() {
+        if (group_.state_) rank_.leave();
+    }
+
+    [[nodiscard]] std::int32_t rank() const { return rank_.rank(); }
+    [[nodiscard]] std::int32_t size() const { return rank_.size(); }
+    [[nodiscard]] std::size_t chunk_bytes() const { return rank_.chunk_bytes(); }
+
+    void begin(CollectiveCall const& call) { rank_.begin(call); }
+    [[nodiscard]] std::byte* mine() const { return rank_.mine(); }
+    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return rank_.theirs(rank); }
+    [[nodiscard]] Result<> step() { return rank_.step(); }
+    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
+                                      std::size_t element_bytes) {
+        return rank_.send(to, dtype, data, count, element_bytes);
+    }
+    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
+                                         std::size_t element_bytes) {
+        return rank_.receive(from, dtype, data, count, element_bytes);
+    }
+    /// Ends the group for all its ranks; returns its first error.
+    Result<> fail(Error const& error) { return rank_.fail(error); }
+
+    /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
+    ///
+    /// Errors  as a collective; what ThreadsGroup::create refuses
+    [[nodiscard]] Result<Threads> split(std::int32_t color);
+
+private:
+    friend class ThreadsGroup;
+
+    Threads(ThreadsGroup group, std::int32_t rank, detail::StagedOptions const& options)
+        : group_(std::move(group)), rank_(*group_.state_->region, rank, options, {}) {}
+
+    ThreadsGroup group_;
+    detail::StagedRank<detail::NobodyDies> rank_;
+    std::uint64_t splits_ = 0;
+};
+
+inline Result<Threads> ThreadsGroup::join(std::int32_t rank) const {
+    if (rank < 0 || rank >= size()) {
+        return Error{ErrorCode::invalid_argument}.in("threads").at("rank").because("is no rank of the group").got(rank)
+            .expected(size() - 1);
+    }
+    auto expected = detail::Presence::absent;
+    if (!state_->region->slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {
+        return Error{ErrorCode::invalid_argument}.in("threads").at("rank").because("was taken before").got(rank)
+            .fix("let each thread join with a number of its own");
+    }
+    auto const cores = std::thread::hardware_concurrency();
+    return Threads(*this, rank, {options_.timeout, options_.checks_calls, cores > 0 && static_cast<unsigned>(size()) > cores});
+}
+
+inline Result<Threads> Threads::split(std::int32_t color) {
+    begin({CollectiveKind::split});
+    std::memcpy(mine(), &color, sizeof color);
+    if (auto const stepped = step(); !stepped) return stepped.error();
+    std::int32_t members = 0;
+    std::int32_t place = 0;
+    for (std::int32_t peer = 0; peer < size(); ++peer) {
+        std::int32_t theirs_color = 0;
+        std::memcpy(&theirs_color, theirs(peer), sizeof theirs_color);
+        if (theirs_color != color) continue;
+        if (peer == rank()) place = members;
+        ++members;
+    }
+    ++splits_;
+    ThreadsGroup child;
+    {
+        auto& state = *group_.state_;
+        std::lock_guard const lock(state.mutex);
+        auto found = state.children.begin();
+        while (found != state.children.end() && (found->split != splits_ || found->color != color)) ++found;
+        if (found == state.children.end()) {
+            auto made = ThreadsGroup::create(members, group_.options_);
+            if (!made) return fail(made.error()).error();
+            state.children.push_back({splits_, color, members, made->state_});
+            found = state.children.end() - 1;
+        }
+        child.options_ = group_.options_;
+        child.state_ = found->state;
+        if (--found->waiting == 0) state.children.erase(found);
+    }
+    return child.join(place);
+}
+
+/// Runs body(Threads&) on `ranks` threads and waits for all of them. A rank that returns an error or throws ends the group:
+/// the others get that error from their next call.
+///
+/// Errors  the first error of any rank; rank_lost with the text of an exception
+template <class Body>
+[[nodiscard]] Result<> run_threads(std::int32_t ranks, Body const& body, ThreadsOptions const& options = {}) {
+    auto const group = ThreadsGroup::create(ranks, options);
+    if (!group) return group.error();
+    std::vector<Result<>> results(static_cast<std::size_t>(ranks));
+    auto const run = [&](std::int32_t rank) {
+        auto comm = group->join(rank);
+        auto& result = results[static_cast<std::size_t>(rank)];
+        if (!comm) {
+            result = comm.error();
+            return;
+        }
+        Error thrown{ErrorCode::rank_lost};
+        thrown.in("rank " + std::to_string(rank)).because("threw an exception");
+        try {
+            result = body(*comm);
+        } catch (std::exception const& problem) {
+            result = thrown.because("threw: " + std::string(problem.what()));
+        } catch (...) {
+            result = thrown;
+        }
+        if (!result) result = comm->fail(result.error());
+    };
+    std::vector<std::thread> threads;
+    for (std::int32_t rank = 1; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    run(0);
+    for (auto& thread : threads) thread.join();
+    for (auto const& result : results) {
+        if (!result) return result;
+    }
+    return {};
+}
+
+static_assert(Communicator<Threads>);
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/quant/float_bits.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// A bfloat16 value as memory holds it; arithmetic is done in float.
+struct Bfloat16 {
+    std::uint16_t bits = 0;
+
+    constexpr Bfloat16() = default;
+    constexpr explicit Bfloat16(float value) : bits(to_bf16(value)) {}
+    [[nodiscard]] constexpr explicit operator float() const { return from_bf16(bits); }
+};
+
+/// An IEEE half-precision value as memory holds it; arithmetic is done in float.
+struct Float16 {
+    std::uint16_t bits = 0;
+
+    constexpr Float16() = default;
+    constexpr explicit Float16(float value) : bits(to_f16(value)) {}
+    [[nodiscard]] constexpr explicit operator float() const { return from_f16(bits); }
+};
+
+/// The dtype of a C++ element type; only types that tensors have are known.
+template <class T>
+inline constexpr Dtype dtype_of = T::this_type_is_not_an_element_type;
+template <>
+inline constexpr Dtype dtype_of<double> = Dtype::f64;
+template <>
+inline constexpr Dtype dtype_of<float> = Dtype::f32;
+template <>
+inline constexpr Dtype dtype_of<Bfloat16> = Dtype::bf16;
+template <>
+inline constexpr Dtype dtype_of<Float16> = Dtype::f16;
+template <>
+inline constexpr Dtype dtype_of<std::int64_t> = Dtype::i64;
+template <>
+inline constexpr Dtype dtype_of<std::int32_t> = Dtype::i32;
+template <>
+inline constexpr Dtype dtype_of<std::int16_t> = Dtype::i16;
+template <>
+inline constexpr Dtype dtype_of<std::int8_t> = Dtype::i8;
+template <>
+inline constexpr Dtype dtype_of<std::uint8_t> = Dtype::u8;
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,226 @@
+#include <shardwise/comm/all_reduce.hpp>
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/broadcast.hpp>
+#include <shardwise/comm/send_receive.hpp>
+#include <shardwise/comm/threads.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace shardwise;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+TensorView<float, 1, Host> view(std::vector<float>& values) {
+    return {values.data(), {static_cast<std::int64_t>(values.size())}};
+}
+
+/// What each rank got, when every rank runs its own body; no rank ends the group by returning.
+struct Outcome {
+    std::vector<Result<>> results;
+    std::chrono::nanoseconds took{};
+};
+
+Outcome run_ranks(std::vector<std::function<Result<>(Threads&)>> const& bodies, ThreadsOptions const& options = {}) {
+    Outcome outcome;
+    outcome.results.resize(bodies.size());
+    auto const group = ThreadsGroup::create(static_cast<std::int32_t>(bodies.size()), options).value();
+    auto const begin = Clock::now();
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < bodies.size(); ++rank) {
+        threads.emplace_back([&, rank] {
+            auto comm = group.join(static_cast<std::int32_t>(rank));
+            outcome.results[rank] = comm ? bodies[rank](*comm) : Result<>{comm.error()};
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    outcome.took = Clock::now() - begin;
+    return outcome;
+}
+
+/// A body that reduces `count` floats.
+auto reduce(std::int64_t count) {
+    return [count](Threads& comm) {
+        std::vector<float> data(static_cast<std::size_t>(count), 1.0F);
+        return all_reduce(comm, view(data));
+    };
+}
+
+void check_all(Outcome const& outcome, ErrorCode code, std::vector<std::string> const& words) {
+    for (auto const& result : outcome.results) {
+        REQUIRE_FALSE(result);
+        CHECK(result.error().code() == code);
+        auto const text = result.error().message();
+        CAPTURE(text);
+        for (auto const& word : words) {
+            CAPTURE(word);
+            CHECK(text.find(word) != std::string::npos);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Threads: counts that differ are refused on every rank with both calls, before data moves") {
+    auto const outcome = run_ranks({reduce(8), reduce(9)});
+    check_all(outcome, ErrorCode::collective_mismatch, {"all_reduce sum fp32 x 8", "all_reduce sum fp32 x 9", "rank 0", "rank 1"});
+    CHECK(outcome.took < 1s);
+}
+
+TEST_CASE("Threads: types, operations and roots that differ are refused") {
+    auto const of_double = [](Threads& comm) {
+        std::vector<double> data(8);
+        return all_reduce(comm, TensorView<double, 1, Host>{data.data(), {8}});
+    };
+    check_all(run_ranks({reduce(8), of_double, reduce(8)}), ErrorCode::collective_mismatch, {"fp32 x 8", "fp64 x 8"});
+    auto const largest = [](Threads& comm) {
+        std::vector<float> data(8);
+        return all_reduce(comm, view(data), ReduceOp::max);
+    };
+    check_all(run_ranks({reduce(8), largest}), ErrorCode::collective_mismatch, {"sum", "max"});
+    auto const from = [](std::int32_t root) {
+        return [root](Threads& comm) {
+            std::vector<float> data(8);
+            return broadcast(comm, view(data), root);
+        };
+    };
+    check_all(run_ranks({from(0), from(1)}), ErrorCode::collective_mismatch, {"root 0", "root 1"});
+}
+
+TEST_CASE("Threads: collectives in another order are refused with their number in the sequence") {
+    auto const one = [](Threads& comm) {
+        if (auto const done = barrier(comm); !done) return done;
+        std::vector<float> data(4);
+        if (auto const done = all_reduce(comm, view(data)); !done) return done;
+        return broadcast(comm, view(data), 0);
+    };
+    auto const other = [](Threads& comm) {
+        if (auto const done = barrier(comm); !done) return done;
+        std::vector<float> data(4);
+        if (auto const done = broadcast(comm, view(data), 0); !done) return done;
+        return all_reduce(comm, view(data));
+    };
+    check_all(run_ranks({one, other}), ErrorCode::collective_mismatch, {"call 2, all_reduce", "call 2, broadcast"});
+}
+
+TEST_CASE("Threads: a rank that skips a collective is named at the deadline") {
+    auto const skips = [](Threads& comm) {
+        (void)comm;
+        std::this_thread::sleep_for(600ms);
+        return barrier(comm);
+    };
+    auto const outcome = run_ranks({reduce(4), skips, reduce(4), skips}, {.timeout = 200ms});
+    check_all(outcome, ErrorCode::deadline_exceeded, {"all_reduce sum fp32 x 4", "by rank 1, 3"});
+}
+
+TEST_CASE("Threads: a rank that leaves early is named at once to those who wait for it") {
+    auto const leaves = [](Threads&) { return Result<>{}; };
+    auto const outcome = run_ranks({reduce(4), leaves, reduce(4)}, {.timeout = 60s});
+    CHECK(outcome.results[1]);
+    CHECK(outcome.took < 1s);
+    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+        REQUIRE_FALSE(outcome.results[rank]);
+        CHECK(outcome.results[rank].error().code() == ErrorCode::rank_lost);
+        CHECK(outcome.results[rank].error().message().find("rank 1: left the group before call 1, all_reduce") !=
+              std::string::npos);
+    }
+}
+
+TEST_CASE("Threads: a rank that never joins is named at the deadline") {
+    auto const group = ThreadsGroup::create(3, {.timeout = 100ms}).value();
+    Result<> result;
+    std::thread other([&] {
+        auto comm = group.join(2).value();
+        (void)barrier(comm);
+    });
+    {
+        auto comm = group.join(0).value();
+        result = barrier(comm);
+        other.join();
+    }
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code() == ErrorCode::deadline_exceeded);
+    CHECK(result.error().message().find("by rank 1") != std::string::npos);
+}
+
+TEST_CASE("Threads: after the first failure every call of every rank returns that failure at once") {
+    auto const insists = [](Threads& comm) {
+        std::vector<float> data(comm.rank() == 0 ? 5 : 6);
+        auto const first = all_reduce(comm, view(data));
+        for (int turn = 0; turn < 3; ++turn) {
+            auto const again = barrier(comm);
+            if (again || again.error().message() != first.error().message()) return Result<>{};
+        }
+        auto const sent = send(comm, TensorView<float const, 1, Host>{data.data(), {1}}, 1 - comm.rank());
+        return sent ? Result<>{} : first;
+    };
+    auto const outcome = run_ranks({insists, insists}, {.timeout = 60s});
+    check_all(outcome, ErrorCode::collective_mismatch, {"x 5", "x 6"});
+    CHECK(outcome.took < 1s);
+}
+
+TEST_CASE("run_threads: the error or exception of one rank unblocks the others and is the one that is kept") {
+    auto const begin = Clock::now();
+    for (bool const throws : {false, true}) {
+        auto const result = run_threads(
+            4,
+            [&](Threads& comm) -> Result<> {
+                if (comm.rank() == 2) {
+                    if (throws) throw std::runtime_error("no more paper");
+                    return Error{ErrorCode::malformed_file}.in("page 3").because("is torn");
+                }
+                std::vector<float> data(10);
+                return all_reduce(comm, view(data));
+            },
+            {.timeout = 60s});
+        REQUIRE_FALSE(result);
+        CHECK(result.error().message() ==
+              (throws ? "rank 2: threw: no more paper" : "page 3: is torn"));
+    }
+    CHECK(Clock::now() - begin < 1s);
+}
+
+TEST_CASE("Threads: what a receiver expects and a sender sends must agree") {
+    std::vector<float> data(8);
+    auto const sends = [&](Threads& comm) { return send(comm, TensorView<float const, 1, Host>{data.data(), {8}}, 1); };
+    auto const receives = [](Threads& comm) {
+        std::vector<float> place(7);
+        return receive(comm, view(place), 0);
+    };
+    auto const outcome = run_ranks({sends, receives});
+    REQUIRE_FALSE(outcome.results[1]);
+    CHECK(outcome.results[1].error().message().find("sends fp32 x 8 where rank 1 receives fp32 x 7") != std::string::npos);
+}
+
+TEST_CASE("Threads: ranks and roots that do not exist, and ranks that are taken, are refused") {
+    CHECK(ThreadsGroup::create(0).error().code() == ErrorCode::invalid_argument);
+    CHECK(ThreadsGroup::create(2, {.chunk_bytes = 8}).error().code() == ErrorCode::invalid_argument);
+    auto const group = ThreadsGroup::create(1).value();
+    CHECK(group.join(1).error().code() == ErrorCode::invalid_argument);
+    CHECK(group.join(-1).error().code() == ErrorCode::invalid_argument);
+    auto comm = group.join(0).value();
+    CHECK(group.join(0).error().message().find("was taken before") != std::string::npos);
+    std::vector<float> data(1);
+    CHECK(broadcast(comm, view(data), 1).error().code() == ErrorCode::invalid_argument);
+    CHECK(send(comm, TensorView<float const, 1, Host>{data.data(), {1}}, 0).error().code() == ErrorCode::invalid_argument);
+    CHECK(barrier(comm));
+}
+
+TEST_CASE("Threads: without the comparison of calls, equal calls still work and missing ranks are still named") {
+    auto const outcome = run_ranks({reduce(1000), reduce(1000)}, {.checks_calls = false});
+    CHECK(outcome.results[0]);
+    CHECK(outcome.results[1]);
+    auto const leaves = [](Threads&) { return Result<>{}; };
+    auto const lost = run_ranks({reduce(4), leaves}, {.timeout = 60s, .checks_calls = false});
+    CHECK(lost.results[0].error().code() == ErrorCode::rank_lost);
+}
