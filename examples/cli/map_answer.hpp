@@ -2,6 +2,7 @@
 
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/placement/fixes.hpp>
+#include <shardwise/placement/measured_times.hpp>
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/placement/shortfall.hpp>
 
@@ -55,6 +56,9 @@ struct MapAnswer {
     /// Answers to --max: a number, or the name of a quantisation.
     std::optional<std::int64_t> number;
     std::string word;
+    /// Where the times come from, with --profile.
+    std::optional<MeasuredTimes> times;
+    std::string profile;
     std::vector<std::string> warnings;
 };
 

@@ -6,6 +6,7 @@
 #include "custom_map.hpp"
 #include "load_model.hpp"
 #include "map_plan.hpp"
+#include "map_profile.hpp"
 #include "model_facts.hpp"
 
 #include <utility>
@@ -70,12 +71,12 @@ struct Subject {
 [[nodiscard]] Result<> check_subject(MapRequest const& request, Subject const& subject) {
     bool const is_bare = !subject.has_program();
     bool const has_objective = request.objective != Objective::load;
-    if (is_bare && has_objective) {
+    if (is_bare && has_objective && !request.profile) {
         return Error{ErrorCode::invalid_argument}
             .in("--objective")
             .at(name_of(request.objective))
             .because("needs the model's operations, and a tree has none")
-            .fix("use --objective load");
+            .fix("use --objective load, or measured times: --profile FILE");
     }
     bool const is_of_model =
         request.inverse == Inverse::context || request.inverse == Inverse::batch || request.inverse == Inverse::quant;
@@ -142,7 +143,12 @@ ExitCode run_map(Arguments const& arguments) {
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
     auto request = read_map_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
+    if (auto const read = read_profile_option(arguments, *request); !read) {
+        bool const is_usage = read.error().code() == ErrorCode::invalid_argument;
+        return report(read.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);
+    }
     MapAnswer answer;
+    answer.profile = arguments.profile.value_or(std::string());
     if (auto const answered = answer_map(arguments, *request, answer); !answered) {
         bool const is_usage = answered.error().code() == ErrorCode::invalid_argument;
         return report(answered.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);

@@ -61,6 +61,29 @@ void write_fix(JsonWriter& json, Fix const& fix, MapAnswer const& answer) {
     json.member("bytes", fix.change).member("text", sentence(fix, answer)).end_object();
 }
 
+/// Where the times come from.
+void write_profile_use(JsonWriter& json, MapAnswer const& answer) {
+    json.key("profile");
+    if (!answer.times) {
+        json.value(nullptr);
+        return;
+    }
+    json.begin_object().member("file", answer.profile);
+    json.member("phase", answer.times->phase == Phase::decode ? "decode" : "prefill").key("devices").begin_array();
+    for (auto const& device : answer.times->devices) {
+        json.begin_object().member("name", device.name);
+        write_text(json, "measured_as", device.measured_as);
+        json.key("batch");
+        device.batch > 0 ? json.value(device.batch) : json.value(nullptr);
+        json.key("context");
+        device.context > 0 ? json.value(device.context) : json.value(nullptr);
+        json.member("measured", device.measured).key("estimated").begin_array();
+        for (auto const& path : device.estimated) json.value(path);
+        json.end_array().member("slowdown", device.slowdown).end_object();
+    }
+    json.end_array().end_object();
+}
+
 }  // namespace
 
 std::string map_json(MapRequest const& request, MapAnswer const& answer) {
@@ -115,6 +138,7 @@ std::string map_json(MapRequest const& request, MapAnswer const& answer) {
         json.value(nullptr);
     }
     write_text(json, "reason", answer.reason);
+    write_profile_use(json, answer);
     json.key("fix").begin_array();
     for (auto const& fix : answer.fixes) write_fix(json, fix, answer);
     json.end_array();

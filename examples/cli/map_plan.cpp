@@ -10,6 +10,8 @@
 #include <shardwise/placement/optimal.hpp>
 #include <shardwise/placement/sequential.hpp>
 
+#include "map_profile.hpp"
+
 #include <algorithm>
 #include <cstddef>
 
@@ -161,8 +163,10 @@ Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry>
     auto const is_answered = answer_inverse(task, request, answer);
     if (!is_answered) return is_answered.error();
     bool const is_custom = request.strategy == MapStrategy::custom;
-    auto const modules = task.sequence(request.estimate, is_custom ? Granularity::tensors : Granularity::modules);
-    auto const budgets = task.budgets(request.devices, request.estimate);
+    auto modules = task.sequence(request.estimate, is_custom ? Granularity::tensors : Granularity::modules);
+    auto budgets = task.budgets(request.devices, request.estimate);
+    if (auto const applied = apply_profile_option(task, request, modules, budgets, answer); !applied)
+        return applied.error();
     if (is_custom) {
         for (auto& warning : Custom{.entries = custom}.warnings(modules)) answer.warnings.push_back(std::move(warning));
     }

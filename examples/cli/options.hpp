@@ -88,7 +88,7 @@ struct Command {
 [[nodiscard]] OptionGroup tree_options();
 /// --devices, --max-memory.
 [[nodiscard]] OptionGroup device_options();
-/// --strategy, --custom, --objective, --dialect, --no-split, --fallback, --offload-buffers, --max.
+/// --strategy, --custom, --objective, --profile, --dialect, --no-split, --fallback, --offload-buffers, --max.
 [[nodiscard]] OptionGroup placement_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();

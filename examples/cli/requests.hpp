@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/cost/profile.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/placement/max_memory.hpp>
@@ -42,6 +43,8 @@ struct MapRequest {
     std::optional<std::vector<std::string>> no_split;
     bool has_fallback = false;
     bool offloads_buffers = false;
+    /// From --profile: measured times.
+    std::optional<Profile> profile;
     std::vector<std::string> warnings;
 };
 
