@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything that reads files: JSON, config.json, module trees, the places where models lie, their tensors.
+/// Everything that reads files: JSON, config.json, module trees, the places where models lie, their tensors, measured profiles.
+#include <shardwise/cost/profile_json.hpp>
 #include <shardwise/json/reader.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/json/writer.hpp>
@@ -13,3 +14,4 @@
 #include <shardwise/model/files/safetensors.hpp>
 #include <shardwise/model/files/safetensors_reader.hpp>
 #include <shardwise/model/files/tree_json.hpp>
+#include <shardwise/placement/measured_times.hpp>
