@@ -69,15 +69,4 @@ TEST_CASE("parse_device_spec: a count beyond any cluster is refused, a negative 
     CHECK(parse_device_spec("-1xT4").error().code() == ErrorCode::no_such_device);
 }
 
-TEST_CASE("device_presets: every row has memory, rates, a link and a source") {
-    for (auto const& preset : device_presets) {
-        CAPTURE(std::string(preset.device.name.view()));
-        CHECK(preset.device.memory > Bytes{});
-        CHECK(preset.device.bandwidth > 1e11);
-        CHECK(preset.device.peak.of(Dtype::bf16) >= preset.device.peak.of(Dtype::f32));
-        CHECK(preset.device.link.bandwidth > 0.0);
-        CHECK(!preset.source.empty());
-    }
-}
-
 }  // namespace

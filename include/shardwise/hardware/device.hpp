@@ -24,11 +24,12 @@ enum class DeviceKind : std::uint8_t { cpu, cuda, hip, metal, disk };
     return "unknown";
 }
 
-/// Dense peak rates of the fastest unit for each element type; 0 where the device has no unit for it.
+/// Dense rates of the fastest unit for each element type; 0 where the device has no unit for it.
 ///
 /// Units  operations per second, without sparsity
 struct PeakRates {
     double fp32 = 0.0;
+    /// 0 before Ampere and CDNA: such products run in fp32.
     double bf16 = 0.0;
     double fp8 = 0.0;
     double int8 = 0.0;
@@ -39,18 +40,41 @@ struct PeakRates {
 
     /// The rate for products of `dtype`; a type that the device has no unit for runs at the next wider one's rate.
     [[nodiscard]] constexpr double of(Dtype dtype) const {
-        auto const half = bf16 > 0.0 ? bf16 : fp32;
+        auto const brain = bf16 > 0.0 ? bf16 : fp32;
+        auto const half = fp16 > 0.0 ? fp16 : brain;
+        auto const eighth = fp8 > 0.0 ? fp8 : half;
         switch (dtype) {
             case Dtype::f64: return fp64 > 0.0 ? fp64 : fp32;
             case Dtype::f32: return fp32;
-            case Dtype::f16: return fp16 > 0.0 ? fp16 : half;
+            case Dtype::bf16: return brain;
             case Dtype::f8_e4m3:
-            case Dtype::f8_e5m2: return fp8 > 0.0 ? fp8 : half;
+            case Dtype::f8_e5m2:
+            case Dtype::f6_e2m3:
+            case Dtype::f6_e3m2: return eighth;
+            case Dtype::f4: return fp4 > 0.0 ? fp4 : eighth;
             case Dtype::i8:
             case Dtype::u8: return int8 > 0.0 ? int8 : half;
             default: return half;
         }
     }
+
+    friend constexpr bool operator==(PeakRates const&, PeakRates const&) = default;
+};
+
+/// What a device was measured to do, where somebody measured it (`shardwise calibrate`); 0 where nobody did.
+struct MeasuredRates {
+    /// Large products, by element type.
+    PeakRates products{};
+    /// Reading its memory.
+    ///
+    /// Units  bytes per second
+    double bandwidth = 0.0;
+    /// From the call to the start of a kernel.
+    ///
+    /// Units  seconds
+    double launch = 0.0;
+
+    friend constexpr bool operator==(MeasuredRates const&, MeasuredRates const&) = default;
 };
 
 enum class LinkType : std::uint8_t { none, pcie, nvlink, infinity_fabric, ethernet, infiniband, memory_bus };
@@ -105,9 +129,12 @@ struct Device {
     FixedText<20> pci{};
     /// -1 where unknown.
     std::int32_t numa = -1;
+    MeasuredRates measured{};
 
     /// What a plan may use: the free memory where it is known, else all.
     [[nodiscard]] constexpr Bytes available() const { return memory_free.count() < 0 ? memory : memory_free; }
+
+    friend constexpr bool operator==(Device const&, Device const&) = default;
 };
 
 /// Between nodes of which nothing is said: 100 Gbit/s Ethernet.

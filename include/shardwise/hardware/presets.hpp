@@ -2,62 +2,93 @@
 
 #include <shardwise/core/text.hpp>
 #include <shardwise/hardware/device.hpp>
+#include <shardwise/hardware/preset.hpp>
+#include <shardwise/hardware/presets_amd.hpp>
+#include <shardwise/hardware/presets_apple.hpp>
+#include <shardwise/hardware/presets_nvidia.hpp>
+#include <shardwise/hardware/presets_rtx.hpp>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace shardwise::inline v0 {
 
 namespace detail {
 
-inline constexpr double tera = 1e12;
-inline constexpr double giga = 1e9;
-inline constexpr double micro = 1e-6;
+inline constexpr std::size_t preset_count =
+    nvidia_presets.size() + rtx_presets.size() + amd_presets.size() + apple_presets.size();
 
-/// PCIe 4.0 and 5.0 x16 carry 32 and 64 GB/s in each direction (PCI-SIG); NVLink figures are half of the vendor's
-/// bidirectional ones. Latencies: 10 us over PCIe and 5 us over NVLink, the order that NCCL's send/recv shows.
-inline constexpr Link pcie4{LinkType::pcie, 32 * giga, 10 * micro};
-inline constexpr Link pcie5{LinkType::pcie, 64 * giga, 10 * micro};
+[[nodiscard]] constexpr std::array<DevicePreset, preset_count> all_presets() {
+    std::array<DevicePreset, preset_count> all{};
+    std::size_t next = 0;
+    for (auto const& row : nvidia_presets) all[next++] = preset(DeviceKind::cuda, row);
+    for (auto const& row : rtx_presets) all[next++] = preset(DeviceKind::cuda, row);
+    for (auto const& row : amd_presets) all[next++] = preset(DeviceKind::hip, row);
+    for (auto const& row : apple_presets) all[next++] = preset(DeviceKind::metal, row);
+    return all;
+}
 
-[[nodiscard]] constexpr Link nvlink(double gigabytes_per_second) {
-    return {LinkType::nvlink, gigabytes_per_second * giga, 5 * micro};
+[[nodiscard]] constexpr bool is_name_separator(char letter) {
+    return letter == '-' || letter == '_' || letter == ' ' || letter == '.' || letter == '/';
+}
+
+/// True where two names differ at most in case and separators: "A100-40GB", "a100_40gb".
+[[nodiscard]] constexpr bool is_same_device_name(std::string_view a, std::string_view b) {
+    std::size_t i = 0;
+    std::size_t k = 0;
+    while (true) {
+        while (i < a.size() && is_name_separator(a[i])) ++i;
+        while (k < b.size() && is_name_separator(b[k])) ++k;
+        if (i == a.size() || k == b.size()) return i == a.size() && k == b.size();
+        if (to_lower(a[i++]) != to_lower(b[k++])) return false;
+    }
+}
+
+/// A preset's name without its memory: "H100" of "H100-80GB".
+[[nodiscard]] constexpr std::string_view without_memory(std::string_view name) {
+    auto const dash = name.rfind('-');
+    bool const has_memory = dash != std::string_view::npos && name.size() >= 2 && name.substr(name.size() - 2) == "GB";
+    return has_memory ? name.substr(0, dash) : name;
 }
 
 }  // namespace detail
 
-/// A device preset; `source` is where its figures are published.
-struct DevicePreset {
-    Device device;
-    std::string_view source;
-};
-
-/// Well-known devices: memory as the driver reports it, dense rates without sparsity.
+/// Well-known devices: memory as the driver reports it where a row does not say that it is nominal, dense rates without
+/// sparsity.
 ///
 /// Source  vendors' data sheets, named in each row
-inline constexpr std::array<DevicePreset, 16> device_presets{{
-    {{"V100-16GB", DeviceKind::cuda, {}, 16_GiB, 900e9, {15.7e12, 125e12, 0, 0}, detail::nvlink(150)}, "NVIDIA V100 data sheet (SXM2)"},
-    {{"V100-32GB", DeviceKind::cuda, {}, 32_GiB, 900e9, {15.7e12, 125e12, 0, 0}, detail::nvlink(150)}, "NVIDIA V100 data sheet (SXM2)"},
-    {{"T4", DeviceKind::cuda, {}, 15_GiB, 320e9, {8.1e12, 65e12, 0, 130e12}, detail::pcie4}, "NVIDIA T4 data sheet; 15360 MiB with ECC"},
-    {{"A100-40GB", DeviceKind::cuda, {}, 40_GiB, 1555e9, {19.5e12, 312e12, 0, 624e12}, detail::nvlink(300)}, "NVIDIA A100 data sheet (SXM4); 40960 MiB"},
-    {{"A100-80GB", DeviceKind::cuda, {}, 80_GiB, 2039e9, {19.5e12, 312e12, 0, 624e12}, detail::nvlink(300)}, "NVIDIA A100 data sheet (SXM4); 81920 MiB"},
-    {{"H100-80GB", DeviceKind::cuda, {}, 80_GiB, 3350e9, {67e12, 989e12, 1979e12, 1979e12}, detail::nvlink(450)}, "NVIDIA H100 data sheet (SXM5)"},
-    {{"H200-141GB", DeviceKind::cuda, {}, Bytes{143771LL << 20U}, 4800e9, {67e12, 989e12, 1979e12, 1979e12}, detail::nvlink(450)}, "NVIDIA H200 data sheet (SXM5); 143771 MiB"},
-    {{"B200-180GB", DeviceKind::cuda, {}, 180_GiB, 8000e9, {80e12, 2250e12, 4500e12, 4500e12}, detail::nvlink(900)}, "NVIDIA DGX B200 data sheet, per GPU"},
-    {{"L4", DeviceKind::cuda, {}, 24_GiB, 300e9, {30.3e12, 121e12, 242e12, 242e12}, detail::pcie4}, "NVIDIA L4 data sheet"},
-    {{"L40S", DeviceKind::cuda, {}, 48_GiB, 864e9, {91.6e12, 362e12, 733e12, 733e12}, detail::pcie4}, "NVIDIA L40S data sheet"},
-    {{"RTX3090", DeviceKind::cuda, {}, 24_GiB, 936e9, {35.6e12, 71e12, 0, 284e12}, detail::pcie4}, "NVIDIA Ampere GA102 whitepaper"},
-    {{"RTX4090", DeviceKind::cuda, {}, 24_GiB, 1008e9, {82.6e12, 165.2e12, 330.3e12, 660.6e12}, detail::pcie4}, "NVIDIA Ada GPU architecture whitepaper"},
-    {{"RTX5090", DeviceKind::cuda, {}, 32_GiB, 1792e9, {104.8e12, 209.5e12, 419e12, 838e12}, detail::pcie5}, "NVIDIA RTX Blackwell whitepaper"},
-    {{"MI250X-128GB", DeviceKind::hip, {}, 128_GiB, 3276e9, {47.9e12, 383e12, 0, 383e12}, {LinkType::infinity_fabric, 50e9, 5e-6}}, "AMD Instinct MI250X data sheet"},
-    {{"MI300X-192GB", DeviceKind::hip, {}, 192_GiB, 5300e9, {163.4e12, 1307e12, 2615e12, 2615e12}, {LinkType::infinity_fabric, 64e9, 5e-6}}, "AMD Instinct MI300X data sheet"},
-    {{"M2-Ultra-192GB", DeviceKind::metal, {}, 192_GiB, 800e9, {27.2e12, 27.2e12, 0, 0}, {LinkType::memory_bus, 800e9, 1e-6}}, "Apple M2 Ultra announcement"},
-}};
+inline constexpr std::array<DevicePreset, detail::preset_count> device_presets = detail::all_presets();
 
-/// The preset with this name, in any case; null where there is none.
+/// The preset with this name, whatever its case and separators; a name without its memory ("H100") where one preset
+/// only has it. Null where there is none.
 [[nodiscard]] constexpr Device const* find_device_preset(std::string_view name) {
+    Device const* only = nullptr;
+    std::size_t count = 0;
     for (auto const& preset : device_presets) {
-        if (equal_ignoring_case(preset.device.name.view(), name)) return &preset.device;
+        auto const known = preset.device.name.view();
+        if (detail::is_same_device_name(known, name)) return &preset.device;
+        if (!detail::is_same_device_name(detail::without_memory(known), name)) continue;
+        only = &preset.device;
+        ++count;
+    }
+    return count == 1 ? only : nullptr;
+}
+
+/// The preset of a device that a driver names ("NVIDIA A100-SXM4-40GB", "AMD Instinct MI300X") with so much memory:
+/// another amount is another product, but for Apple's chips. Null where there is none.
+[[nodiscard]] constexpr Device const* find_device_preset_for(std::string_view driver_name, Bytes memory) {
+    for (std::string_view const vendor : {"NVIDIA ", "AMD ", "Apple "}) {
+        if (!equal_ignoring_case(driver_name.substr(0, vendor.size()), vendor)) continue;
+        driver_name.remove_prefix(vendor.size());
+        break;
+    }
+    for (auto const& preset : device_presets) {
+        if (preset.driver_name.empty() || !detail::is_same_device_name(preset.driver_name, driver_name)) continue;
+        auto const& device = preset.device;
+        auto const gap = device.memory < memory ? memory - device.memory : device.memory - memory;
+        if (device.kind == DeviceKind::metal || gap.count() <= device.memory.count() / 10) return &device;
     }
     return nullptr;
 }
