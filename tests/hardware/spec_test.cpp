@@ -53,6 +53,19 @@ TEST_CASE("parse_device_spec: a wrong name is answered with the closest one") {
     CHECK(devices.error().advice().find("did you mean A100-40GB") == 0);
 }
 
+TEST_CASE("parse_device_spec: names forgive case and separators; one that several devices share is answered with all") {
+    auto const devices = parse_device_spec("2xa100_40gb+H100+rtx 4090:20GiB");
+    REQUIRE(devices.has_value());
+    CHECK((*devices)[1].name == FixedText<32>{"A100-40GB"});
+    CHECK((*devices)[2].name == FixedText<32>{"H100-80GB"});
+    CHECK((*devices)[3].memory == 20_GiB);
+    auto const several = parse_device_spec("8xA100");
+    REQUIRE(!several.has_value());
+    CHECK(several.error().code() == ErrorCode::no_such_device);
+    CHECK(several.error().message() == "devices: A100: is several devices; write A100-40GB or A100-80GB");
+    CHECK(parse_device_spec("warp-drive").error().advice().find("gpu:24GiB") != std::string_view::npos);
+}
+
 TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
     for (auto const* text : {"", "+", "4x", "0xT4", "cpu", "gpu", "2xcpu:1GB", "cpu:1GB+cpu:1GB", "2x(T4", "T4)", "(())",
                              "4xA100-40GB+", "T4:lots", "((((((T4))))))"}) {
@@ -67,6 +80,23 @@ TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
 TEST_CASE("parse_device_spec: a count beyond any cluster is refused, a negative one is part of no name") {
     CHECK(parse_device_spec("99999999999999999999xT4").error().code() == ErrorCode::capacity_exceeded);
     CHECK(parse_device_spec("-1xT4").error().code() == ErrorCode::no_such_device);
+}
+
+TEST_CASE("parse_topology: devices of a node speak over their links, those of two nodes over the network") {
+    auto const cluster = parse_topology("2x(8xH100-80GB)+cpu:64GiB");
+    REQUIRE(cluster.has_value());
+    CHECK(cluster->accelerators().size() == 16);
+    CHECK(cluster->links.empty());
+    CHECK(cluster->between(0, 7).type == LinkType::nvlink);
+    CHECK(cluster->between(0, 7).bandwidth == 450e9);
+    CHECK(cluster->between(7, 8).type == LinkType::infiniband);
+    CHECK(cluster->between(7, 8).bandwidth == 50e9);
+    // Of two different devices the slower link counts; without a reference node there is the default network.
+    auto const mixed = parse_topology("(A100-80GB+RTX4090)+(T4)");
+    REQUIRE(mixed.has_value());
+    CHECK(mixed->between(0, 1).type == LinkType::pcie);
+    CHECK(mixed->between(1, 2) == default_network);
+    CHECK(parse_topology("4xA100-40G").error().code() == ErrorCode::no_such_device);
 }
 
 }  // namespace

@@ -4,10 +4,14 @@
 #include <shardwise/core/memory_size.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/presets.hpp>
+#include <shardwise/hardware/topology.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace shardwise::inline v0 {
 
@@ -43,8 +47,8 @@ public:
 
 private:
     Error refuse(std::string_view why) const {
-        return Error{ErrorCode::invalid_argument}.in("devices").at(text_).because(why)
-            .fix("write devices like 4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB+cpu:64GiB+disk");
+        return Error{ErrorCode::invalid_argument}.in("devices").at(text_).because(why).fix(
+            "write devices like 4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB+cpu:64GiB+disk");
     }
 
     Result<DeviceList> parts(int depth) {
@@ -77,8 +81,12 @@ private:
             if (count > 1 && !device->id.is_accelerator()) return refuse("asks for several cpus or disks");
             group.push_back(*device);
         }
-        if (static_cast<std::int64_t>(all.size()) + count * static_cast<std::int64_t>(group.size()) > max_spec_devices) {
-            return Error{ErrorCode::capacity_exceeded}.in("devices").at(text_).because("names more devices than are planned for")
+        if (static_cast<std::int64_t>(all.size()) + count * static_cast<std::int64_t>(group.size()) >
+            max_spec_devices) {
+            return Error{ErrorCode::capacity_exceeded}
+                .in("devices")
+                .at(text_)
+                .because("names more devices than are planned for")
                 .expected(max_spec_devices);
         }
         for (std::int64_t copy = 0; copy < count; ++copy) {
@@ -110,7 +118,8 @@ private:
 
     Result<Device> named_device() {
         auto const begin = position_;
-        while (position_ < text_.size() && std::string_view{"+()"}.find(text_[position_]) == std::string_view::npos) ++position_;
+        while (position_ < text_.size() && std::string_view{"+()"}.find(text_[position_]) == std::string_view::npos)
+            ++position_;
         auto const word = text_.substr(begin, position_ - begin);
         auto const colon = word.find(':');
         auto const name = word.substr(0, colon);
@@ -127,26 +136,52 @@ private:
             // Two DDR5 channels and a desktop's AVX2 rate: an assumption until `calibrate` measures.
             device = Device{"cpu", DeviceKind::cpu, DeviceId::cpu(), *size, 60e9, {1e12, 1e12, 0, 0}, detail::pcie4};
         } else if (equal_ignoring_case(name, "disk")) {
-            device = Device{"disk", DeviceKind::disk, DeviceId::disk(), size.value_or(Bytes{INT64_MAX / 2}), 3e9, {},
+            device = Device{"disk",
+                            DeviceKind::disk,
+                            DeviceId::disk(),
+                            size.value_or(Bytes{INT64_MAX / 2}),
+                            3e9,
+                            {},
                             Link{LinkType::pcie, 3e9, 100e-6}};
         } else if (equal_ignoring_case(name, "gpu") || equal_ignoring_case(name, "mps")) {
             if (!size) return refuse("names a generic device without its memory (gpu:24GiB)");
             bool const is_mps = equal_ignoring_case(name, "mps");
-            device = Device{is_mps ? "mps" : "gpu", is_mps ? DeviceKind::metal : DeviceKind::cuda,
-                            is_mps ? DeviceId::mps() : DeviceId::gpu(0), *size, 1000e9, {50e12, 200e12, 0, 0}, detail::pcie4};
+            device = Device{is_mps ? "mps" : "gpu",
+                            is_mps ? DeviceKind::metal : DeviceKind::cuda,
+                            is_mps ? DeviceId::mps() : DeviceId::gpu(0),
+                            *size,
+                            1000e9,
+                            {50e12, 200e12, 0, 0},
+                            detail::pcie4};
         } else if (auto const* preset = find_device_preset(name)) {
             device = *preset;
             device.id = DeviceId::gpu(0);
             if (size) device.memory = *size;
         } else {
-            ClosestName closest(name);
-            for (auto const& row : device_presets) closest.offer(row.device.name.view());
-            std::string advice = "known devices:";
-            if (!closest.best().empty()) advice = "did you mean " + std::string(closest.best()) + "? known devices:";
-            for (auto const& row : device_presets) advice += " " + std::string(row.device.name.view());
-            return Error{ErrorCode::no_such_device}.in("devices").at(name).because("is not a known device").fix(advice);
+            return unknown(name);
         }
         return device;
+    }
+
+    /// The error for a name that no preset has, with the names that were meant.
+    static Error unknown(std::string_view name) {
+        auto const is_variant = [name](DevicePreset const& preset) {
+            return is_same_device_name(without_memory(preset.device.name.view()), name);
+        };
+        std::string variants;
+        ClosestName closest(name);
+        for (auto const& preset : device_presets) {
+            auto const known = preset.device.name.view();
+            closest.offer(known);
+            if (is_variant(preset)) variants += (variants.empty() ? "" : " or ") + std::string(known);
+        }
+        Error error{ErrorCode::no_such_device};
+        error.in("devices").at(name);
+        if (!variants.empty()) return error.because("is several devices").fix("write " + variants);
+        error.because("is not a known device");
+        if (!closest.best().empty()) return error.fix(did_you_mean(closest.best()).view());
+        return error.fix(
+            "write its memory instead (gpu:24GiB), or the name of a preset like A100-80GB, RTX4090, MI300X");
     }
 
     std::string_view text_;
@@ -155,10 +190,25 @@ private:
 
 }  // namespace detail
 
-/// Reads a SPEC: "4xA100-40GB", "2xA100-80GB+2xRTX4090", "4x(8xH100-80GB)" (four nodes), "+cpu:64GiB", "+disk".
+/// Reads a SPEC: "4xA100-40GB", "2xA100-80GB+2xRTX4090", "4x(8xH100-80GB)" (four nodes), "+cpu:64GiB", "+disk". Names
+/// forgive case and separators; "H100" is enough where one preset only has it.
 ///
 /// Order   GPUs numbered from 0 as written, then mps, cpu, disk
 /// Errors  no_such_device with the closest name; invalid_argument for a malformed text or size; capacity_exceeded
-[[nodiscard]] inline Result<DeviceList> parse_device_spec(std::string_view text) { return detail::SpecReader{text}.read(); }
+[[nodiscard]] inline Result<DeviceList> parse_device_spec(std::string_view text) {
+    return detail::SpecReader{text}.read();
+}
+
+/// The same as devices and the ways between them: in a node each device's own link, between nodes its share of the
+/// network of the vendor's reference node, where it has one.
+///
+/// Errors  as parse_device_spec
+[[nodiscard]] inline Result<Topology> parse_topology(std::string_view text) {
+    auto devices = parse_device_spec(text);
+    if (!devices) return devices.error();
+    Topology topology;
+    topology.devices = *std::move(devices);
+    return topology;
+}
 
 }  // namespace shardwise::inline v0

@@ -17,8 +17,8 @@ struct DeviceLink {
     Link link{};
 };
 
-/// Devices and the ways between them. Uniform parts cost nothing: a device says how it reaches its peers in its node and how
-/// it reaches other nodes; only what differs is listed as a pair.
+/// Devices and the ways between them. Uniform parts cost nothing: a device says how it reaches its peers in its node
+/// and how it reaches other nodes; only what differs is listed as a pair.
 ///
 /// Order  devices as in a SPEC: accelerators first, then cpu, then disk
 struct Topology {
@@ -32,8 +32,8 @@ struct Topology {
         return {devices.data(), count};
     }
 
-    /// The link from one device to another: the listed pair, else in a node the slower of what both say, else between nodes
-    /// the slower of both networks.
+    /// The link from one device to another: the listed pair, else in a node the slower of what both say, else between
+    /// nodes the slower of both networks.
     [[nodiscard]] constexpr Link between(std::size_t first, std::size_t second) const {
         for (auto const& pair : links) {
             auto const a = static_cast<std::size_t>(pair.first);
