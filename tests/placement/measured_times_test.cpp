@@ -243,6 +243,19 @@ TEST_CASE("apply_profile: a device that was not measured is as much slower than 
     CHECK(modules.units[5].measured[1] == doctest::Approx(2.0 * detail::estimated_seconds(modules.units[5], budgets[1])));
 }
 
+TEST_CASE("apply_profile: a device goes by its preset's name and by its driver's") {
+    auto const model = describe(presets::gpt2);
+    for (auto const* name : {"a100_40gb", "A100-40GB", "NVIDIA A100-SXM4-40GB"}) {
+        List<Device> devices = *parse_device_spec("1xA100-40GB");
+        auto modules = build_sequence(*model, {});
+        auto budgets = budgets_for(devices, *model, {});
+        Profile const profile{.model = {}, .devices = {{.device = name, .modules = {decode("", 1.0)}}}};
+        auto const times = apply_profile(profile, model->tree, devices, 1, 512, modules, budgets);
+        REQUIRE(times.has_value());
+        CHECK(times->devices[0].measured_as == name);
+    }
+}
+
 TEST_CASE("apply_profile: prefill is used where decoding was not measured") {
     Problem problem(leaves(2), {device("a", 0, 100)});
     Profile const profile{

@@ -2,6 +2,7 @@
 
 #include <shardwise/core/text.hpp>
 #include <shardwise/cost/profile.hpp>
+#include <shardwise/hardware/presets.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/detail/profile_match.hpp>
@@ -42,6 +43,13 @@ struct MeasuredTimes {
 };
 
 namespace detail {
+
+/// The preset that a name means, written as a SPEC or by a driver; else the name itself.
+[[nodiscard]] inline std::string_view common_device_name(std::string_view name, Bytes memory) {
+    auto const* preset = find_device_preset_for(name, memory);
+    if (preset == nullptr) preset = find_device_preset(name);
+    return preset == nullptr ? name : preset->name.view();
+}
 
 /// Fills in the measured times of one placement problem.
 class ProfileApplier {
@@ -99,8 +107,9 @@ private:
     /// by the one name that the profile has.
     [[nodiscard]] std::string name_in_profile(Device const& device) const {
         bool is_one_name = true;
+        auto const name = common_device_name(device.name.view(), device.memory);
         for (auto const& each : profile_.devices) {
-            if (equal_ignoring_case(each.device, device.name.view())) return each.device;
+            if (equal_ignoring_case(common_device_name(each.device, device.memory), name)) return each.device;
             is_one_name = is_one_name && equal_ignoring_case(each.device, profile_.devices.front().device);
         }
         bool const is_anonymous = device.bandwidth <= 0.0 && device.id.is_accelerator();
