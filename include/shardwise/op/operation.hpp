@@ -8,7 +8,7 @@
 
 namespace shardwise::inline v0 {
 
-/// What an operation computes; op/<kind>.hpp has its shapes, flops, traffic and workspace.
+/// What an operation computes; `op/<kind>.hpp` has its shapes, flops, traffic and workspace.
 enum class OpKind : std::uint8_t {
     embedding,   // rows of a table by id
     norm,        // layer norm or rms norm over the last axis (or over each head)

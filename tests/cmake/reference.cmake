@@ -1,0 +1,9 @@
+# The reference by Doxygen: every warning is an error.
+find_program(shardwise_doxygen doxygen)
+if(shardwise_doxygen)
+    add_test(NAME reference
+             COMMAND "${CMAKE_COMMAND}" "-DDOXYGEN=${shardwise_doxygen}" "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
+                     "-DWORK=${CMAKE_CURRENT_BINARY_DIR}/reference" -P "${CMAKE_CURRENT_LIST_DIR}/run_doxygen.cmake")
+else()
+    shardwise_skipped_test(reference "doxygen is not installed (Debian: doxygen)")
+endif()
