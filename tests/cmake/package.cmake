@@ -27,6 +27,13 @@ endforeach()
 list(GET shardwise_compilers 0 compiler)
 shardwise_package_test(readers readers ${compiler})
 shardwise_package_test(refusals refusals ${compiler})
+list(GET shardwise_compilers -1 second_compiler)
+shardwise_package_test(versions versions ${compiler} "-DSECOND_COMPILER=${shardwise_${second_compiler}}")
+set(program "")
+if(SHARDWISE_EXAMPLES)
+    set(program "$<TARGET_FILE:shardwise_program>")
+endif()
+shardwise_package_test(version version ${compiler} "-DPROGRAM=${program}")
 
 # Commas: a list would fall apart on its way.
 set(compilers "")
