@@ -9,14 +9,7 @@ namespace shardwise::inline v0 {
 
 namespace detail {
 
-/// The number of rounds in which a count of ranks doubles up to `ranks`.
-[[nodiscard]] constexpr double doublings(std::int64_t ranks) {
-    double rounds = 0.0;
-    for (std::int64_t reached = 1; reached < ranks; reached *= 2) rounds += 1.0;
-    return rounds;
-}
-
-/// A link as collectives find it.
+/// A link as a group's collectives find it.
 struct Wire {
     double latency = 0.0;
     double bandwidth = 0.0;
@@ -24,57 +17,90 @@ struct Wire {
     [[nodiscard]] constexpr double seconds(double bytes) const { return bandwidth > 0.0 ? bytes / bandwidth : 0.0; }
 };
 
-[[nodiscard]] constexpr Wire wire_of(Link const& link, Efficiency const& efficiency) {
-    return {link.latency, link.bandwidth * efficiency.link};
+/// What a link gives each of `ranks` ranks. An infinity fabric connects every pair by a link of its own, and all of them
+/// work at once; of every other kind the figure is all that a device has.
+[[nodiscard]] constexpr Wire wire_of(Link const& link, std::int64_t ranks, Efficiency const& efficiency) {
+    auto const lanes = link.type == LinkType::infinity_fabric && ranks > 1 ? static_cast<double>(ranks - 1) : 1.0;
+    return {link.latency, link.bandwidth * efficiency.link * lanes};
 }
 
-[[nodiscard]] constexpr double least(double a, double b) { return a < b ? a : b; }
+/// The rounds in which a count of ranks doubles up to `ranks`.
+[[nodiscard]] constexpr double doublings(std::int64_t ranks) {
+    double rounds = 0.0;
+    for (std::int64_t reached = 1; reached < ranks; reached *= 2) rounds += 1.0;
+    return rounds;
+}
 
-/// An all-gather (or reduce-scatter) of `bytes` over ranks that are all alike: by a ring, by doubling, or directly.
+/// Recursive doubling: the rounds are few, the bytes those of a ring.
 [[nodiscard]] constexpr double flat_gather(double bytes, std::int64_t ranks, Wire const& wire) {
     if (ranks <= 1) return 0.0;
     auto const p = static_cast<double>(ranks);
-    auto const moved = wire.seconds(bytes * (p - 1.0) / p);
-    // Ring: p - 1 rounds; recursive doubling: log p rounds; the same bytes.
-    return doublings(ranks) * wire.latency + moved;
+    return doublings(ranks) * wire.latency + wire.seconds(bytes * (p - 1.0) / p);
 }
 
+/// Halving and doubling for long messages; for short ones every rank sends all it has to all others and adds up.
 [[nodiscard]] constexpr double flat_all_reduce(double bytes, std::int64_t ranks, Wire const& wire) {
     if (ranks <= 1) return 0.0;
-    auto const p = static_cast<double>(ranks);
-    auto const halves = 2.0 * flat_gather(bytes, ranks, wire);
-    auto const direct = wire.latency + wire.seconds((p - 1.0) * bytes);
-    return least(halves, direct);
+    auto const halved = 2.0 * flat_gather(bytes, ranks, wire);
+    auto const direct = wire.latency + wire.seconds(static_cast<double>(ranks - 1) * bytes);
+    return halved < direct ? halved : direct;
 }
 
 }  // namespace detail
 
 /// The time of an all-gather that leaves `bytes` on every rank; a reduce-scatter of `bytes` takes the same.
+///
+/// Units   seconds
+/// Source  Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005
 [[nodiscard]] constexpr double all_gather_seconds(double bytes, RankGroup const& group,
                                                   Efficiency const& efficiency = default_efficiency) {
-    auto const inside = detail::wire_of(group.link, efficiency);
+    auto const inside = detail::wire_of(group.link, group.per_node, efficiency);
     if (group.nodes() <= 1) return detail::flat_gather(bytes, group.ranks, inside);
-    auto const outside = detail::wire_of(group.network, efficiency);
-    auto const share = bytes / static_cast<double>(group.per_node);
-    return detail::flat_gather(share, group.nodes(), outside) + detail::flat_gather(bytes, group.per_node, inside);
+    auto const outside = detail::wire_of(group.network, 2, efficiency);
+    auto const part = bytes / static_cast<double>(group.per_node);
+    return detail::flat_gather(part, group.nodes(), outside) + detail::flat_gather(bytes, group.per_node, inside);
 }
 
 /// The time in which `bytes` on every rank become their sum on every rank. Over nodes: a reduce-scatter in each node, an
 /// all-reduce between nodes of each rank's part, an all-gather in each node.
+///
+/// Units   seconds
+/// Source  Thakur, Rabenseifner and Gropp, 2005; the hierarchy: Horovod's and NCCL's
 [[nodiscard]] constexpr double all_reduce_seconds(double bytes, RankGroup const& group,
                                                   Efficiency const& efficiency = default_efficiency) {
-    auto const inside = detail::wire_of(group.link, efficiency);
+    auto const inside = detail::wire_of(group.link, group.per_node, efficiency);
     if (group.nodes() <= 1) return detail::flat_all_reduce(bytes, group.ranks, inside);
-    auto const outside = detail::wire_of(group.network, efficiency);
-    auto const share = bytes / static_cast<double>(group.per_node);
+    auto const outside = detail::wire_of(group.network, 2, efficiency);
+    auto const part = bytes / static_cast<double>(group.per_node);
     return 2.0 * detail::flat_gather(bytes, group.per_node, inside) +
-           detail::flat_all_reduce(share, group.nodes(), outside);
+           detail::flat_all_reduce(part, group.nodes(), outside);
+}
+
+/// The time in which every rank deals its `bytes` evenly to all ranks, itself included; messages in a node and between
+/// nodes go at once.
+///
+/// Units  seconds
+[[nodiscard]] constexpr double all_to_all_seconds(double bytes, RankGroup const& group,
+                                                  Efficiency const& efficiency = default_efficiency) {
+    if (group.ranks <= 1) return 0.0;
+    auto const p = static_cast<double>(group.ranks);
+    auto const inside = detail::wire_of(group.link, group.per_node, efficiency);
+    auto const neighbours = static_cast<double>(group.per_node) - 1.0;
+    auto const near = neighbours > 0.0 ? inside.latency + inside.seconds(bytes * neighbours / p) : 0.0;
+    if (group.nodes() <= 1) return near;
+    auto const outside = detail::wire_of(group.network, 2, efficiency);
+    auto const strangers = p - 1.0 - neighbours;
+    auto const far = detail::doublings(group.nodes()) * outside.latency + outside.seconds(bytes * strangers / p);
+    return near < far ? far : near;
 }
 
 /// The time of one message over a link.
+///
+/// Units   seconds
+/// Source  the alpha-beta model (Hockney, Parallel Computing 20(3), 1994)
 [[nodiscard]] constexpr double send_seconds(double bytes, Link const& link,
                                             Efficiency const& efficiency = default_efficiency) {
-    auto const wire = detail::wire_of(link, efficiency);
+    auto const wire = detail::wire_of(link, 2, efficiency);
     return wire.latency + wire.seconds(bytes);
 }
 

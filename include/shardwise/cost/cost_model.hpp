@@ -71,12 +71,12 @@ private:
     constexpr Priced price(BlockSetting const& setting, DeviceRates const& rates) {
         Priced entry{setting, rates, {}};
         auto const& weights = weights_of(setting.tp.ranks, setting.ep.ranks);
-        auto const recompute = request_.training ? request_.training->recompute : Recompute::none;
+        BlockPolicy const policy{request_.parallel.sequence_parallel,
+                                 request_.training ? request_.training->recompute : Recompute::none};
         auto const& all = model_->program.bodies();
         for (std::size_t body = 0; body < all.size(); ++body) {
-            detail::BlockPricer pricer(all[body], step(setting.pass, setting.batch), setting, weights.bodies[body],
-                                       rates, efficiency_, request_.parallel.sequence_parallel, recompute);
-            entry.bodies.push_back(pricer.price());
+            entry.bodies.push_back(block_price(all[body], step(setting.pass, setting.batch), setting,
+                                               weights.bodies[body], rates, policy, efficiency_));
         }
         return entry;
     }

@@ -8,17 +8,17 @@
 
 namespace shardwise::inline v0 {
 
-/// The sequences of one micro-batch: the job's batch dealt to the replicas and cut into pieces.
+/// The sequences of one micro-batch: the job's batch dealt to data- and expert-parallel ranks and cut into pieces.
 [[nodiscard]] constexpr std::int64_t micro_batch_size(EstimateRequest const& request, PlanDegrees const& degrees) {
-    return ceil_divide(ceil_divide(request.batch, degrees.dp), degrees.micro_batches);
+    return ceil_divide(ceil_divide(request.batch, degrees.dp * degrees.ep), degrees.micro_batches);
 }
 
 /// What a plan takes and gives: every stage priced on its site, then put together. Writes each stage's seconds.
 ///
 /// `request.batch` of the model counts the sequences of the whole job. One site stands for all stages where there is only
-/// one.
+/// one. `chunks` pieces of a stage's layers take turns (the interleaved schedule): the bubble shrinks, messages multiply.
 [[nodiscard]] constexpr PlanCost plan_cost(CostModel& model, PlanDegrees const& degrees, std::span<PlanStage> stages,
-                                           std::span<StageSite const> sites) {
+                                           std::span<StageSite const> sites, std::int64_t chunks = 1) {
     auto const& request = model.request();
     auto const size = micro_batch_size(request, degrees);
     List<StageCost> costs(stages.size());
@@ -28,7 +28,8 @@ namespace shardwise::inline v0 {
             auto const bodies = model.bodies({.pass = pass, .batch = size, .tp = site.tp, .ep = site.ep}, *site.device);
             costs[i] = stage_cost(model, bodies, stages[i].first_layer, stages[i].layer_count);
         }
-        auto const setting = step_setting(model, pass);
+        auto setting = step_setting(model, pass);
+        setting.chunks = chunks;
         for (std::size_t i = 0; i < stages.size(); ++i)
             stages[i].seconds = stage_seconds({costs.data(), costs.size()}, sites, i, setting);
         return step_cost({costs.data(), costs.size()}, sites, degrees, setting);

@@ -15,6 +15,8 @@ struct StepSetting {
     OptimizerKind optimizer = OptimizerKind::adam;
     /// Bytes of a trained element, and of its gradient.
     double element_bytes = 2.0;
+    /// Pieces of a stage's layers that take turns: the interleaved schedule.
+    std::int64_t chunks = 1;
     Efficiency efficiency{};
 };
 
@@ -42,10 +44,11 @@ namespace detail {
     auto const part = stage.output_bytes / static_cast<double>(site.tp.ranks);
     auto const once = send_seconds(part, site.next, setting.efficiency) +
                       all_gather_seconds(stage.output_bytes, site.tp, setting.efficiency);
-    return setting.pass == Pass::training ? 2.0 * once : once;
+    return (setting.pass == Pass::training ? 2.0 : 1.0) * static_cast<double>(setting.chunks) * once;
 }
 
-/// Reduction of a replica's gradients, and ZeRO's gathers of weights, less what runs behind the arithmetic.
+/// Reduction of gradients and ZeRO's gathers of weights, less what runs behind the arithmetic. Experts have a copy per
+/// data-parallel rank, everything else one per expert-parallel rank of these as well.
 ///
 /// Without ZeRO an all-reduce once a step. Stage 1 scatters the sums and gathers updated weights: the same bytes. Stage 2
 /// scatters every micro-batch's gradients; stage 3 gathers weights for both passes of every micro-batch as well.
@@ -53,26 +56,20 @@ namespace detail {
 /// Source  Rajbhandari et al., ZeRO, 2020, section 7
 [[nodiscard]] constexpr double data_parallel_seconds(StageCost const& stage, StageSite const& site,
                                                      PlanDegrees const& degrees, StepSetting const& setting) {
-    if (degrees.dp <= 1) return 0.0;
-    auto const bytes =
-        (stage.weights.dense_parameters + stage.weights.expert_parameters) * setting.element_bytes;
     auto const m = static_cast<double>(degrees.micro_batches);
-    auto const gather = all_gather_seconds(bytes, site.dp, setting.efficiency);
-    double seconds = 0.0;
-    double behind = stage.backward_seconds;
-    switch (degrees.zero) {
-        case 0: seconds = all_reduce_seconds(bytes, site.dp, setting.efficiency); break;
-        case 1: seconds = 2.0 * gather; break;
-        case 2:
-            seconds = (m + 1.0) * gather;
-            behind *= m;
-            break;
-        default:
-            seconds = 3.0 * m * gather;
-            behind = m * stage.terms.total();
-            break;
-    }
-    return seconds - setting.efficiency.overlap * least(seconds, behind);
+    auto const exchange = [&](double elements, RankGroup const& group) {
+        auto const bytes = elements * setting.element_bytes;
+        if (group.ranks <= 1 || bytes <= 0.0) return 0.0;
+        if (degrees.zero == 0) return all_reduce_seconds(bytes, group, setting.efficiency);
+        auto const gather = all_gather_seconds(bytes, group, setting.efficiency);
+        return (degrees.zero == 1 ? 2.0 : degrees.zero == 2 ? m + 1.0 : 3.0 * m) * gather;
+    };
+    auto const seconds = exchange(stage.weights.dense_parameters, joined(site.ep, site.dp)) +
+                         exchange(stage.weights.expert_parameters, site.dp);
+    auto const behind = degrees.zero < 2    ? stage.backward_seconds
+                        : degrees.zero == 2 ? m * stage.backward_seconds
+                                            : m * stage.terms.total();
+    return seconds - setting.efficiency.overlap * (seconds < behind ? seconds : behind);
 }
 
 /// The optimizer reads and writes its states and the fp32 weights, reads the gradient and writes the model's weights.
@@ -124,7 +121,7 @@ namespace detail {
     step.pipeline += m * (slowest - stages[critical].terms.total());
     auto const filled = m * slowest;
     if (setting.pass == Pass::decode) step.bubble = sum > filled ? sum - filled : 0.0;
-    else step.bubble = sum - slowest;
+    else step.bubble = (sum - slowest) / static_cast<double>(setting.chunks);
     step.overhead += setting.efficiency.step_seconds;
     if (setting.pass != Pass::training) return step;
     for (std::size_t i = 0; i < stages.size(); ++i) {
