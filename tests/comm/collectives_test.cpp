@@ -47,7 +47,8 @@ void expect(bool holds) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("all_reduce: sums, maxima and minima of any length over any number of ranks", T, float, double, std::int32_t) {
+TEST_CASE_TEMPLATE("all_reduce: sums, maxima and minima of any length over any number of ranks", T, float, double,
+                   std::int32_t) {
     for (std::int32_t const ranks : {1, 2, 3, 4, 7}) {
         for (auto const length : lengths) {
             for (auto const op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
@@ -56,7 +57,8 @@ TEST_CASE_TEMPLATE("all_reduce: sums, maxima and minima of any length over any n
                     ranks,
                     [&](Threads& comm) -> Result<> {
                         std::vector<T> data(static_cast<std::size_t>(length));
-                        for (std::int64_t i = 0; i < length; ++i) data[static_cast<std::size_t>(i)] = value_of<T>(comm.rank(), i);
+                        for (std::int64_t i = 0; i < length; ++i)
+                            data[static_cast<std::size_t>(i)] = value_of<T>(comm.rank(), i);
                         if (auto const done = all_reduce(comm, view(data), op); !done) return done;
                         for (std::int64_t i = 0; i < length; ++i) {
                             auto expected = value_of<T>(0, i);
@@ -114,23 +116,29 @@ TEST_CASE("broadcast, all_gather and reduce_scatter of unequal parts give what t
                     std::vector<std::int64_t> counts;
                     for (std::int32_t r = 0; r < ranks; ++r) counts.push_back(r == 0 ? length / 2 : length + r);
                     auto const total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-                    std::vector<std::int32_t> own(static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
-                    for (std::size_t i = 0; i < own.size(); ++i) own[i] = comm.rank() * 1'000'000 + static_cast<std::int32_t>(i);
+                    std::vector<std::int32_t> own(
+                        static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
+                    for (std::size_t i = 0; i < own.size(); ++i)
+                        own[i] = comm.rank() * 1'000'000 + static_cast<std::int32_t>(i);
                     std::vector<std::int32_t> all(static_cast<std::size_t>(total));
-                    if (auto const done = all_gather(comm, view(std::as_const(own)), view(all), counts); !done) return done;
+                    if (auto const done = all_gather(comm, view(std::as_const(own)), view(all), counts); !done)
+                        return done;
                     std::size_t place = 0;
                     for (std::int32_t r = 0; r < ranks; ++r) {
                         for (std::int32_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) {
                             expect(all[place++] == r * 1'000'000 + i);
                         }
                     }
-                    for (std::size_t i = 0; i < all.size(); ++i) all[i] = value_of<std::int32_t>(comm.rank(), static_cast<std::int64_t>(i));
-                    if (auto const done = reduce_scatter(comm, view(std::as_const(all)), view(own), counts); !done) return done;
+                    for (std::size_t i = 0; i < all.size(); ++i)
+                        all[i] = value_of<std::int32_t>(comm.rank(), static_cast<std::int64_t>(i));
+                    if (auto const done = reduce_scatter(comm, view(std::as_const(all)), view(own), counts); !done)
+                        return done;
                     std::int64_t begin = 0;
                     for (std::int32_t r = 0; r < comm.rank(); ++r) begin += counts[static_cast<std::size_t>(r)];
                     for (std::size_t i = 0; i < own.size(); ++i) {
                         std::int32_t sum = 0;
-                        for (std::int32_t r = 0; r < ranks; ++r) sum += value_of<std::int32_t>(r, begin + static_cast<std::int64_t>(i));
+                        for (std::int32_t r = 0; r < ranks; ++r)
+                            sum += value_of<std::int32_t>(r, begin + static_cast<std::int64_t>(i));
                         expect(own[i] == sum);
                     }
                     return {};
@@ -158,11 +166,13 @@ TEST_CASE("all_to_all: every part arrives at its rank, ordered by its sender, wh
                     for (std::int32_t peer = 0; peer < ranks; ++peer) {
                         sent.push_back(count_of(comm.rank(), peer));
                         received.push_back(count_of(peer, comm.rank()));
-                        for (std::int32_t i = 0; i < sent.back(); ++i) in.push_back(comm.rank() * 100'000 + peer * 10'000 + i);
+                        for (std::int32_t i = 0; i < sent.back(); ++i)
+                            in.push_back(comm.rank() * 100'000 + peer * 10'000 + i);
                     }
                     std::vector<std::int32_t> out(
                         static_cast<std::size_t>(std::accumulate(received.begin(), received.end(), std::int64_t{0})));
-                    if (auto const done = all_to_all(comm, view(std::as_const(in)), sent, view(out), received); !done) return done;
+                    if (auto const done = all_to_all(comm, view(std::as_const(in)), sent, view(out), received); !done)
+                        return done;
                     std::size_t place = 0;
                     for (std::int32_t peer = 0; peer < ranks; ++peer) {
                         for (std::int32_t i = 0; i < received[static_cast<std::size_t>(peer)]; ++i) {

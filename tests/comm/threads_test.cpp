@@ -73,7 +73,8 @@ void check_all(Outcome const& outcome, ErrorCode code, std::vector<std::string> 
 
 TEST_CASE("Threads: counts that differ are refused on every rank with both calls, before data moves") {
     auto const outcome = run_ranks({reduce(8), reduce(9)});
-    check_all(outcome, ErrorCode::collective_mismatch, {"all_reduce sum fp32 x 8", "all_reduce sum fp32 x 9", "rank 0", "rank 1"});
+    check_all(outcome, ErrorCode::collective_mismatch,
+              {"all_reduce sum fp32 x 8", "all_reduce sum fp32 x 9", "rank 0", "rank 1"});
     CHECK(outcome.took < 1s);
 }
 
@@ -172,20 +173,18 @@ TEST_CASE("Threads: after the first failure every call of every rank returns tha
 TEST_CASE("run_threads: the error or exception of one rank unblocks the others and is the one that is kept") {
     auto const begin = Clock::now();
     for (bool const throws : {false, true}) {
-        auto const result = run_threads(
-            4,
-            [&](Threads& comm) -> Result<> {
-                if (comm.rank() == 2) {
-                    if (throws) throw std::runtime_error("no more paper");
-                    return Error{ErrorCode::malformed_file}.in("page 3").because("is torn");
-                }
-                std::vector<float> data(10);
-                return all_reduce(comm, view(data));
-            },
-            {.timeout = 60s});
+        auto const result = run_threads(4,
+                                        [&](Threads& comm) -> Result<> {
+                                            if (comm.rank() == 2) {
+                                                if (throws) throw std::runtime_error("no more paper");
+                                                return Error{ErrorCode::malformed_file}.in("page 3").because("is torn");
+                                            }
+                                            std::vector<float> data(10);
+                                            return all_reduce(comm, view(data));
+                                        },
+                                        {.timeout = 60s});
         REQUIRE_FALSE(result);
-        CHECK(result.error().message() ==
-              (throws ? "rank 2: threw: no more paper" : "page 3: is torn"));
+        CHECK(result.error().message() == (throws ? "rank 2: threw: no more paper" : "page 3: is torn"));
     }
     CHECK(Clock::now() - begin < 1s);
 }
@@ -199,7 +198,8 @@ TEST_CASE("Threads: what a receiver expects and a sender sends must agree") {
     };
     auto const outcome = run_ranks({sends, receives});
     REQUIRE_FALSE(outcome.results[1]);
-    CHECK(outcome.results[1].error().message().find("sends fp32 x 8 where rank 1 receives fp32 x 7") != std::string::npos);
+    CHECK(outcome.results[1].error().message().find("sends fp32 x 8 where rank 1 receives fp32 x 7") !=
+          std::string::npos);
 }
 
 TEST_CASE("Threads: ranks and roots that do not exist, and ranks that are taken, are refused") {
@@ -212,7 +212,8 @@ TEST_CASE("Threads: ranks and roots that do not exist, and ranks that are taken,
     CHECK(group.join(0).error().message().find("was taken before") != std::string::npos);
     std::vector<float> data(1);
     CHECK(broadcast(comm, view(data), 1).error().code() == ErrorCode::invalid_argument);
-    CHECK(send(comm, TensorView<float const, 1, Host>{data.data(), {1}}, 0).error().code() == ErrorCode::invalid_argument);
+    CHECK(send(comm, TensorView<float const, 1, Host>{data.data(), {1}}, 0).error().code() ==
+          ErrorCode::invalid_argument);
     CHECK(barrier(comm));
 }
 

@@ -28,7 +28,8 @@ public:
     [[nodiscard]] static Result<Buffer> allocate(Context& context, std::int64_t count) {
         if (count < 0) return Error{ErrorCode::invalid_argument}.in("buffer").because("has a negative size").got(count);
         auto const bytes = checked_multiply(count, static_cast<std::int64_t>(sizeof(T)));
-        if (!bytes) return Error{ErrorCode::size_overflow}.in("buffer").because("has more bytes than 63 bits count").got(count);
+        if (!bytes)
+            return Error{ErrorCode::size_overflow}.in("buffer").because("has more bytes than 63 bits count").got(count);
         auto memory = Backend::allocate(context, Bytes{*bytes});
         if (!memory) return memory.error();
         return Buffer(context, static_cast<T*>(*memory), count);
@@ -36,7 +37,8 @@ public:
 
     Buffer() = default;
     Buffer(Buffer&& other) noexcept
-        : context_(std::exchange(other.context_, nullptr)), data_(std::exchange(other.data_, nullptr)),
+        : context_(std::exchange(other.context_, nullptr)),
+          data_(std::exchange(other.data_, nullptr)),
           size_(std::exchange(other.size_, 0)) {}
     Buffer& operator=(Buffer&& other) noexcept {
         std::swap(context_, other.context_);

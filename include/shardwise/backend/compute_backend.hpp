@@ -49,13 +49,14 @@ concept OrdersStreams = requires(typename B::Event& event, typename B::Stream& s
 
 /// A back end copies within its memory, in stream order.
 template <class B>
-concept CopiesMemory = requires(TensorView<float const, 1, B> from, TensorView<float, 1, B> to, typename B::Stream& stream) {
+concept CopiesMemory = requires(TensorView<float const, 1, B> from, TensorView<float, 1, B> to,
+                                typename B::Stream& stream) {
     { B::template copy<float>(from, to, stream) } -> std::same_as<Result<>>;
 };
 
 /// Where kernels and layers run.
 template <class B>
 concept ComputeBackend = HasBackendName<B> && HasContext<B> && AllocatesMemory<B> && SynchronizesStreams<B> &&
-                         OrdersStreams<B> && CopiesMemory<B>;
+    OrdersStreams<B> && CopiesMemory<B>;
 
 }  // namespace shardwise::inline v0

@@ -63,8 +63,8 @@ struct Host {
     [[nodiscard]] static Result<void*> allocate(Context& context, Bytes bytes) {
         if (bytes.count() == 0) return static_cast<void*>(nullptr);
         auto* const memory = bytes.count() > address_space ? nullptr
-                                                           : ::operator new(static_cast<std::size_t>(bytes.count()),
-                                                                            std::align_val_t{alignment}, std::nothrow);
+                                                           : ::operator new (static_cast<std::size_t>(bytes.count()),
+                                                                             std::align_val_t{alignment}, std::nothrow);
         if (memory == nullptr) {
             return Error{ErrorCode::out_of_memory}.in("host memory").needs(bytes).fix("use a smaller batch or context");
         }
@@ -72,7 +72,7 @@ struct Host {
         return memory;
     }
     static void release(Context& context, void* memory, Bytes bytes) {
-        ::operator delete(memory, std::align_val_t{alignment});
+        ::operator delete (memory, std::align_val_t{alignment});
         context.memory().remove(bytes);
     }
 
@@ -83,11 +83,15 @@ struct Host {
     template <class T>
     [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, Host> to, Stream& stream) {
         if (from.elements() != to.elements()) {
-            return Error{ErrorCode::shape_mismatch}.in("copy").because("the two sides differ in size").got(from.elements())
+            return Error{ErrorCode::shape_mismatch}
+                .in("copy")
+                .because("the two sides differ in size")
+                .got(from.elements())
                 .expected(to.elements());
         }
         stream.submit([from, to] {
-            if (!from.empty()) std::memcpy(to.data(), from.data(), static_cast<std::size_t>(from.elements()) * sizeof(T));
+            if (!from.empty())
+                std::memcpy(to.data(), from.data(), static_cast<std::size_t>(from.elements()) * sizeof(T));
             return Result<>{};
         });
         return {};

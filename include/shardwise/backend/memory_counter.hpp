@@ -15,7 +15,8 @@ public:
     void add(Bytes bytes) {
         auto const now = current_.fetch_add(bytes.count(), std::memory_order_relaxed) + bytes.count();
         auto peak = peak_.load(std::memory_order_relaxed);
-        while (peak < now && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
+        while (peak < now && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+        }
     }
     void remove(Bytes bytes) { current_.fetch_sub(bytes.count(), std::memory_order_relaxed); }
 

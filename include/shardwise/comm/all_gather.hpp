@@ -26,8 +26,12 @@ template <class T, Communicator C>
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto const rank = static_cast<std::size_t>(comm.rank());
     if (counts.size() != ranks || in.elements() != counts[rank] || out.elements() != total) {
-        return Error{ErrorCode::shape_mismatch}.in("all_gather").because("counts, input and output do not agree")
-            .got(out.elements()).expected(total).fix("give one count per rank; the output holds their sum");
+        return Error{ErrorCode::shape_mismatch}
+            .in("all_gather")
+            .because("counts, input and output do not agree")
+            .got(out.elements())
+            .expected(total)
+            .fix("give one count per rank; the output holds their sum");
     }
     comm.begin({CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total});
     auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
@@ -35,7 +39,8 @@ template <class T, Communicator C>
         return static_cast<std::size_t>(std::clamp(count - begin, std::int64_t{0}, chunk)) * sizeof(T);
     };
     for (std::int64_t begin = 0; begin < longest || begin == 0; begin += chunk) {
-        if (auto const bytes = piece(counts[rank], begin); bytes > 0) std::memcpy(comm.mine(), in.data() + begin, bytes);
+        if (auto const bytes = piece(counts[rank], begin); bytes > 0)
+            std::memcpy(comm.mine(), in.data() + begin, bytes);
         if (auto const stepped = comm.step(); !stepped) return stepped;
         std::int64_t place = 0;
         for (std::size_t peer = 0; peer < ranks; ++peer) {

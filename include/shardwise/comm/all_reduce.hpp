@@ -22,7 +22,8 @@ template <class T, SharesMemory C>
 [[nodiscard]] Result<> reduce_in_two_shots(C& comm, T* data, std::int64_t count, ReduceOp op) {
     auto const own = split_units(count, comm.size(), comm.rank());
     auto const offset = static_cast<std::size_t>(own.begin) * sizeof(T);
-    reduce_sources(data + own.begin, own.size(), comm.size(), op, [&](std::int32_t rank) { return comm.theirs(rank) + offset; });
+    reduce_sources(data + own.begin, own.size(), comm.size(), op,
+                   [&](std::int32_t rank) { return comm.theirs(rank) + offset; });
     std::memcpy(comm.mine(), data + own.begin, static_cast<std::size_t>(own.size()) * sizeof(T));
     if (auto const stepped = comm.step(); !stepped) return stepped;
     for (std::int32_t rank = 0; rank < comm.size(); ++rank) {

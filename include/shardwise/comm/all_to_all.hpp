@@ -29,13 +29,21 @@ template <class T, Communicator C>
     std::int64_t received = 0;
     for (auto const count : send_counts) sent += count;
     for (auto const count : receive_counts) received += count;
-    if (send_counts.size() != ranks || receive_counts.size() != ranks || in.elements() != sent || out.elements() != received) {
-        return Error{ErrorCode::shape_mismatch}.in("all_to_all").because("counts, input and output do not agree")
-            .got(in.elements()).expected(sent).fix("give one count per rank for each direction");
+    if (send_counts.size() != ranks || receive_counts.size() != ranks || in.elements() != sent ||
+        out.elements() != received) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("all_to_all")
+            .because("counts, input and output do not agree")
+            .got(in.elements())
+            .expected(sent)
+            .fix("give one count per rank for each direction");
     }
     if (ranks * sizeof(std::int64_t) > comm.chunk_bytes()) {
-        return Error{ErrorCode::capacity_exceeded}.in("all_to_all").because("has more ranks than a chunk has counts")
-            .got(comm.size()).fix("make the group with larger chunks");
+        return Error{ErrorCode::capacity_exceeded}
+            .in("all_to_all")
+            .because("has more ranks than a chunk has counts")
+            .got(comm.size())
+            .fix("make the group with larger chunks");
     }
     // Counts first: they say where in each rank's stream the part for this rank lies, and how many steps follow.
     comm.begin({CollectiveKind::all_to_all, dtype_of<T>, ReduceOp::sum, -1, 0});
@@ -66,7 +74,8 @@ template <class T, Communicator C>
         longest = std::max(longest, length);
     }
     if (!agrees) {
-        return comm.fail(Error{ErrorCode::collective_mismatch}.in("rank " + std::to_string(comm.rank()))
+        return comm.fail(Error{ErrorCode::collective_mismatch}
+                             .in("rank " + std::to_string(comm.rank()))
                              .because("expects other counts in all_to_all than the ranks send")
                              .fix("exchange the counts before the data"));
     }
@@ -79,9 +88,10 @@ template <class T, Communicator C>
             auto const first = std::max(begin, sources[from].begin);
             auto const last = std::min(begin + chunk, sources[from].begin + receive_counts[from]);
             if (first >= last) continue;
-            std::memcpy(out.data() + sources[from].place + (first - sources[from].begin),
-                        comm.theirs(static_cast<std::int32_t>(from)) + static_cast<std::size_t>(first - begin) * sizeof(T),
-                        static_cast<std::size_t>(last - first) * sizeof(T));
+            std::memcpy(
+                out.data() + sources[from].place + (first - sources[from].begin),
+                comm.theirs(static_cast<std::int32_t>(from)) + static_cast<std::size_t>(first - begin) * sizeof(T),
+                static_cast<std::size_t>(last - first) * sizeof(T));
         }
     }
     return {};

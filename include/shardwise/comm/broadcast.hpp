@@ -17,7 +17,11 @@ namespace shardwise::inline v0 {
 template <class T, Communicator C>
 [[nodiscard]] Result<> broadcast(C& comm, TensorView<T, 1, Host> data, std::int32_t root) {
     if (root < 0 || root >= comm.size()) {
-        return Error{ErrorCode::invalid_argument}.in("broadcast").at("root").because("is no rank of the group").got(root)
+        return Error{ErrorCode::invalid_argument}
+            .in("broadcast")
+            .at("root")
+            .because("is no rank of the group")
+            .got(root)
             .expected(comm.size() - 1);
     }
     auto const count = data.elements();

@@ -10,18 +10,31 @@ namespace shardwise::inline v0 {
 
 /// What ranks can do together.
 enum class CollectiveKind : std::uint8_t {
-    barrier, all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, split,
+    barrier,
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    broadcast,
+    all_to_all,
+    split,
 };
 
 [[nodiscard]] constexpr std::string_view name_of(CollectiveKind kind) {
     switch (kind) {
-        case CollectiveKind::barrier: return "barrier";
-        case CollectiveKind::all_reduce: return "all_reduce";
-        case CollectiveKind::reduce_scatter: return "reduce_scatter";
-        case CollectiveKind::all_gather: return "all_gather";
-        case CollectiveKind::broadcast: return "broadcast";
-        case CollectiveKind::all_to_all: return "all_to_all";
-        case CollectiveKind::split: return "split";
+        case CollectiveKind::barrier:
+            return "barrier";
+        case CollectiveKind::all_reduce:
+            return "all_reduce";
+        case CollectiveKind::reduce_scatter:
+            return "reduce_scatter";
+        case CollectiveKind::all_gather:
+            return "all_gather";
+        case CollectiveKind::broadcast:
+            return "broadcast";
+        case CollectiveKind::all_to_all:
+            return "all_to_all";
+        case CollectiveKind::split:
+            return "split";
     }
     return "unknown";
 }
@@ -31,9 +44,12 @@ enum class ReduceOp : std::uint8_t { sum, max, min };
 
 [[nodiscard]] constexpr std::string_view name_of(ReduceOp op) {
     switch (op) {
-        case ReduceOp::sum: return "sum";
-        case ReduceOp::max: return "max";
-        case ReduceOp::min: return "min";
+        case ReduceOp::sum:
+            return "sum";
+        case ReduceOp::max:
+            return "max";
+        case ReduceOp::min:
+            return "min";
     }
     return "unknown";
 }

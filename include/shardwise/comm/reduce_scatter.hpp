@@ -25,8 +25,12 @@ template <class T, Communicator C>
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto const rank = static_cast<std::size_t>(comm.rank());
     if (counts.size() != ranks || out.elements() != counts[rank] || in.elements() != total) {
-        return Error{ErrorCode::shape_mismatch}.in("reduce_scatter").because("counts, input and output do not agree")
-            .got(in.elements()).expected(total).fix("give one count per rank; the input holds their sum");
+        return Error{ErrorCode::shape_mismatch}
+            .in("reduce_scatter")
+            .because("counts, input and output do not agree")
+            .got(in.elements())
+            .expected(total)
+            .fix("give one count per rank; the input holds their sum");
     }
     comm.begin({CollectiveKind::reduce_scatter, dtype_of<T>, op, -1, total});
     std::int64_t own_begin = 0;

@@ -13,7 +13,11 @@ namespace detail {
 template <HasRank C>
 [[nodiscard]] Result<> check_peer(C const& comm, std::int32_t peer, std::string_view call) {
     if (peer >= 0 && peer < comm.size() && peer != comm.rank()) return {};
-    return Error{ErrorCode::invalid_argument}.in(call).at("peer").because("is not another rank of the group").got(peer)
+    return Error{ErrorCode::invalid_argument}
+        .in(call)
+        .at("peer")
+        .because("is not another rank of the group")
+        .got(peer)
         .expected(comm.size() - 1);
 }
 
@@ -27,7 +31,8 @@ template <HasRank C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> send(C& comm, TensorView<T const, 1, Host> data, std::int32_t to) {
     if (auto const known = detail::check_peer(comm, to, "send"); !known) return known;
-    return comm.send_bytes(to, dtype_of<T>, reinterpret_cast<std::byte const*>(data.data()), data.elements(), sizeof(T));
+    return comm.send_bytes(to, dtype_of<T>, reinterpret_cast<std::byte const*>(data.data()), data.elements(),
+                           sizeof(T));
 }
 
 /// Receives what `from` sends next.

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/place_in_color.hpp>
 #include <shardwise/comm/detail/staged_rank.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -37,18 +37,28 @@ public:
     /// Errors  invalid_argument for no ranks or chunks under 64 bytes; out_of_memory
     [[nodiscard]] static Result<ThreadsGroup> create(std::int32_t ranks, ThreadsOptions const& options = {}) {
         if (ranks < 1 || ranks > max_ranks) {
-            return Error{ErrorCode::invalid_argument}.in("threads").at("ranks").because("is out of range").got(ranks)
+            return Error{ErrorCode::invalid_argument}
+                .in("threads")
+                .at("ranks")
+                .because("is out of range")
+                .got(ranks)
                 .expected(max_ranks);
         }
         if (options.chunk_bytes < 64) {
-            return Error{ErrorCode::invalid_argument}.in("threads").at("chunk_bytes").because("is less than a cache line")
-                .got(static_cast<std::int64_t>(options.chunk_bytes)).expected(64);
+            return Error{ErrorCode::invalid_argument}
+                .in("threads")
+                .at("chunk_bytes")
+                .because("is less than a cache line")
+                .got(static_cast<std::int64_t>(options.chunk_bytes))
+                .expected(64);
         }
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
         auto const bytes = detail::GroupRegion::bytes(ranks, chunk);
         auto* const memory = ::operator new(bytes, alignment, std::nothrow);
         if (memory == nullptr) {
-            return Error{ErrorCode::out_of_memory}.in("threads").needs(Bytes{static_cast<std::int64_t>(bytes)})
+            return Error{ErrorCode::out_of_memory}
+                .in("threads")
+                .needs(Bytes{static_cast<std::int64_t>(bytes)})
                 .fix("use smaller chunks or fewer ranks");
         }
         ThreadsGroup group;
@@ -96,6 +106,7 @@ namespace detail {
 /// Threads of a process do not die alone.
 struct NobodyDies {
     [[nodiscard]] std::string operator()(std::int32_t) const { return {}; }
+    [[nodiscard]] bool is_stopped(std::int32_t) const { return false; }
 };
 
 }  // namespace detail
@@ -149,31 +160,30 @@ private:
 
 inline Result<Threads> ThreadsGroup::join(std::int32_t rank) const {
     if (rank < 0 || rank >= size()) {
-        return Error{ErrorCode::invalid_argument}.in("threads").at("rank").because("is no rank of the group").got(rank)
+        return Error{ErrorCode::invalid_argument}
+            .in("threads")
+            .at("rank")
+            .because("is no rank of the group")
+            .got(rank)
             .expected(size() - 1);
     }
     auto expected = detail::Presence::absent;
     if (!state_->region->slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {
-        return Error{ErrorCode::invalid_argument}.in("threads").at("rank").because("was taken before").got(rank)
+        return Error{ErrorCode::invalid_argument}
+            .in("threads")
+            .at("rank")
+            .because("was taken before")
+            .got(rank)
             .fix("let each thread join with a number of its own");
     }
     auto const cores = std::thread::hardware_concurrency();
-    return Threads(*this, rank, {options_.timeout, options_.checks_calls, cores > 0 && static_cast<unsigned>(size()) > cores});
+    return Threads(*this, rank,
+                   {options_.timeout, options_.checks_calls, cores > 0 && static_cast<unsigned>(size()) > cores});
 }
 
 inline Result<Threads> Threads::split(std::int32_t color) {
-    begin({CollectiveKind::split});
-    std::memcpy(mine(), &color, sizeof color);
-    if (auto const stepped = step(); !stepped) return stepped.error();
-    std::int32_t members = 0;
-    std::int32_t place = 0;
-    for (std::int32_t peer = 0; peer < size(); ++peer) {
-        std::int32_t theirs_color = 0;
-        std::memcpy(&theirs_color, theirs(peer), sizeof theirs_color);
-        if (theirs_color != color) continue;
-        if (peer == rank()) place = members;
-        ++members;
-    }
+    auto const place = detail::place_in_color(*this, color);
+    if (!place) return place.error();
     ++splits_;
     ThreadsGroup child;
     {
@@ -182,16 +192,16 @@ inline Result<Threads> Threads::split(std::int32_t color) {
         auto found = state.children.begin();
         while (found != state.children.end() && (found->split != splits_ || found->color != color)) ++found;
         if (found == state.children.end()) {
-            auto made = ThreadsGroup::create(members, group_.options_);
+            auto made = ThreadsGroup::create(place->members, group_.options_);
             if (!made) return fail(made.error()).error();
-            state.children.push_back({splits_, color, members, made->state_});
+            state.children.push_back({splits_, color, place->members, made->state_});
             found = state.children.end() - 1;
         }
         child.options_ = group_.options_;
         child.state_ = found->state;
         if (--found->waiting == 0) state.children.erase(found);
     }
-    return child.join(place);
+    return child.join(place->rank);
 }
 
 /// Runs body(Threads&) on `ranks` threads and waits for all of them. A rank that returns an error or throws ends the group:

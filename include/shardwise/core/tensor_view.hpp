@@ -35,8 +35,8 @@ public:
         : data_(data), extents_(extents), strides_{row_stride, 1} {}
     /// What may be written may be read.
     template <class Writable>
-        requires(std::is_same_v<Writable const, T>)
-    constexpr TensorView(TensorView<Writable, dimensions, Backend> const& other)
+    requires(std::is_same_v<Writable const, T>) constexpr TensorView(
+        TensorView<Writable, dimensions, Backend> const& other)
         : data_(other.data()), extents_(other.extents()), strides_(other.strides()) {}
 
     [[nodiscard]] constexpr T* data() const { return data_; }

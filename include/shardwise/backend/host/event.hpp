@@ -53,7 +53,9 @@ private:
         Result<> wait(Deadline deadline) {
             std::unique_lock lock(mutex);
             if (changed.wait_until(lock, deadline.moment(), [this] { return is_reached; })) return {};
-            return Error{ErrorCode::deadline_exceeded}.in("event").because("was not reached before its deadline")
+            return Error{ErrorCode::deadline_exceeded}
+                .in("event")
+                .because("was not reached before its deadline")
                 .fix("allow more time, or look for the failure in the stream that records it");
         }
     };

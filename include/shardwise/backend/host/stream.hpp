@@ -62,13 +62,15 @@ public:
     /// Errors  the first failure of a task; deadline_exceeded
     [[nodiscard]] Result<> synchronize(Deadline deadline) {
         std::unique_lock lock(state_->mutex);
-        bool const is_done = state_->changed.wait_until(lock, deadline.moment(), [this] {
-            return state_->tasks.empty() && !state_->is_running;
-        });
+        bool const is_done = state_->changed.wait_until(
+            lock, deadline.moment(), [this] { return state_->tasks.empty() && !state_->is_running; });
         if (state_->failure) return *state_->failure;
         if (!is_done) {
-            return Error{ErrorCode::deadline_exceeded}.in("stream").because("did not finish before its deadline")
-                .got(static_cast<std::int64_t>(state_->tasks.size())).fix("allow more time, or find the task that blocks");
+            return Error{ErrorCode::deadline_exceeded}
+                .in("stream")
+                .because("did not finish before its deadline")
+                .got(static_cast<std::int64_t>(state_->tasks.size()))
+                .fix("allow more time, or find the task that blocks");
         }
         return {};
     }

@@ -22,6 +22,8 @@ struct alignas(64) RankSlot {
     /// Steps that this rank has published; wraps around.
     std::atomic<std::uint32_t> arrived{0};
     std::atomic<Presence> presence{Presence::absent};
+    /// Of a rank that is a process.
+    std::atomic<std::int32_t> process{0};
     /// Of the step that is being published, by the step's parity: a fast rank's next call does not overwrite what a slow one
     /// still compares.
     CollectiveCall call[2]{};
@@ -88,13 +90,16 @@ struct GroupRegion {
         return start() + staging_begin() + (index(rank) * 2 + parity) * chunk_bytes;
     }
     [[nodiscard]] std::byte* letter(std::int32_t from, std::int32_t to, std::uint32_t parity) {
-        return start() + staging_begin() + index(ranks) * 2 * chunk_bytes + (pair(from, to) * 2 + parity) * letter_bytes;
+        return start() + staging_begin() + index(ranks) * 2 * chunk_bytes +
+               (pair(from, to) * 2 + parity) * letter_bytes;
     }
 
 private:
     [[nodiscard]] std::byte* start() { return reinterpret_cast<std::byte*>(this); }
     [[nodiscard]] static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
-    [[nodiscard]] std::size_t pair(std::int32_t from, std::int32_t to) const { return index(to) * index(ranks) + index(from); }
+    [[nodiscard]] std::size_t pair(std::int32_t from, std::int32_t to) const {
+        return index(to) * index(ranks) + index(from);
+    }
     [[nodiscard]] std::size_t staging_begin() const {
         return header_bytes() + index(ranks) * sizeof(RankSlot) + index(ranks) * index(ranks) * sizeof(Mailbox);
     }

@@ -26,8 +26,10 @@ template <class T>
                 return a + b;
             }
         // A NaN on any rank reaches all of them.
-        case ReduceOp::max: return a != a || a > b ? a : b;
-        case ReduceOp::min: return a != a || a < b ? a : b;
+        case ReduceOp::max:
+            return a != a || a > b ? a : b;
+        case ReduceOp::min:
+            return a != a || a < b ? a : b;
     }
     return a;
 }

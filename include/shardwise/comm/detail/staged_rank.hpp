@@ -34,7 +34,7 @@ struct StagedOptions {
 /// halves by the parity of the step. A rank that has published step s + 1 is done reading step s, and nobody writes step
 /// s + 2 before all have published s + 1, so one wait per step is enough. A caller's memory is never read by another rank.
 ///
-/// `Watch` says which ranks are dead: watch(rank) -> std::string, empty while it lives.
+/// `Watch` says which ranks are dead, watch(rank) -> std::string, empty while it lives; and which are stopped.
 template <class Watch>
 class StagedRank {
 public:
@@ -91,15 +91,13 @@ public:
         return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
             auto const written = mailbox.written.load(std::memory_order_relaxed);
             // Two letters may lie in the box.
-            auto const read_enough = [&] {
-                return written - mailbox.read.load(std::memory_order_acquire) < 2;
-            };
+            auto const read_enough = [&] { return written - mailbox.read.load(std::memory_order_acquire) < 2; };
             if (auto const waited = wait_for(to, "send", read_enough); !waited) return waited;
             if (offset == 0) {
                 mailbox.dtype[written % 2] = dtype;
                 mailbox.count[written % 2] = count;
             }
-            std::memcpy(region_->letter(rank_, to, written % 2), data + offset, bytes);
+            if (bytes > 0) std::memcpy(region_->letter(rank_, to, written % 2), data + offset, bytes);
             mailbox.written.store(written + 1, std::memory_order_release);
             return {};
         });
@@ -124,7 +122,7 @@ public:
                                          std::to_string(rank_) + " receives " + letter_text(dtype, count))
                                 .fix("let both sides agree on type and count"));
             }
-            std::memcpy(data + offset, region_->letter(from, rank_, read % 2), bytes);
+            if (bytes > 0) std::memcpy(data + offset, region_->letter(from, rank_, read % 2), bytes);
             mailbox.read.store(read + 1, std::memory_order_release);
             return {};
         });
@@ -151,7 +149,8 @@ public:
             poison = region_->poison.load(std::memory_order_acquire);
         }
         if (poison == Poison::written) return region_->first_error;
-        return Error{ErrorCode::rank_lost}.in("group").because("failed, and the rank that failed died before it could say why");
+        return Error{ErrorCode::rank_lost}.in("group").because(
+            "failed, and the rank that failed died before it could say why");
     }
 
     void join() const { region_->slot(rank_).presence.store(Presence::joined, std::memory_order_release); }
@@ -177,7 +176,9 @@ private:
         if (!deadline.has_passed()) return std::nullopt;
         std::string missing;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (!has_arrived(peer)) missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
+            if (has_arrived(peer)) continue;
+            missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
+            if (watch_.is_stopped(peer)) missing += " (stopped: unresponsive)";
         }
         // Everyone came while we looked.
         if (missing.empty()) return std::nullopt;
@@ -192,13 +193,15 @@ private:
         bool const has_left = region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left;
         // It may have arrived between our look at its steps and our look at its presence.
         if (has_left && !has_arrived(peer)) {
-            return Error{ErrorCode::rank_lost}.in(name)
+            return Error{ErrorCode::rank_lost}
+                .in(name)
                 .because("left the group before call " + std::to_string(call_number_) + ", " + to_text(call_))
                 .fix("look at its own error and make a new group");
         }
         auto const death = watch_(peer);
         if (death.empty() || has_arrived(peer)) return std::nullopt;
-        return Error{ErrorCode::rank_lost}.in(name)
+        return Error{ErrorCode::rank_lost}
+            .in(name)
             .because(death + " before call " + std::to_string(call_number_) + ", " + to_text(call_))
             .fix("look at its output and make a new group");
     }
@@ -246,15 +249,22 @@ private:
             if (auto const poison = poisoned()) return *poison;
             auto const name = "rank " + std::to_string(peer);
             std::string trouble;
-            if (region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left) trouble = "left the group";
+            if (region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left)
+                trouble = "left the group";
             if (trouble.empty()) trouble = watch_(peer);
             if (!trouble.empty() && !is_met()) {
-                return fail(Error{ErrorCode::rank_lost}.in(name).because(trouble + " during a " + std::string(what))
+                return fail(Error{ErrorCode::rank_lost}
+                                .in(name)
+                                .because(trouble + " during a " + std::string(what))
                                 .fix("look at its own error and make a new group"));
             }
             if (deadline.has_passed() && !is_met()) {
-                return fail(Error{ErrorCode::deadline_exceeded}.in(what).at(name).because("did not answer in time")
-                                .fix("look at what that rank does; raise the timeout only where it really needs that long"));
+                return fail(
+                    Error{ErrorCode::deadline_exceeded}
+                        .in(what)
+                        .at(name)
+                        .because("did not answer in time")
+                        .fix("look at what that rank does; raise the timeout only where it really needs that long"));
             }
         }
         return {};

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <shardwise/comm/detail/group_region.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace shardwise::inline v0::detail {
+
+/// What stands before the region in shared memory: enough to tell whether all ranks mean the same group.
+struct SharedHeader {
+    static constexpr std::uint64_t made = 0x7368617264776973;  // "shardwis"
+
+    /// Last of all: the region behind is made.
+    std::atomic<std::uint64_t> magic;
+    std::uint64_t layout;
+    std::int32_t ranks;
+    std::uint64_t chunk_bytes;
+    std::atomic<std::int32_t> joined;
+};
+
+/// A piece of named shared memory with a group's region in it.
+///
+/// Memory  mapped until the owner is gone; the name vanishes when all ranks have joined
+class SharedRegion {
+public:
+    SharedRegion() = default;
+    SharedRegion(SharedRegion&& other) noexcept
+        : name_(std::move(other.name_)), memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_) {}
+    SharedRegion& operator=(SharedRegion&& other) noexcept {
+        name_.swap(other.name_);
+        std::swap(memory_, other.memory_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    ~SharedRegion() {
+        if (memory_ != nullptr) munmap(memory_, bytes_);
+    }
+
+    /// The memory of the group `key` of this user: made by whoever comes first, opened by the others.
+    ///
+    /// Errors  backend_failure with the system call; invalid_argument where the ranks mean different groups;
+    ///         deadline_exceeded where the memory is never made
+    [[nodiscard]] static Result<SharedRegion> open(std::string_view key, std::int32_t ranks, std::size_t chunk,
+                                                   Deadline deadline) {
+        SharedRegion shared;
+        shared.name_ = "/shardwise-" + std::to_string(getuid()) + "-" + std::string(key);
+        shared.bytes_ = header_bytes + GroupRegion::bytes(ranks, chunk);
+        while (true) {
+            auto const made = shm_open(shared.name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            if (made >= 0) return make(std::move(shared), made, ranks, chunk);
+            if (errno != EEXIST) return system_error("shm_open", shared.name_);
+            auto const opened = shm_open(shared.name_.c_str(), O_RDWR | O_CLOEXEC, 0600);
+            if (opened >= 0) return attach(std::move(shared), opened, ranks, chunk, deadline);
+            // Between the two calls the name may have gone.
+            if (errno != ENOENT) return system_error("shm_open", shared.name_);
+            if (deadline.has_passed()) return never_made(shared.name_);
+        }
+    }
+
+    [[nodiscard]] SharedHeader& header() const { return *static_cast<SharedHeader*>(memory_); }
+    [[nodiscard]] GroupRegion& region() const {
+        return *reinterpret_cast<GroupRegion*>(static_cast<std::byte*>(memory_) + header_bytes);
+    }
+    /// Takes the name away: who is in stays in, nobody else comes.
+    void forget_name() const { shm_unlink(name_.c_str()); }
+    [[nodiscard]] std::string const& name() const { return name_; }
+
+private:
+    static constexpr std::size_t header_bytes = GroupRegion::round_up(sizeof(SharedHeader));
+    /// What two builds must agree on to share memory.
+    static constexpr std::uint64_t layout = sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+
+    [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
+        return Error{ErrorCode::backend_failure}
+            .in(call)
+            .at(name)
+            .because(std::strerror(errno))
+            .fix("look at /dev/shm: is there room, and does it belong to this user?");
+    }
+    [[nodiscard]] static Error never_made(std::string_view name) {
+        return Error{ErrorCode::deadline_exceeded}
+            .in("shared memory")
+            .at(name)
+            .because("was begun but never made ready by its first rank")
+            .fix("remove it from /dev/shm and start again under another key");
+    }
+    [[nodiscard]] Result<> map(int descriptor) {
+        auto* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        if (memory == MAP_FAILED) return system_error("mmap", name_);
+        memory_ = memory;
+        return {};
+    }
+
+    [[nodiscard]] static Result<SharedRegion> make(SharedRegion shared, int descriptor, std::int32_t ranks,
+                                                   std::size_t chunk) {
+        // Room is taken now: a full /dev/shm is an error here, not a SIGBUS in the middle of a collective.
+        auto const status = posix_fallocate(descriptor, 0, static_cast<off_t>(shared.bytes_));
+        errno = status;
+        auto mapped = status == 0 ? shared.map(descriptor) : Result<>{system_error("posix_fallocate", shared.name_)};
+        close(descriptor);
+        if (!mapped) {
+            shared.forget_name();
+            return mapped.error();
+        }
+        auto* const header = new (shared.memory_) SharedHeader{};
+        header->layout = layout;
+        header->ranks = ranks;
+        header->chunk_bytes = chunk;
+        GroupRegion::create(&shared.region(), ranks, chunk);
+        header->magic.store(SharedHeader::made, std::memory_order_release);
+        return shared;
+    }
+
+    [[nodiscard]] static Result<SharedRegion> attach(SharedRegion shared, int descriptor, std::int32_t ranks,
+                                                     std::size_t chunk, Deadline deadline) {
+        struct Closer {
+            int descriptor;
+            ~Closer() { close(descriptor); }
+        } const closer{descriptor};
+        struct stat status {};
+        while (true) {
+            if (fstat(descriptor, &status) != 0) return system_error("fstat", shared.name_);
+            if (static_cast<std::size_t>(status.st_size) >= header_bytes) break;
+            if (deadline.has_passed()) return never_made(shared.name_);
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+        shared.bytes_ = static_cast<std::size_t>(status.st_size);
+        if (auto const mapped = shared.map(descriptor); !mapped) return mapped.error();
+        auto& header = shared.header();
+        while (header.magic.load(std::memory_order_acquire) != SharedHeader::made) {
+            if (deadline.has_passed()) return never_made(shared.name_);
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+        Error differs{ErrorCode::invalid_argument};
+        differs.in("shared memory").at(shared.name_).fix("start all ranks with the same options and the same build");
+        if (header.layout != layout) return differs.because("was made by another version of this library");
+        if (header.ranks != ranks)
+            return differs.because("belongs to a group of another size").got(ranks).expected(header.ranks);
+        if (header.chunk_bytes != chunk) {
+            return differs.because("belongs to a group with other chunks")
+                .got(static_cast<std::int64_t>(chunk))
+                .expected(static_cast<std::int64_t>(header.chunk_bytes));
+        }
+        return shared;
+    }
+
+    std::string name_;
+    void* memory_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+}  // namespace shardwise::inline v0::detail

@@ -1,0 +1,174 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/place_in_color.hpp>
+#include <shardwise/comm/detail/process_watch.hpp>
+#include <shardwise/comm/detail/shared_region.hpp>
+#include <shardwise/comm/detail/staged_rank.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// How a group of processes is made; all ranks give the same.
+struct SharedMemoryOptions {
+    /// How long a call waits for the other ranks, and how long `join` waits for all to come.
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+    /// Compares collective, type, operation, root and count across ranks before data moves.
+    bool checks_calls = true;
+    /// The staging memory of one step and rank: longer data take several steps.
+    std::size_t chunk_bytes = std::size_t{256} * 1024;
+};
+
+/// One rank of a group of processes of one machine and one user (Linux: /dev/shm, pidfd).
+///
+/// A rank that dies is named to the others as soon as they wait for it; one that is stopped, at the deadline.
+class SharedMemory {
+public:
+    static constexpr std::string_view name = "shared_memory";
+    static constexpr std::int32_t max_ranks = 256;
+
+    /// Joins the group `key` and waits until all its ranks have come. The key is any name of letters, digits, '.', '-' and
+    /// '_'; two jobs of one user at the same time use different keys.
+    ///
+    /// Errors  invalid_argument for a rank that is out of range or taken, or a group of other options; deadline_exceeded
+    ///         with the ranks that never came; backend_failure with the system call
+    [[nodiscard]] static Result<SharedMemory> join(std::string_view key, std::int32_t rank, std::int32_t ranks,
+                                                   SharedMemoryOptions const& options = {}) {
+        if (auto const checked = check(key, rank, ranks, options); !checked) return checked.error();
+        auto const deadline = Deadline::after(options.timeout);
+        auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
+        auto shared = detail::SharedRegion::open(key, ranks, chunk, deadline);
+        if (!shared) return shared.error();
+        auto& region = shared->region();
+        auto expected = detail::Presence::absent;
+        if (!region.slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {
+            return Error{ErrorCode::invalid_argument}
+                .in(shared->name())
+                .at("rank")
+                .because("was taken before")
+                .got(rank)
+                .fix("give each process a rank of its own, and each job a key of its own");
+        }
+        region.slot(rank).process.store(static_cast<std::int32_t>(getpid()), std::memory_order_release);
+        auto& joined = shared->header().joined;
+        if (joined.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) shared->forget_name();
+        while (joined.load(std::memory_order_acquire) < ranks) {
+            if (deadline.has_passed()) return missing_ranks(*shared, ranks);
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+        std::vector<pid_t> processes;
+        for (std::int32_t peer = 0; peer < ranks; ++peer) {
+            processes.push_back(region.slot(peer).process.load(std::memory_order_acquire));
+        }
+        return SharedMemory(std::string(key), options, *std::move(shared), rank, std::move(processes));
+    }
+
+    SharedMemory(SharedMemory&& other) noexcept = default;
+    SharedMemory& operator=(SharedMemory&&) noexcept = delete;
+    /// The rank leaves: who still waits for it is told so.
+    ~SharedMemory() {
+        if (shared_) rank_.leave();
+    }
+
+    [[nodiscard]] std::int32_t rank() const { return rank_.rank(); }
+    [[nodiscard]] std::int32_t size() const { return rank_.size(); }
+    [[nodiscard]] std::size_t chunk_bytes() const { return rank_.chunk_bytes(); }
+
+    void begin(CollectiveCall const& call) { rank_.begin(call); }
+    [[nodiscard]] std::byte* mine() const { return rank_.mine(); }
+    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return rank_.theirs(rank); }
+    [[nodiscard]] Result<> step() { return rank_.step(); }
+    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
+                                      std::size_t element_bytes) {
+        return rank_.send(to, dtype, data, count, element_bytes);
+    }
+    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
+                                         std::size_t element_bytes) {
+        return rank_.receive(from, dtype, data, count, element_bytes);
+    }
+    /// Ends the group for all its ranks; returns its first error.
+    Result<> fail(Error const& error) { return rank_.fail(error); }
+
+    /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
+    ///
+    /// Errors  as a collective; what join refuses
+    [[nodiscard]] Result<SharedMemory> split(std::int32_t color) {
+        auto const place = detail::place_in_color(*this, color);
+        if (!place) return place.error();
+        auto const child = key_ + "." + std::to_string(++splits_) + "." + std::to_string(color);
+        return join(child, place->rank, place->members, options_);
+    }
+
+private:
+    using StagedRank = detail::StagedRank<detail::ProcessWatch>;
+
+    SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared, std::int32_t rank,
+                 std::vector<pid_t> processes)
+        : key_(std::move(key)),
+          options_(options),
+          shared_(std::make_unique<detail::SharedRegion>(std::move(shared))),
+          rank_(shared_->region(), rank, {options.timeout, options.checks_calls, is_crowded(processes.size())},
+                detail::ProcessWatch(std::move(processes))) {}
+
+    [[nodiscard]] static bool is_crowded(std::size_t ranks) {
+        auto const cores = std::thread::hardware_concurrency();
+        return cores > 0 && ranks > cores;
+    }
+
+    [[nodiscard]] static Result<> check(std::string_view key, std::int32_t rank, std::int32_t ranks,
+                                        SharedMemoryOptions const& options) {
+        Error error{ErrorCode::invalid_argument};
+        error.in("shared_memory");
+        if (ranks < 1 || ranks > max_ranks)
+            return error.at("ranks").because("is out of range").got(ranks).expected(max_ranks);
+        if (rank < 0 || rank >= ranks)
+            return error.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
+        if (options.chunk_bytes < 64) {
+            return error.at("chunk_bytes")
+                .because("is less than a cache line")
+                .got(static_cast<std::int64_t>(options.chunk_bytes))
+                .expected(64);
+        }
+        bool is_legal = !key.empty() && key.size() <= 200;
+        for (char const c : key) {
+            bool const is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+            is_legal = is_legal && (is_letter || c == '.' || c == '-' || c == '_');
+        }
+        if (!is_legal) return error.at(key).because("is no key").fix("use 1 to 200 letters, digits, '.', '-' and '_'");
+        return {};
+    }
+
+    [[nodiscard]] static Error missing_ranks(detail::SharedRegion const& shared, std::int32_t ranks) {
+        std::string missing;
+        for (std::int32_t rank = 0; rank < ranks; ++rank) {
+            if (shared.region().slot(rank).presence.load(std::memory_order_acquire) != detail::Presence::absent)
+                continue;
+            missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+        }
+        // Nobody must find the remains of a group that failed to gather.
+        shared.forget_name();
+        return Error{ErrorCode::deadline_exceeded}
+            .in(shared.name())
+            .because("was never joined by rank " + missing)
+            .fix("look at why these ranks did not start");
+    }
+
+    std::string key_;
+    SharedMemoryOptions options_;
+    std::unique_ptr<detail::SharedRegion> shared_;
+    StagedRank rank_;
+    std::uint64_t splits_ = 0;
+};
+
+static_assert(Communicator<SharedMemory>);
+
+}  // namespace shardwise::inline v0

@@ -1,0 +1,254 @@
+#include <shardwise/comm/all_gather.hpp>
+#include <shardwise/comm/all_reduce.hpp>
+#include <shardwise/comm/all_to_all.hpp>
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/broadcast.hpp>
+#include <shardwise/comm/shared_memory.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../comm/processes.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace shardwise;
+using namespace std::chrono_literals;
+using shardwise::testing::ProcessOutcome;
+using shardwise::testing::run_processes;
+
+namespace {
+
+using Body = std::function<Result<>(SharedMemory&)>;
+
+std::string fresh_key() {
+    static int number = 0;
+    return "test-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+}
+
+TensorView<float, 1, Host> view(std::vector<float>& values) {
+    return {values.data(), {static_cast<std::int64_t>(values.size())}};
+}
+
+/// Every rank in a process of its own, each with its body.
+std::vector<ProcessOutcome> run_ranks(std::vector<Body> const& bodies, SharedMemoryOptions const& options = {},
+                                      std::function<void(std::vector<pid_t> const&)> const& meanwhile = {}) {
+    auto const key = fresh_key();
+    std::vector<std::function<Result<>()>> processes;
+    for (std::size_t rank = 0; rank < bodies.size(); ++rank) {
+        processes.emplace_back([&, rank, key]() -> Result<> {
+            auto comm = SharedMemory::join(key, static_cast<std::int32_t>(rank),
+                                           static_cast<std::int32_t>(bodies.size()), options);
+            if (!comm) return comm.error();
+            return bodies[rank](*comm);
+        });
+    }
+    return run_processes(processes, meanwhile);
+}
+
+/// All-reduces for ever, until the group fails.
+Result<> reduce_until_failure(SharedMemory& comm) {
+    std::vector<float> data(100, 1.0F);
+    while (true) {
+        if (auto const done = all_reduce(comm, view(data)); !done) return done;
+    }
+}
+
+/// Reduces some times, then does something fatal.
+Body reduce_then(std::function<void()> const& fate) {
+    return [fate](SharedMemory& comm) -> Result<> {
+        std::vector<float> data(100, 1.0F);
+        for (int turn = 0; turn < 50; ++turn) {
+            if (auto const done = all_reduce(comm, view(data)); !done) return done;
+        }
+        fate();
+        return {};
+    };
+}
+
+void check_survivors(std::vector<ProcessOutcome> const& outcomes, std::size_t victim, std::string const& words,
+                     std::chrono::nanoseconds limit) {
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+        if (rank == victim) continue;
+        CAPTURE(rank);
+        CAPTURE(outcomes[rank].message);
+        REQUIRE(outcomes[rank].has_answered);
+        CHECK_FALSE(outcomes[rank].succeeded);
+        CHECK(outcomes[rank].code == ErrorCode::rank_lost);
+        CHECK(outcomes[rank].message.find("rank " + std::to_string(victim) + ": " + words) != std::string::npos);
+        CHECK(outcomes[rank].took < limit);
+    }
+}
+
+bool leaves_nothing_behind() {
+    for (auto const& entry : std::filesystem::directory_iterator("/dev/shm")) {
+        if (entry.path().string().find("-test-" + std::to_string(getpid()) + "-") != std::string::npos) return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+TEST_CASE("SharedMemory: collectives between processes give what they give between threads") {
+    for (std::int32_t const ranks : {1, 2, 4}) {
+        Body const body = [](SharedMemory& comm) -> Result<> {
+            Error const wrong{ErrorCode::shape_mismatch};
+            for (std::int64_t const length : {0, 1, 1000, 200'001}) {
+                std::vector<float> data(static_cast<std::size_t>(length), static_cast<float>(comm.rank() + 1));
+                if (auto const done = all_reduce(comm, view(data)); !done) return done;
+                auto const sum = static_cast<float>(comm.size() * (comm.size() + 1) / 2);
+                for (auto const value : data) {
+                    if (value != sum) return wrong;
+                }
+                if (comm.rank() == 0) std::fill(data.begin(), data.end(), -3.0F);
+                if (auto const done = broadcast(comm, view(data), 0); !done) return done;
+                for (auto const value : data) {
+                    if (value != -3.0F) return wrong;
+                }
+            }
+            auto half = comm.split(comm.rank() % 2);
+            if (!half) return half.error();
+            std::vector<float> one{static_cast<float>(comm.rank())};
+            if (auto const done = all_reduce(*half, view(one)); !done) return done;
+            auto const expected = comm.size() < 4        ? static_cast<float>(comm.rank())
+                                  : comm.rank() % 2 == 0 ? 2.0F
+                                                         : 4.0F;
+            if (one[0] != expected) return wrong;
+            return barrier(comm);
+        };
+        auto const outcomes = run_ranks(std::vector<Body>(static_cast<std::size_t>(ranks), body));
+        for (auto const& outcome : outcomes) {
+            CAPTURE(outcome.message);
+            CHECK(outcome.succeeded);
+        }
+    }
+    CHECK(leaves_nothing_behind());
+}
+
+// facts/reliability.md, rows 1 to 3, times ten: the exact limits are in the suite "long".
+TEST_CASE("SharedMemory: a rank that is killed, crashes or ends is named to all others with its fate") {
+    struct Fate {
+        std::function<void()> act;
+        std::string words;
+    };
+    Fate const fates[] = {
+        {[] { kill(getpid(), SIGKILL); }, "was ended by signal Killed"},
+        {[] {
+             // The sanitizers' own handlers would turn the signal into an exit.
+             std::signal(SIGSEGV, SIG_DFL);
+             kill(getpid(), SIGSEGV);
+         },
+         "was ended by signal Segmentation fault"},
+        {[] { _exit(0); }, "ended with exit code 0"},
+    };
+    for (auto const& fate : fates) {
+        auto const outcomes =
+            run_ranks({reduce_until_failure, reduce_until_failure, reduce_then(fate.act), reduce_until_failure},
+                      {.timeout = 60s});
+        check_survivors(outcomes, 2, fate.words, 2500ms);
+    }
+    CHECK(leaves_nothing_behind());
+}
+
+TEST_CASE("SharedMemory: a stopped rank is unresponsive at the deadline; a short stop is no alarm") {
+    auto const stop_for = [](std::chrono::milliseconds time) {
+        return [time](std::vector<pid_t> const& processes) {
+            std::this_thread::sleep_for(100ms);
+            kill(processes[1], SIGSTOP);
+            std::this_thread::sleep_for(time);
+            kill(processes[1], SIGCONT);
+        };
+    };
+    auto const stopped =
+        run_ranks({reduce_until_failure, reduce_until_failure, reduce_until_failure}, {.timeout = 300ms}, stop_for(3s));
+    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+        CAPTURE(stopped[rank].message);
+        CHECK(stopped[rank].code == ErrorCode::deadline_exceeded);
+        CHECK(stopped[rank].message.find("by rank 1 (stopped: unresponsive)") != std::string::npos);
+        CHECK(stopped[rank].took < 2900ms);
+    }
+
+    Body const many = [](SharedMemory& comm) -> Result<> {
+        std::vector<float> data(10, 1.0F);
+        auto const end = std::chrono::steady_clock::now() + 600ms;
+        // Rank 0 decides when to end, so that all ranks make as many calls.
+        std::vector<float> goes_on{1.0F};
+        while (goes_on[0] > 0.0F) {
+            if (auto const done = all_reduce(comm, view(data)); !done) return done;
+            goes_on[0] = std::chrono::steady_clock::now() < end ? 1.0F : 0.0F;
+            if (auto const done = broadcast(comm, view(goes_on), 0); !done) return done;
+        }
+        return {};
+    };
+    for (auto const& outcome : run_ranks({many, many}, {.timeout = 20s}, stop_for(200ms))) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
+}
+
+TEST_CASE("SharedMemory: calls that differ are refused on every rank with both calls") {
+    auto const reduce = [](std::size_t count) {
+        return [count](SharedMemory& comm) {
+            std::vector<float> data(count);
+            return all_reduce(comm, view(data));
+        };
+    };
+    for (auto const& outcome : run_ranks({reduce(5), reduce(6), reduce(5)})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.code == ErrorCode::collective_mismatch);
+        CHECK(outcome.message.find("fp32 x 5") != std::string::npos);
+        CHECK(outcome.message.find("fp32 x 6") != std::string::npos);
+    }
+}
+
+TEST_CASE("SharedMemory: ranks that never come, come twice, or mean another group are named") {
+    auto const key = fresh_key();
+    auto const join = [key](std::int32_t rank, std::int32_t ranks,
+                            SharedMemoryOptions const& options = {.timeout = 500ms}) {
+        return [=]() -> Result<> {
+            auto const comm = SharedMemory::join(key, rank, ranks, options);
+            return comm ? Result<>{} : comm.error();
+        };
+    };
+    auto const absent = run_processes({join(0, 3), join(2, 3)});
+    for (auto const& outcome : absent) {
+        CHECK(outcome.code == ErrorCode::deadline_exceeded);
+        CHECK(outcome.message.find("was never joined by rank 1") != std::string::npos);
+    }
+    auto const twice = run_processes({join(0, 2), join(0, 2)});
+    CHECK(int{twice[0].code == ErrorCode::invalid_argument} + int{twice[1].code == ErrorCode::invalid_argument} == 1);
+    auto const sizes = run_processes({join(0, 2), join(1, 3)});
+    CHECK(int{sizes[0].message.find("belongs to a group of another size") != std::string::npos} +
+              int{sizes[1].message.find("belongs to a group of another size") != std::string::npos} ==
+          1);
+    CHECK(leaves_nothing_behind());
+
+    CHECK(SharedMemory::join("a/b", 0, 1).error().code() == ErrorCode::invalid_argument);
+    CHECK(SharedMemory::join("", 0, 1).error().code() == ErrorCode::invalid_argument);
+    CHECK(SharedMemory::join("a", 1, 1).error().code() == ErrorCode::invalid_argument);
+    CHECK(SharedMemory::join("a", 0, 0).error().code() == ErrorCode::invalid_argument);
+}
+
+TEST_SUITE("long") {
+    // facts/reliability.md, rows 1 to 3: 250 ms on an otherwise idle machine.
+    TEST_CASE("SharedMemory: the death of a rank is known within 250 ms") {
+        for (int turn = 0; turn < 20; ++turn) {
+            std::chrono::steady_clock::time_point died;
+            auto const begin = std::chrono::steady_clock::now();
+            auto const kill_one = [&](std::vector<pid_t> const& processes) {
+                std::this_thread::sleep_for(50ms);
+                kill(processes[1], SIGKILL);
+                died = std::chrono::steady_clock::now();
+            };
+            auto const outcomes =
+                run_ranks({reduce_until_failure, reduce_until_failure, reduce_until_failure, reduce_until_failure},
+                          {.timeout = 60s}, kill_one);
+            check_survivors(outcomes, 1, "", died - begin + 250ms);
+        }
+    }
+}
