@@ -3,9 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
-cmake --preset release >/dev/null
-cmake --build --preset release
+scripts/setup.sh program
+cmake --preset release -DSHARDWISE_BENCH=OFF >/dev/null
+cmake --build --preset release --target shardwise_program
 model=$(scripts/fetch_model.sh build/models)
 
 shardwise=build/release/bin/shardwise

@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and this machine lacks (Debian, as root or with sudo). Elsewhere it says what
-# to install and fails. Nothing missing: it does nothing, at once.
+# setup.sh [program]: installs what building and testing need and this machine lacks (Debian, as root or with sudo; Conan
+# from PyPI into a folder of its own). Elsewhere it says what to install and fails. Nothing missing: it does nothing, at
+# once. With `program`, only what the program needs.
 set -euo pipefail
+
+purpose=${1:-all}
+if [ "$purpose" != all ] && [ "$purpose" != program ]; then
+    echo "usage: setup.sh [program]" >&2
+    exit 2
+fi
 
 missing=()
 need() { # need PACKAGE TEST...: notes the package where the test fails
@@ -20,35 +27,61 @@ has_header() { # in the compilers' default folders
 has_libfuzzer() { compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a'; }
 
 need build-essential has g++
-need clang has clang++
-need libclang-rt-14-dev has_libfuzzer
 need cmake has cmake
 need ninja-build has ninja
 need nlohmann-json3-dev has_header nlohmann/json.hpp
 need libcli11-dev has_header CLI/CLI.hpp
-need doctest-dev has_header doctest/doctest.h
 need python3 has python3
 need python3-pip python3 -m pip --version
-
-[ ${#missing[@]} -eq 0 ] && exit 0
-
-if ! command -v apt-get >/dev/null 2>&1; then
-    {
-        echo "setup: this is not Debian; please install, under the names your system has for them:"
-        printf '  %s\n' "${missing[@]}"
-        echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, doctest 2.4, Python 3 with pip)"
-    } >&2
-    exit 1
+if [ "$purpose" = all ]; then
+    need clang has clang++
+    need libclang-rt-14-dev has_libfuzzer
+    need doctest-dev has_header doctest/doctest.h
+    need doxygen has doxygen
+    need pkg-config has pkg-config
+    need python3-venv python3 -c 'import ensurepip, venv'
 fi
 
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-    if ! command -v sudo >/dev/null 2>&1; then
-        echo "setup: run as root: apt-get install ${missing[*]}" >&2
+install_missing() {
+    [ ${#missing[@]} -eq 0 ] && return
+    if ! command -v apt-get >/dev/null 2>&1; then
+        {
+            echo "setup: this is not Debian; please install, under the names your system has for them:"
+            printf '  %s\n' "${missing[@]}"
+            echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
+            echo "tests also both compilers, doctest 2.4, Doxygen 1.9, pkg-config)"
+        } >&2
         exit 1
     fi
-    as_root=(sudo)
+
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "setup: run as root: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "setup: installing ${missing[*]}" >&2
+    "${as_root[@]}" apt-get update -q >&2
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
+}
+
+# Debian has no Conan. Only the test of the Conan package needs it, so that a machine without PyPI can do the rest.
+install_conan() {
+    local folder=${XDG_CACHE_HOME:-$HOME/.cache}/shardwise/conan
+    has conan >/dev/null && return
+    [ -x "$folder/bin/conan" ] && return
+    echo "setup: installing Conan into $folder" >&2
+    rm -rf "$folder"
+    if ! { python3 -m venv "$folder" && "$folder/bin/python" -m pip install --quiet conan==2.34.0; } >&2; then
+        rm -rf "$folder"
+        echo "setup: Conan could not be installed from PyPI; the test package.conan will be skipped" >&2
+    fi
+}
+
+install_missing
+if [ "$purpose" = all ]; then
+    install_conan
 fi
-echo "setup: installing ${missing[*]}" >&2
-"${as_root[@]}" apt-get update -q >&2
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
