@@ -2,6 +2,7 @@
 
 /// Everything that reads files: JSON, config.json, module trees, the places where models lie, their tensors, measured profiles.
 #include <shardwise/cost/profile_json.hpp>
+#include <shardwise/hardware/description.hpp>
 #include <shardwise/json/reader.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/json/writer.hpp>

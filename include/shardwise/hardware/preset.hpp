@@ -2,6 +2,7 @@
 
 #include <shardwise/hardware/device.hpp>
 
+#include <cstdint>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -19,12 +20,16 @@ namespace detail {
 
 inline constexpr double giga = 1e9;
 inline constexpr double tera = 1e12;
-inline constexpr double micro = 1e-6;
+
+/// `figure` times `unit` as the decimal number that it is: 15.7 * 1e12 alone is 15699999999999.998.
+[[nodiscard]] constexpr double scaled(double figure, double unit) {
+    return static_cast<double>(static_cast<std::int64_t>(figure * unit + 0.5));
+}
 
 /// Latencies are those of a message between two devices through a library: 5 us over a fabric of the vendor's, 10 us
 /// over PCIe or a network, the order that NCCL's send/recv shows.
-inline constexpr double fabric_latency = 5 * micro;
-inline constexpr double bus_latency = 10 * micro;
+inline constexpr double fabric_latency = 5e-6;
+inline constexpr double bus_latency = 10e-6;
 
 /// PCIe 3.0, 4.0 and 5.0 with 16 lanes carry 16, 32 and 64 GB/s in each direction.
 ///
@@ -35,25 +40,25 @@ inline constexpr Link pcie5{LinkType::pcie, 64 * giga, bus_latency};
 
 /// What one GPU gives over NVLink in one direction: half of the figure that the vendor prints.
 [[nodiscard]] constexpr Link nvlink(double gigabytes_per_second) {
-    return {LinkType::nvlink, gigabytes_per_second * giga, fabric_latency};
+    return {LinkType::nvlink, scaled(gigabytes_per_second, giga), fabric_latency};
 }
 
 /// One xGMI link in one direction; a device has one to each peer, so that it can use all of them at once.
 [[nodiscard]] constexpr Link infinity_fabric(double gigabytes_per_second) {
-    return {LinkType::infinity_fabric, gigabytes_per_second * giga, fabric_latency};
+    return {LinkType::infinity_fabric, scaled(gigabytes_per_second, giga), fabric_latency};
 }
 
 /// Chips of one package share its memory.
 [[nodiscard]] constexpr Link unified_memory(double gigabytes_per_second) {
-    return {LinkType::memory_bus, gigabytes_per_second * giga, micro};
+    return {LinkType::memory_bus, scaled(gigabytes_per_second, giga), 1e-6};
 }
 
 /// A GPU's share of its node's network, in the unit that vendors print.
 [[nodiscard]] constexpr Link infiniband(double gigabits_per_second) {
-    return {LinkType::infiniband, gigabits_per_second * giga / 8, bus_latency};
+    return {LinkType::infiniband, scaled(gigabits_per_second / 8, giga), bus_latency};
 }
 [[nodiscard]] constexpr Link ethernet(double gigabits_per_second) {
-    return {LinkType::ethernet, gigabits_per_second * giga / 8, bus_latency};
+    return {LinkType::ethernet, scaled(gigabits_per_second / 8, giga), bus_latency};
 }
 
 /// Rates as data sheets print them.
@@ -88,14 +93,14 @@ struct PresetRow {
     made.device.name = row.name;
     made.device.kind = kind;
     made.device.memory = Bytes{row.memory << 20U};
-    made.device.bandwidth = row.bandwidth * giga;
-    made.device.peak.fp64 = row.peak.fp64 * tera;
-    made.device.peak.fp32 = row.peak.fp32 * tera;
-    made.device.peak.bf16 = row.peak.bf16 * tera;
-    made.device.peak.fp16 = row.peak.fp16 * tera;
-    made.device.peak.fp8 = row.peak.fp8 * tera;
-    made.device.peak.int8 = row.peak.int8 * tera;
-    made.device.peak.fp4 = row.peak.fp4 * tera;
+    made.device.bandwidth = scaled(row.bandwidth, giga);
+    made.device.peak.fp64 = scaled(row.peak.fp64, tera);
+    made.device.peak.fp32 = scaled(row.peak.fp32, tera);
+    made.device.peak.bf16 = scaled(row.peak.bf16, tera);
+    made.device.peak.fp16 = scaled(row.peak.fp16, tera);
+    made.device.peak.fp8 = scaled(row.peak.fp8, tera);
+    made.device.peak.int8 = scaled(row.peak.int8, tera);
+    made.device.peak.fp4 = scaled(row.peak.fp4, tera);
     made.device.link = row.link;
     made.device.network = row.network;
     made.device.architecture = row.architecture;

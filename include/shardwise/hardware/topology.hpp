@@ -15,6 +15,8 @@ struct DeviceLink {
     std::int32_t first = 0;
     std::int32_t second = 0;
     Link link{};
+
+    friend constexpr bool operator==(DeviceLink const&, DeviceLink const&) = default;
 };
 
 /// Devices and the ways between them. Uniform parts cost nothing: a device says how it reaches its peers in its node
