@@ -2,6 +2,7 @@
 
 #include <shardwise/memory/training.hpp>
 #include <shardwise/plan/stage_cost.hpp>
+#include <shardwise/schedule/pipeline_time.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -119,9 +120,10 @@ namespace detail {
     auto const m = static_cast<double>(degrees.micro_batches);
     step = m * stages[critical].terms;
     step.pipeline += m * (slowest - stages[critical].terms.total());
-    auto const filled = m * slowest;
-    if (setting.pass == Pass::decode) step.bubble = sum > filled ? sum - filled : 0.0;
-    else step.bubble = (sum - slowest) / static_cast<double>(setting.chunks);
+    auto const pipelined = setting.pass == Pass::decode
+                               ? kept_full(sum, slowest, m)
+                               : filled_once(sum, slowest, m, static_cast<double>(setting.chunks));
+    step.bubble = pipelined - m * slowest;
     step.overhead += setting.efficiency.step_seconds;
     if (setting.pass != Pass::training) return step;
     for (std::size_t i = 0; i < stages.size(); ++i) {

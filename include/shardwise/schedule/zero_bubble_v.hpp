@@ -1,0 +1,95 @@
+#pragma once
+
+#include <shardwise/schedule/schedule.hpp>
+
+namespace shardwise::inline v0 {
+
+namespace detail {
+
+/// Fills a table of two chunks a rank, there and back, one unit of time after another: gradients of inputs first, then
+/// forward passes while a rank keeps no more than two pieces per stage, and gradients of weights in what is left.
+class ZeroBubbleFiller {
+public:
+    constexpr ZeroBubbleFiller(std::int64_t stages, std::int64_t micro_batches)
+        : schedule_(empty_schedule(stages, micro_batches, 2)),
+          passed_(static_cast<std::size_t>(3 * 2 * stages), 0), before_(passed_) {
+        schedule_.order = ChunkOrder::back_and_forth;
+        schedule_.is_split = true;
+    }
+
+    constexpr PipelineSchedule fill() && {
+        auto left = 3 * 2 * schedule_.stages * schedule_.micro_batches;
+        // The oldest micro-batch under way can always go on, so that every unit of time does something.
+        for (bool is_moving = true; is_moving && left > 0;) {
+            is_moving = false;
+            before_ = passed_;
+            for (std::int64_t rank = 0; rank < schedule_.stages; ++rank) {
+                if (!step(rank)) continue;
+                is_moving = true;
+                --left;
+            }
+        }
+        return static_cast<PipelineSchedule&&>(schedule_);
+    }
+
+private:
+    constexpr std::size_t index(PipelineWork work, std::int64_t piece) const {
+        return static_cast<std::size_t>(static_cast<std::int64_t>(work) * 2 * schedule_.stages + piece);
+    }
+    /// Micro-batches that a piece of the model has passed, in the time units before this one.
+    constexpr std::int64_t passed(PipelineWork work, std::int64_t piece) const { return before_[index(work, piece)]; }
+
+    constexpr bool is_ready(PipelineWork work, std::int64_t rank, std::int64_t chunk) const {
+        auto const piece = schedule_.piece(rank, chunk);
+        auto const next = passed(work, piece);
+        if (next >= schedule_.micro_batches) return false;
+        switch (work) {
+            case PipelineWork::forward:
+                return (piece == 0 || passed(work, piece - 1) > next) && kept(rank) < 2 * schedule_.stages;
+            case PipelineWork::backward:
+                return passed(PipelineWork::forward, piece) > next &&
+                       (piece + 1 == 2 * schedule_.stages || passed(work, piece + 1) > next);
+            case PipelineWork::weights: return passed(PipelineWork::backward, piece) > next;
+        }
+        return false;
+    }
+    constexpr std::int64_t kept(std::int64_t rank) const {
+        std::int64_t count = 0;
+        for (std::int64_t chunk = 0; chunk < 2; ++chunk) {
+            auto const piece = schedule_.piece(rank, chunk);
+            count += passed(PipelineWork::forward, piece) - passed(PipelineWork::weights, piece);
+        }
+        return count;
+    }
+
+    constexpr bool step(std::int64_t rank) {
+        for (auto const work : {PipelineWork::backward, PipelineWork::forward, PipelineWork::weights}) {
+            for (std::int64_t turn = 0; turn < 2; ++turn) {
+                // The later half goes forward first, so that gradients come back soon; backward passes drain the earlier.
+                auto const chunk = work == PipelineWork::backward ? turn : 1 - turn;
+                if (!is_ready(work, rank, chunk)) continue;
+                auto& count = passed_[index(work, schedule_.piece(rank, chunk))];
+                schedule_.ranks[static_cast<std::size_t>(rank)].push_back(slot(work, count, chunk));
+                ++count;
+                return true;
+            }
+        }
+        return false;
+    }
+
+    PipelineSchedule schedule_;
+    List<std::int64_t> passed_;
+    List<std::int64_t> before_;
+};
+
+}  // namespace detail
+
+/// Two chunks a rank that lie there and back, backward passes in two pieces: with all three of one length the bubble is
+/// p - 1 of them, at the memory of one forward, one backward.
+///
+/// Source  Qi et al., Pipeline Parallelism with Controllable Memory, 2024 (arXiv 2405.15362), the schedule ZB-V
+[[nodiscard]] constexpr PipelineSchedule zero_bubble_v_schedule(std::int64_t stages, std::int64_t micro_batches) {
+    return detail::ZeroBubbleFiller(stages, micro_batches).fill();
+}
+
+}  // namespace shardwise::inline v0
