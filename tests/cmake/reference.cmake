@@ -7,3 +7,12 @@ if(shardwise_doxygen)
 else()
     shardwise_skipped_test(reference "doxygen is not installed (Debian: doxygen)")
 endif()
+
+# README.md's table of what works, and the tests that it names.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_FOUND)
+    add_test(NAME works COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/readme_table.py" --check
+                                "${PROJECT_BINARY_DIR}")
+else()
+    shardwise_skipped_test(works "Python 3 is not installed (Debian: python3)")
+endif()
