@@ -1,0 +1,18 @@
+# The vendors' libraries that tests of detection load in place of real ones: tests/fakes/*.cpp.
+function(shardwise_fake name source)
+    add_library(${name} MODULE fakes/${source})
+    target_compile_features(${name} PRIVATE cxx_std_20)
+    target_compile_definitions(${name} PRIVATE ${ARGN})
+    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/fakes")
+    foreach(room hardware cli)
+        foreach(target test_${room} asan_${room})
+            if(TARGET ${target})
+                add_dependencies(${target} ${name})
+            endif()
+        endforeach()
+    endforeach()
+endfunction()
+
+shardwise_fake(fake_nvml nvml.cpp)
+shardwise_fake(fake_nvml_without_uuid nvml.cpp FAKE_NVML_WITHOUT_UUID)
+shardwise_fake(fake_amd_smi amd_smi.cpp)
