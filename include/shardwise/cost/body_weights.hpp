@@ -11,17 +11,22 @@ namespace shardwise::inline v0 {
 /// The weights of one block on one rank; the mean over the layers that run the same body where a mixture packs them
 /// differently.
 ///
-/// Units  bytes, and trained elements
+/// Units  bytes and elements
 struct BodyWeights {
     double dense = 0.0;
     double experts = 0.0;
     /// Embedding tables, of which a step reads a row per token.
     double tables = 0.0;
-    /// Of dense weights and tables together, and of experts.
+    /// Elements of dense weights and tables together, and of experts.
     double dense_parameters = 0.0;
     double expert_parameters = 0.0;
+    /// Of the dense ones, those that another block trains: a head that is the embedding's table.
+    double tied_parameters = 0.0;
     /// Tables whose rows are dealt to the tensor-parallel ranks, so that each rank finds a part of the tokens.
     double dealt_tables = 0.0;
+
+    /// What the optimizer updates here.
+    [[nodiscard]] constexpr double trained_dense() const { return dense_parameters - tied_parameters; }
 
     constexpr BodyWeights& operator+=(BodyWeights const& other) {
         dense += other.dense;
@@ -29,6 +34,7 @@ struct BodyWeights {
         tables += other.tables;
         dense_parameters += other.dense_parameters;
         expert_parameters += other.expert_parameters;
+        tied_parameters += other.tied_parameters;
         dealt_tables += other.dealt_tables;
         return *this;
     }
@@ -38,6 +44,7 @@ struct BodyWeights {
                 factor * weights.tables,
                 factor * weights.dense_parameters,
                 factor * weights.expert_parameters,
+                factor * weights.tied_parameters,
                 factor * weights.dealt_tables};
     }
 };
@@ -112,6 +119,12 @@ private:
         auto const body = static_cast<std::size_t>(part.body);
         detail::PartWeigher(model, part, request, place).add_to(all[body]);
         layers[body] += static_cast<double>(part.count);
+    }
+    for (auto const& tie : parts.ties) {
+        auto const body = parts.parts[tie.other].body;
+        if (body < 0) continue;
+        auto const elements = shard_of(tie.tensor, request.parallel, place).shape.elements();
+        all[static_cast<std::size_t>(body)].tied_parameters += static_cast<double>(elements);
     }
     for (std::size_t body = 0; body < all.size(); ++body) {
         if (layers[body] > 1.0) all[body] = (1.0 / layers[body]) * all[body];

@@ -65,7 +65,7 @@ namespace detail {
         auto const gather = all_gather_seconds(bytes, group, setting.efficiency);
         return (degrees.zero == 1 ? 2.0 : degrees.zero == 2 ? m + 1.0 : 3.0 * m) * gather;
     };
-    auto const seconds = exchange(stage.weights.dense_parameters, joined(site.ep, site.dp)) +
+    auto const seconds = exchange(stage.weights.trained_dense(), joined(site.ep, site.dp)) +
                          exchange(stage.weights.expert_parameters, site.dp);
     auto const behind = degrees.zero < 2    ? stage.backward_seconds
                         : degrees.zero == 2 ? m * stage.backward_seconds
@@ -81,7 +81,7 @@ namespace detail {
         static_cast<double>(optimizer_state_bytes(setting.optimizer, sample)) / static_cast<double>(sample);
     auto const each = 2.0 * states + 2.0 * 4.0 + setting.element_bytes +
                       (setting.element_bytes < 4.0 ? setting.element_bytes : 0.0);
-    auto const own = (stage.weights.dense_parameters + stage.weights.expert_parameters) /
+    auto const own = (stage.weights.trained_dense() + stage.weights.expert_parameters) /
                      static_cast<double>(degrees.zero >= 1 ? degrees.dp : 1);
     auto const rate = site.device->bandwidth * setting.efficiency.memory;
     return rate > 0.0 ? own * each / rate : 0.0;
