@@ -28,11 +28,13 @@ enum class PlanObjective : std::uint8_t {
     return "unknown";
 }
 
-/// What is to be planned. `estimate.parallel` is what is searched and is ignored; `estimate.batch` counts the sequences of
-/// the whole job, dealt to the data-parallel replicas.
+/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; `estimate.batch` counts
+/// the sequences of the whole job, dealt to data- and expert-parallel ranks.
 struct PlanRequest {
     EstimateRequest estimate{};
     PlanObjective objective = PlanObjective::latency;
+    /// Training keeps to ZeRO's stage of `estimate.training`; else all of them are tried.
+    bool is_zero_fixed = false;
 };
 
 /// How a job is cut.

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <shardwise/plan/parallel_plan.hpp>
+#include <shardwise/plan/rank_classes.hpp>
+#include <shardwise/plan/rank_memory.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// The sequences that one rank computes: the job's batch dealt to data- and expert-parallel ranks.
+[[nodiscard]] inline std::int64_t rank_batch(std::int64_t batch, PlanDegrees const& degrees) {
+    return ceil_divide(batch, degrees.dp * degrees.ep);
+}
+
+/// The estimator's request for one rank of a plan.
+[[nodiscard]] inline EstimateRequest rank_request(EstimateRequest const& job, PlanDegrees const& degrees) {
+    auto request = job;
+    request.batch = rank_batch(job.batch, degrees);
+    request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp,
+                        .sequence_parallel = job.parallel.sequence_parallel};
+    request.micro_batches = degrees.micro_batches;
+    if (request.training) request.training->zero = degrees.zero;
+    return request;
+}
+
+/// The memory of every class of ranks under one cut.
+struct CutMemory {
+    RankClasses classes;
+    List<RankMemory> ranks;
+};
+
+/// Makes the memory of cuts; what ranks hold of the model is kept for the cuts that come after.
+class CutMemories {
+public:
+    CutMemories(Model const& model, EstimateRequest const& job, ModelParts const& parts, LayerSlots const& slots)
+        : model_(model), job_(job), parts_(parts), slots_(slots), dealt_(find_dealt_units(model)), running_(1024) {}
+
+    [[nodiscard]] CutMemory of(PlanDegrees const& degrees) {
+        auto const request = rank_request(job_, degrees);
+        auto const rows = piece_of(request).batch * context_of(request, model_.config);
+        CutMemory cut;
+        cut.classes = find_rank_classes(dealt_, degrees.tp, degrees.ep, model_.config.experts,
+                                        request.parallel.sequence_parallel ? rows : 0);
+        for (auto const& place : cut.classes.places)
+            cut.ranks.push_back(RankMemory(model_, request, slots_, entry(request, place).weights, bodies(request, place), place));
+        return cut;
+    }
+
+    /// What the first rank of a group holds of the whole model, however it is cut into stages: less than any cut needs.
+    [[nodiscard]] SlotNeeds const& held(PlanDegrees const& degrees) {
+        return entry(rank_request(job_, degrees), {}).whole;
+    }
+
+private:
+    struct Entry {
+        std::int64_t tp = 0;
+        std::int64_t ep = 0;
+        RankPlace place{};
+        RankWeights weights;
+        SlotNeeds whole{};
+    };
+
+    List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
+        auto const piece = piece_of(request);
+        auto& known = running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * piece.batch) % running_.size()];
+        for (auto const& entry : known) {
+            bool const is_cut = entry.tp == request.parallel.tp && entry.ep == request.parallel.ep;
+            if (is_cut && entry.batch == piece.batch && entry.place == place) return entry.bodies;
+        }
+        known.push_back({request.parallel.tp, request.parallel.ep, piece.batch, place, body_needs(model_, piece, place)});
+        return known.back().bodies;
+    }
+
+    struct Running {
+        std::int64_t tp = 0;
+        std::int64_t ep = 0;
+        std::int64_t batch = 0;
+        RankPlace place{};
+        List<SlotNeeds> bodies;
+    };
+
+    Entry const& entry(EstimateRequest const& request, RankPlace const& place) {
+        auto const tp = static_cast<std::size_t>(request.parallel.tp);
+        if (by_tp_.size() <= tp) by_tp_.resize(tp + 1);
+        auto& known = by_tp_[tp];
+        for (auto const& entry : known) {
+            if (entry.ep == request.parallel.ep && entry.place == place) return entry;
+        }
+        Entry entry{request.parallel.tp, request.parallel.ep, place,
+                    weigh_rank(model_, request, parts_, slots_, place), {}};
+        for (auto const kind : slots_.kind_of) entry.whole.add(entry.weights.kinds[kind]);
+        for (auto const& tie : slots_.ties) entry.whole.drop(entry.weights.ties[tie.tie]);
+        known.push_back(static_cast<Entry&&>(entry));
+        return known.back();
+    }
+
+    Model const& model_;
+    EstimateRequest const& job_;
+    ModelParts const& parts_;
+    LayerSlots const& slots_;
+    detail::DealtUnits dealt_;
+    List<List<Entry>> by_tp_;
+    List<List<Running>> running_;
+};
+
+}  // namespace shardwise::inline v0

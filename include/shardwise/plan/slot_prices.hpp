@@ -1,0 +1,92 @@
+#pragma once
+
+#include <shardwise/core/list.hpp>
+#include <shardwise/plan/layer_slots.hpp>
+#include <shardwise/plan/stage_cost.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// One micro-batch through each kind of slot.
+struct SlotPrices {
+    List<StageCost> kinds;
+    /// Of one slot of each kind.
+    List<double> seconds;
+    /// Over all slots, and of the slowest one.
+    double total = 0.0;
+    double slowest = 0.0;
+};
+
+/// Prices slots, each setting once.
+class SlotPricer {
+public:
+    SlotPricer(CostModel& cost, LayerSlots const& slots) : cost_(cost), slots_(slots), buckets_(bucket_count) {
+        for (std::size_t kind = 0; kind < slots.kinds.size(); ++kind) {
+            std::int64_t slot = 0;
+            while (slots.kind_of[static_cast<std::size_t>(slot)] != kind) ++slot;
+            examples_.push_back(slot);
+            counts_.push_back(0.0);
+        }
+        for (auto const kind : slots.kind_of) counts_[kind] += 1.0;
+    }
+
+    /// The prices at a site; valid until the pricer goes.
+    [[nodiscard]] SlotPrices const& at(Pass pass, std::int64_t batch, StageSite const& site) {
+        BlockSetting const setting{.pass = pass, .batch = batch, .tp = site.tp, .ep = site.ep};
+        auto& bucket = buckets_[hash(setting)];
+        auto const rates = device_rates(*site.device, cost_.product_dtype(), cost_.efficiency());
+        for (auto const index : bucket) {
+            auto const& known = priced_[index / chunk][index % chunk];
+            if (known.setting == setting && known.rates == rates) return known.prices;
+        }
+        if (priced_.empty() || priced_.back().size() == chunk) {
+            priced_.push_back({});
+            priced_.back().reserve(chunk);
+        }
+        bucket.push_back((priced_.size() - 1) * chunk + priced_.back().size());
+        priced_.back().push_back({setting, rates, price(setting, *site.device)});
+        return priced_.back().back().prices;
+    }
+
+private:
+    struct Priced {
+        BlockSetting setting{};
+        DeviceRates rates{};
+        SlotPrices prices;
+    };
+    static constexpr std::size_t chunk = 64;
+    static constexpr std::size_t bucket_count = 4096;
+
+    static std::size_t hash(BlockSetting const& setting) {
+        auto value = static_cast<std::uint64_t>(setting.batch) * 0x9E3779B97F4A7C15ULL;
+        value = (value ^ static_cast<std::uint64_t>(setting.tp.ranks)) * 0xBF58476D1CE4E5B9ULL;
+        value = (value ^ static_cast<std::uint64_t>(setting.ep.ranks)) * 0x94D049BB133111EBULL;
+        value += static_cast<std::uint64_t>(setting.pass);
+        return static_cast<std::size_t>((value ^ (value >> 31U)) % bucket_count);
+    }
+
+    SlotPrices price(BlockSetting const& setting, Device const& device) {
+        auto const bodies = cost_.bodies(setting, device);
+        SlotPrices prices;
+        for (std::size_t kind = 0; kind < examples_.size(); ++kind) {
+            auto const cost = stage_cost(cost_, bodies, examples_[kind], 1);
+            auto const seconds = cost.terms.total();
+            prices.kinds.push_back(cost);
+            prices.seconds.push_back(seconds);
+            prices.total += counts_[kind] * seconds;
+            if (prices.slowest < seconds) prices.slowest = seconds;
+        }
+        return prices;
+    }
+
+    CostModel& cost_;
+    LayerSlots const& slots_;
+    List<std::int64_t> examples_;
+    List<double> counts_;
+    List<List<std::size_t>> buckets_;
+    List<List<Priced>> priced_;
+};
+
+}  // namespace shardwise::inline v0
