@@ -1,0 +1,58 @@
+#pragma once
+
+#include <shardwise/hardware/detected_device.hpp>
+#include <shardwise/json/writer.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0 {
+
+/// How much of a model a device should hold at most.
+struct MaxMemoryAdvice {
+    DeviceId device{};
+    Bytes limit{};
+    /// Others hold so much of it that the limit cannot be reached now.
+    bool exceeds_free = false;
+};
+
+/// The share of a device's memory that a model may take: the rest is for contexts, caches and fragments.
+///
+/// Source  accelerate utils/modeling.py get_balanced_memory, which takes 90 % as well
+inline constexpr double max_memory_share = 0.9;
+
+/// A limit for each device that may be used: 90 % of its memory, in whole MiB.
+///
+/// Order  as the devices
+[[nodiscard]] inline std::vector<MaxMemoryAdvice> advise_max_memory(std::span<DetectedDevice const> devices,
+                                                                    double share = max_memory_share) {
+    std::vector<MaxMemoryAdvice> advice;
+    for (auto const& found : devices) {
+        auto const& device = found.device;
+        if (!found.is_available || device.id.kind == DeviceClass::disk) continue;
+        auto const bytes = static_cast<std::int64_t>(static_cast<double>(device.memory.count()) * share);
+        auto const limit = Bytes{bytes >> 20U << 20U};
+        advice.push_back({device.id, limit, limit > device.available()});
+    }
+    return advice;
+}
+
+/// The advice as accelerate's `max_memory` in JSON, which `--max-memory` takes too: {"0": "36864MiB", "cpu":
+/// "57344MiB"}.
+[[nodiscard]] inline std::string max_memory_json(std::span<MaxMemoryAdvice const> advice) {
+    JsonWriter json;
+    json.begin_object();
+    for (auto const& entry : advice) {
+        auto const key = entry.device.kind == DeviceClass::gpu   ? std::to_string(entry.device.index)
+                         : entry.device.kind == DeviceClass::mps ? std::string("mps")
+                                                                 : std::string("cpu");
+        json.member(key, std::to_string(entry.limit.count() >> 20U) + "MiB");
+    }
+    json.end_object();
+    return std::move(json).text();
+}
+
+}  // namespace shardwise::inline v0
