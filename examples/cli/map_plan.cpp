@@ -132,7 +132,7 @@ struct LastKind {
             bool const has_others = std::any_of(kind->others.begin(), kind->others.end(), [](Device const& device) {
                 return device.id.kind != DeviceClass::disk;
             });
-            auto const found = has_others && fits_with(0) ? std::optional<std::int64_t>{0}
+            auto const found = has_others && fits_with(0) ? Optional<std::int64_t>{0}
                                                           : smallest_that(most_added_devices, fits_with);
             if (!found) return false;
             request.devices = with_count(*kind, *found);

@@ -36,7 +36,7 @@ template <class Meaning, std::size_t count>
 }
 
 [[nodiscard]] Result<> read_dtype(std::string_view flag, std::optional<std::string> const& word,
-                                  std::optional<Dtype>& target) {
+                                  Optional<Dtype>& target) {
     if (!word) return {};
     target = parse_dtype(*word);
     if (target) return {};
@@ -55,7 +55,7 @@ template <class Meaning, std::size_t count>
         .fix(advice + "use a name of torch (bfloat16), of safetensors (BF16) or a short one (bf16, fp8, int4)");
 }
 
-[[nodiscard]] Result<> read_quant(std::optional<std::string> const& word, std::optional<QuantScheme>& target) {
+[[nodiscard]] Result<> read_quant(std::optional<std::string> const& word, Optional<QuantScheme>& target) {
     if (!word) return {};
     // What --max quant answers where no quantisation is needed.
     if (equal_ignoring_case(*word, "none")) return {};
@@ -72,7 +72,7 @@ template <class Meaning, std::size_t count>
     return error.fix(advice + "use " + std::string(quant_scheme_names));
 }
 
-[[nodiscard]] Result<> read_training(Arguments const& arguments, std::optional<TrainingPlan>& target) {
+[[nodiscard]] Result<> read_training(Arguments const& arguments, Optional<TrainingPlan>& target) {
     TrainingPlan plan;
     std::int64_t zero = 0;
     if (auto const read = read_choice("--training", arguments.training, optimizer_choices, plan.optimizer); !read)

@@ -23,7 +23,7 @@ ModuleId add_three(ModuleTree& tree) {
     return tree.add("ModelForTest", {}, {{"linear1", linear1}, {"batchnorm", batchnorm}, {"linear2", linear2}});
 }
 
-ModuleSequence sequence_of(ModuleTree const& tree, std::span<std::string_view const> no_split = {},
+ModuleSequence sequence_of(ModuleTree const& tree, Span<std::string_view const> no_split = {},
                            Granularity granularity = Granularity::modules) {
     return build_sequence(tree, no_split, [](Tensor const& tensor, LayerPosition const&) { return tensor.bytes(); }, granularity);
 }

@@ -1,20 +1,21 @@
 #pragma once
 
+#include <shardwise/core/optional.hpp>
+
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
 /// a * b for non-negative operands, or nothing where the product leaves 63 bits.
-[[nodiscard]] constexpr std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
+[[nodiscard]] constexpr Optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
     if (a < 0 || b < 0) return std::nullopt;
     if (b != 0 && a > std::numeric_limits<std::int64_t>::max() / b) return std::nullopt;
     return a * b;
 }
 
 /// a + b for non-negative operands, or nothing where the sum leaves 63 bits.
-[[nodiscard]] constexpr std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
+[[nodiscard]] constexpr Optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
     if (a < 0 || b < 0) return std::nullopt;
     if (a > std::numeric_limits<std::int64_t>::max() - b) return std::nullopt;
     return a + b;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/optional.hpp>
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -67,7 +67,7 @@ inline constexpr std::array<DtypeTraits, 24> dtype_table{{
 /// Bytes of `count` packed elements, rounded up to whole bytes; nothing where that overflows.
 ///
 /// Units  bytes
-[[nodiscard]] constexpr std::optional<std::int64_t> storage_bytes(Dtype dtype, std::int64_t count) {
+[[nodiscard]] constexpr Optional<std::int64_t> storage_bytes(Dtype dtype, std::int64_t count) {
     auto const width = bits(dtype);
     if (width % 8 == 0) return checked_multiply(count, width / 8);
     auto const total = checked_multiply(count, width);
@@ -76,7 +76,7 @@ inline constexpr std::array<DtypeTraits, 24> dtype_table{{
 }
 
 /// Finds a dtype by any of its names, in any case, with or without "torch."; also `float`, `half`, `double`, `f32`...
-[[nodiscard]] constexpr std::optional<Dtype> parse_dtype(std::string_view text) {
+[[nodiscard]] constexpr Optional<Dtype> parse_dtype(std::string_view text) {
     constexpr auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
     constexpr auto same = [lower](std::string_view a, std::string_view b) {
         if (a.size() != b.size()) return false;

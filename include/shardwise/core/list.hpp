@@ -7,7 +7,7 @@
 namespace shardwise::inline v0 {
 
 /// A growable array for the planning half: the part of std::vector that it uses, with pointers as iterators. Elements must be
-/// default-constructible; growing moves them. Converts to std::span.
+/// default-constructible; growing moves them. Converts to Span and std::span.
 ///
 /// std::vector would do, but each of its instantiations costs an including program about 15 ms with g++ -O0, and there
 /// are two dozen: this class brings <shardwise/shardwise.hpp> from 1.27 s to 0.89 s (bench/bench_plan.cpp), and takes fewer

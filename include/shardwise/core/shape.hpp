@@ -1,12 +1,12 @@
 #pragma once
 
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/optional.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
@@ -38,7 +38,7 @@ public:
 
     /// The number of elements, or nothing where the product leaves 63 bits. A zero extent makes it zero,
     /// but extents before and after it must still multiply without overflow (safetensors' rule).
-    [[nodiscard]] constexpr std::optional<std::int64_t> checked_elements() const {
+    [[nodiscard]] constexpr Optional<std::int64_t> checked_elements() const {
         std::int64_t product = 1;
         for (auto const extent : *this) {
             auto const next = checked_multiply(product, extent);

@@ -3,10 +3,10 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -25,7 +25,7 @@ struct ArenaLayout {
 };
 
 /// The least that any layout needs: the largest sum of sizes alive in one step.
-[[nodiscard]] constexpr Bytes arena_lower_bound(std::span<ArenaItem const> items) {
+[[nodiscard]] constexpr Bytes arena_lower_bound(Span<ArenaItem const> items) {
     Bytes bound{0};
     for (auto const& at : items) {
         Bytes alive{0};
@@ -40,7 +40,7 @@ struct ArenaLayout {
 namespace detail {
 
 /// Places items in the given order, each at the tightest gap between those alive with it, or above them all.
-[[nodiscard]] constexpr ArenaLayout place_in_order(std::span<ArenaItem const> items,
+[[nodiscard]] constexpr ArenaLayout place_in_order(Span<ArenaItem const> items,
                                                    List<std::int64_t> const& order) {
     ArenaLayout layout;
     auto const item_at = [&](std::int64_t index) -> ArenaItem const& { return items[static_cast<std::size_t>(index)]; };
@@ -85,7 +85,7 @@ namespace detail {
 /// The numbers of items in an order, equal ones as given. Insertion sort: a block has some twenty values, and it keeps
 /// <algorithm> out.
 template <class Before>
-[[nodiscard]] constexpr List<std::int64_t> sorted(std::span<ArenaItem const> items, Before before) {
+[[nodiscard]] constexpr List<std::int64_t> sorted(Span<ArenaItem const> items, Before before) {
     List<std::int64_t> order;
     order.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -108,7 +108,7 @@ template <class Before>
 ///
 /// Order   equal input gives equal output on every machine
 /// Source  greedy by size: Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020
-[[nodiscard]] constexpr ArenaLayout plan_arena(std::span<ArenaItem const> items) {
+[[nodiscard]] constexpr ArenaLayout plan_arena(Span<ArenaItem const> items) {
     auto const by_size = detail::sorted(items, [](ArenaItem const& a, ArenaItem const& b) { return b.size < a.size; });
     auto layout = detail::place_in_order(items, by_size);
     if (layout.peak == arena_lower_bound(items)) return layout;

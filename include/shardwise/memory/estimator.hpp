@@ -1,11 +1,10 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/memory/active_parameters.hpp>
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
-
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -47,7 +46,7 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
 }
 
 /// True for no bounds, and for those of `stages` stages that cover all layers, none of them empty.
-[[nodiscard]] constexpr bool are_stages(std::span<std::int64_t const> begins, std::int64_t stages, std::int64_t layers) {
+[[nodiscard]] constexpr bool are_stages(Span<std::int64_t const> begins, std::int64_t stages, std::int64_t layers) {
     if (begins.empty()) return true;
     if (begins.size() != static_cast<std::size_t>(stages) + 1 || begins.front() != 0 || begins.back() != layers) return false;
     for (std::size_t i = 1; i < begins.size() && stages > 1; ++i) {
@@ -142,7 +141,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 /// Errors   as check_request and check_sizes; invalid_argument for stages that are not so many consecutive runs of layers
 /// Example  estimate_memory(*describe(presets::llama_3_8b), {.context = 8192})->total
 [[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& request = {},
-                                                               std::span<std::int64_t const> stage_begins = {}) {
+                                                               Span<std::int64_t const> stage_begins = {}) {
     auto const parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
     if (!detail::are_stages(stage_begins, request.parallel.pp, parts.layers)) {

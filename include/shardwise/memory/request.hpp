@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/quant/scheme.hpp>
 
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
@@ -56,10 +56,10 @@ struct RankPlace {
 /// What is to be run: everything an estimate depends on besides the model.
 struct EstimateRequest {
     /// Recasts floating tensors; nothing: as the model stores them.
-    std::optional<Dtype> dtype{};
+    Optional<Dtype> dtype{};
     /// Packs weights; what it leaves alone follows `dtype`.
-    std::optional<QuantScheme> quant{};
-    std::optional<Dtype> kv_dtype{};
+    Optional<QuantScheme> quant{};
+    Optional<Dtype> kv_dtype{};
     /// Sequences of one data-parallel replica.
     std::int64_t batch = 1;
     /// Tokens of each sequence; 0: the model's maximum, at most 4096.
@@ -67,7 +67,7 @@ struct EstimateRequest {
     WindowPolicy window = WindowPolicy::window;
     MlaPolicy mla = MlaPolicy::compressed;
     Parallelism parallel{};
-    std::optional<TrainingPlan> training{};
+    Optional<TrainingPlan> training{};
     /// The pieces that the batch is cut into on its way through the stages; 0: it passes whole, and in training each
     /// stage holds as many such batches as its pipeline can fill.
     std::int64_t micro_batches = 0;

@@ -2,10 +2,10 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -13,7 +13,7 @@ namespace shardwise::inline v0 {
 /// each stage's first layer and, last, the number of layers. There must be at least as many layers as stages.
 ///
 /// Order  among equally good cuts the first stages hold as much as the heaviest allows
-[[nodiscard]] constexpr List<std::int64_t> split_stages(std::span<Bytes const> layers, std::int64_t stages) {
+[[nodiscard]] constexpr List<std::int64_t> split_stages(Span<Bytes const> layers, std::int64_t stages) {
     List<std::int64_t> begins;
     auto const count = static_cast<std::int64_t>(layers.size());
     auto const fill = [&](Bytes limit) {

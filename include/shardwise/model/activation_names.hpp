@@ -1,10 +1,10 @@
 #pragma once
 
+#include <shardwise/core/optional.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -35,7 +35,7 @@ inline constexpr std::array<ActivationName, 12> activation_names{{
 }};
 
 /// The activation that a configuration names; nothing for an unknown one.
-[[nodiscard]] constexpr std::optional<ActivationKind> parse_activation(std::string_view name) {
+[[nodiscard]] constexpr Optional<ActivationKind> parse_activation(std::string_view name) {
     for (auto const& row : activation_names) {
         if (row.name == name) return row.kind;
     }

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/field.hpp>
 #include <shardwise/model/module_tree.hpp>
 
 #include <concepts>
-#include <span>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -21,13 +21,13 @@ concept HasModelType = requires {
 /// Has `A::fields`, the constexpr table of its config keys, defaults and aliases.
 template <class A>
 concept HasFieldTable = requires {
-    { std::span<Field const>{A::fields} };
+    { Span<Field const>{A::fields} };
 };
 
 /// Has `A::aliases`, names of checkpoint files that differ from the tree's, and `A::gguf_name`, GGUF's name of the family.
 template <class A>
 concept HasNameAliases = requires {
-    { std::span<NameAlias const>{A::aliases} };
+    { Span<NameAlias const>{A::aliases} };
     { A::gguf_name } -> std::convertible_to<std::string_view>;
 };
 

@@ -2,11 +2,11 @@
 
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/fixed_text.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/model/layer_set.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
@@ -39,7 +39,7 @@ struct ModelConfig {
     FixedText<64> model_class;
     /// What to call the model in reports.
     FixedText<96> name;
-    std::optional<Dtype> dtype;
+    Optional<Dtype> dtype;
 
     std::int64_t vocab_size = 0;
     std::int64_t hidden_size = 0;

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/model/name_arena.hpp>
 #include <shardwise/model/tensor.hpp>
 
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -53,8 +53,8 @@ struct Tie {
 class ModuleTree {
 public:
     /// Adds a body whose children were added before; returns its id.
-    constexpr ModuleId add(std::string_view class_name, std::span<Tensor const> tensors,
-                           std::span<Child const> children) {
+    constexpr ModuleId add(std::string_view class_name, Span<Tensor const> tensors,
+                           Span<Child const> children) {
         modules_.push_back({class_name, static_cast<std::uint32_t>(tensors_.size()),
                             static_cast<std::uint32_t>(tensors.size()), static_cast<std::uint32_t>(children_.size()),
                             static_cast<std::uint32_t>(children.size())});
@@ -65,12 +65,12 @@ public:
     /// The same for lists that are written out; a leaf has no children.
     constexpr ModuleId add(std::string_view class_name, std::initializer_list<Tensor> tensors,
                            std::initializer_list<Child> children = {}) {
-        return add(class_name, std::span<Tensor const>{tensors.begin(), tensors.size()},
-                   std::span<Child const>{children.begin(), children.size()});
+        return add(class_name, Span<Tensor const>{tensors.begin(), tensors.size()},
+                   Span<Child const>{children.begin(), children.size()});
     }
     /// The same for a module that only holds others.
     constexpr ModuleId add(std::string_view class_name, List<Child> const& children) {
-        return add(class_name, std::span<Tensor const>{}, std::span<Child const>{children});
+        return add(class_name, Span<Tensor const>{}, Span<Child const>{children});
     }
 
     /// Makes `module` the whole model.

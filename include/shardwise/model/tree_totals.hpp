@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/model/module_tree.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -29,7 +29,7 @@ namespace shardwise::inline v0 {
 namespace detail {
 
 /// The number that a path component spells, or nothing.
-[[nodiscard]] constexpr std::optional<std::int64_t> parse_number(std::string_view text) {
+[[nodiscard]] constexpr Optional<std::int64_t> parse_number(std::string_view text) {
     if (text.empty() || text.size() > 9) return std::nullopt;
     if (text.size() > 1 && text[0] == '0') return std::nullopt;
     std::int64_t value = 0;

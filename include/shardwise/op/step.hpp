@@ -2,13 +2,13 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/op/value.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -45,7 +45,7 @@ struct OpRank {
 
 /// What the sizes of an operation depend on: its block's values, the step, the rank.
 struct OpContext {
-    std::span<Value const> values;
+    Span<Value const> values;
     Step step{};
     OpRank rank{};
     /// Experts of each token in this block, and all of them; 0 where the block has none.

@@ -3,11 +3,11 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/hardware/device.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -42,7 +42,7 @@ using Budgets = List<Budget>;
 }
 
 /// The whole memory of each device as its budget, with `overhead` on the accelerators; rates for products of `dtype`.
-[[nodiscard]] constexpr Budgets budgets_of(std::span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {
+[[nodiscard]] constexpr Budgets budgets_of(Span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {
     Budgets budgets;
     budgets.reserve(devices.size());
     for (auto const& device : devices) {

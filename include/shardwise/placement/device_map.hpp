@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/memory/overhead.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/placement/map_entries.hpp>
@@ -29,14 +30,14 @@ struct MapPlan {
     bool fits = false;
     List<MapEntry> device_map;
     List<DeviceUse> devices;
-    std::optional<Certificate> certificate;
-    std::optional<Shortfall> shortfall;
+    Optional<Certificate> certificate;
+    Optional<Shortfall> shortfall;
     /// Why it does not fit, where it does not.
     std::optional<Error> reason;
 };
 
 /// The budgets of devices for a model: whole memories, the runtime's overhead, rates for the model's activations.
-[[nodiscard]] constexpr Budgets budgets_for(std::span<Device const> devices, Model const& model, EstimateRequest const& request) {
+[[nodiscard]] constexpr Budgets budgets_for(Span<Device const> devices, Model const& model, EstimateRequest const& request) {
     auto budgets = budgets_of(devices, activation_dtype_of(request, model.config));
     for (auto& budget : budgets) budget.overhead = runtime_overhead(budget.id.kind);
     return budgets;
@@ -110,7 +111,7 @@ public:
     }
 
     /// The whole answer for a model on devices, with the request's cache, activations and the runtime's overhead.
-    [[nodiscard]] Result<MapPlan> plan(Model const& model, std::span<Device const> devices,
+    [[nodiscard]] Result<MapPlan> plan(Model const& model, Span<Device const> devices,
                                        EstimateRequest const& request = {}) const {
         return plan(build_sequence(model, request), budgets_for(devices, model, request));
     }
@@ -123,7 +124,7 @@ private:
 ///
 /// Example  static_assert(fits<Sequential>(presets::llama_3_70b, presets::four_a100_40gb, {.context = 8192}))
 template <PlacementStrategy Strategy, class List = Architectures>
-[[nodiscard]] constexpr bool fits(ModelConfig const& config, std::span<Device const> devices,
+[[nodiscard]] constexpr bool fits(ModelConfig const& config, Span<Device const> devices,
                                   EstimateRequest const& request = {}) {
     auto const model = describe<List>(config);
     if (!model) return false;

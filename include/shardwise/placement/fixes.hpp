@@ -1,13 +1,13 @@
 #pragma once
 
+#include <shardwise/core/optional.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/placement/inverse.hpp>
 #include <shardwise/placement/placement_task.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,8 +42,8 @@ struct Fix {
     FixKind kind = FixKind::context;
     /// context: its tokens; devices: how many more; offload: bytes that the cpu holds; else 0.
     std::int64_t amount = 0;
-    std::optional<Dtype> dtype;
-    std::optional<QuantScheme> quant;
+    Optional<Dtype> dtype;
+    Optional<QuantScheme> quant;
     /// What it saves or adds.
     Bytes change{};
 };
@@ -58,7 +58,7 @@ inline constexpr std::int64_t most_added_devices = 4096;
 
 /// The least n in [1, most] for which holds(n) is true, nothing where none is; holds must stay true once it is.
 template <class Holds>
-[[nodiscard]] constexpr std::optional<std::int64_t> smallest_that(std::int64_t most, Holds holds) {
+[[nodiscard]] constexpr Optional<std::int64_t> smallest_that(std::int64_t most, Holds holds) {
     std::int64_t bad = 0;
     std::int64_t good = 1;
     while (good < most && !holds(good)) bad = good, good = good * 2 < most ? good * 2 : most;
@@ -71,7 +71,7 @@ template <class Holds>
 }
 
 /// `devices` with `count` more like their last accelerator, numbered on, before cpu and disk; as they are where there is none.
-[[nodiscard]] inline std::vector<Device> with_more_devices(std::span<Device const> devices, std::int64_t count) {
+[[nodiscard]] inline std::vector<Device> with_more_devices(Span<Device const> devices, std::int64_t count) {
     std::vector<Device> more(devices.begin(), devices.end());
     std::size_t end = 0;
     while (end < more.size() && more[end].id.is_accelerator()) ++end;
@@ -100,7 +100,7 @@ namespace detail {
 /// Tries the kinds of fixes one by one.
 class FixSearch {
 public:
-    FixSearch(PlacementTask const& task, std::span<Device const> devices, EstimateRequest const& request)
+    FixSearch(PlacementTask const& task, Span<Device const> devices, EstimateRequest const& request)
         : task_(task),
           devices_(devices),
           request_(request),
@@ -121,7 +121,7 @@ public:
 
 private:
     /// What `changed` saves, where it fits; nothing where it does not.
-    std::optional<Bytes> saved_by(EstimateRequest const& changed) const {
+    Optional<Bytes> saved_by(EstimateRequest const& changed) const {
         auto const sequence = task_.sequence(changed);
         auto const size = whole_size(sequence);
         if (size >= size_ || !fits_in_order(sequence, task_.budgets(devices_, changed))) return std::nullopt;
@@ -190,7 +190,7 @@ private:
     }
 
     PlacementTask const& task_;
-    std::span<Device const> devices_;
+    Span<Device const> devices_;
     EstimateRequest request_;
     ModuleSequence modules_;
     Bytes size_;
@@ -202,7 +202,7 @@ private:
 /// The changes with which a task that does not fit would fit: at most one of each kind, each the smallest of its kind.
 ///
 /// Order  by the bytes that they save or add, the smallest change first
-[[nodiscard]] inline std::vector<Fix> find_fixes(PlacementTask const& task, std::span<Device const> devices,
+[[nodiscard]] inline std::vector<Fix> find_fixes(PlacementTask const& task, Span<Device const> devices,
                                                  EstimateRequest const& request) {
     return detail::FixSearch(task, devices, request).run();
 }

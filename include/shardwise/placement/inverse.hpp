@@ -1,10 +1,10 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/device_map.hpp>
 
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
@@ -31,14 +31,14 @@ template <class Holds>
 }
 
 /// True where a contiguous placement of the model exists on the devices as they are, disks left out.
-[[nodiscard]] constexpr bool fits_in_memory(Model const& model, std::span<Device const> devices, EstimateRequest const& request) {
+[[nodiscard]] constexpr bool fits_in_memory(Model const& model, Span<Device const> devices, EstimateRequest const& request) {
     auto budgets = budgets_for(devices, model, request);
     while (!budgets.empty() && budgets.back().id.kind == DeviceClass::disk) budgets.pop_back();
     return fits_in_order(build_sequence(model, request), budgets);
 }
 
 /// The longest context, in tokens, with which the model fits; 0 where none does.
-[[nodiscard]] constexpr std::int64_t longest_context(Model const& model, std::span<Device const> devices,
+[[nodiscard]] constexpr std::int64_t longest_context(Model const& model, Span<Device const> devices,
                                                      EstimateRequest request) {
     return largest_that([&](std::int64_t context) {
         request.context = context;
@@ -47,7 +47,7 @@ template <class Holds>
 }
 
 /// The largest batch, in sequences, with which the model fits; 0 where none does.
-[[nodiscard]] constexpr std::int64_t largest_batch(Model const& model, std::span<Device const> devices, EstimateRequest request) {
+[[nodiscard]] constexpr std::int64_t largest_batch(Model const& model, Span<Device const> devices, EstimateRequest request) {
     return largest_that([&](std::int64_t batch) {
         request.batch = batch;
         return fits_in_memory(model, devices, request);
@@ -55,7 +55,7 @@ template <class Holds>
 }
 
 /// The fewest devices like `device` on which the model fits, at most `limit`; nothing where `limit` do not suffice.
-[[nodiscard]] constexpr std::optional<std::int64_t> fewest_devices(Model const& model, Device const& device,
+[[nodiscard]] constexpr Optional<std::int64_t> fewest_devices(Model const& model, Device const& device,
                                                                    EstimateRequest const& request, std::int64_t limit = 1024) {
     List<Device> devices;
     for (std::int64_t count = 1; count <= limit; ++count) {

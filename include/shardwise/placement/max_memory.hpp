@@ -3,10 +3,10 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
 #include <shardwise/core/memory_size.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -98,7 +98,7 @@ public:
     [[nodiscard]] constexpr std::vector<DeviceLimit> const& limits() const { return limits_; }
     [[nodiscard]] constexpr bool empty() const { return limits_.empty(); }
     /// The limit of a device, nothing where it is not named.
-    [[nodiscard]] constexpr std::optional<Bytes> of(DeviceId device) const {
+    [[nodiscard]] constexpr Optional<Bytes> of(DeviceId device) const {
         for (auto const& entry : limits_) {
             if (entry.device == device) return entry.limit;
         }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/span.hpp>
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/memory/kv_cache.hpp>
@@ -7,7 +8,6 @@
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/placement/block_costs.hpp>
 
-#include <span>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -38,7 +38,7 @@ namespace detail {
 /// The units of a model as it runs: weights in the request's type, the cache of its context, each block's activations, and
 /// the work of one decoding step.
 [[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& request,
-                                                      std::span<std::string_view const> no_split,
+                                                      Span<std::string_view const> no_split,
                                                       Granularity granularity = Granularity::modules) {
     auto const weigh = [&](Tensor const& tensor, LayerPosition const& position) { return weight_bytes(tensor, position, request); };
     // GGUF types go by a tensor's name and, in mixtures, its layer.
@@ -67,8 +67,8 @@ namespace detail {
 }
 
 /// The units of a bare tree: every tensor in `dtype` where that is given and the tensor is floating, no cache, no activations.
-[[nodiscard]] constexpr ModuleSequence build_tree_sequence(ModuleTree const& tree, std::optional<Dtype> dtype,
-                                                           std::span<std::string_view const> no_split,
+[[nodiscard]] constexpr ModuleSequence build_tree_sequence(ModuleTree const& tree, Optional<Dtype> dtype,
+                                                           Span<std::string_view const> no_split,
                                                            Granularity granularity = Granularity::modules) {
     auto const weigh = [dtype](Tensor const& tensor, LayerPosition const&) {
         if (!dtype || !traits(tensor.dtype).is_floating) return tensor.bytes();

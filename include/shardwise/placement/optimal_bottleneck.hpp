@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/filler.hpp>
 #include <shardwise/placement/stage_time.hpp>
 
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0::detail {
 
@@ -39,7 +39,7 @@ struct OptimalTime {
 /// The contiguous filling of all units within capacities whose slowest stage is fastest; exact in whole picoseconds.
 ///
 /// Order  O(units * 50)
-[[nodiscard]] constexpr std::optional<OptimalTime> minimise_bottleneck(List<PlacementUnit> const& units,
+[[nodiscard]] constexpr Optional<OptimalTime> minimise_bottleneck(List<PlacementUnit> const& units,
                                                                        std::size_t end, Budgets const& budgets) {
     auto best = fill_within(units, end, budgets, INT64_MAX / 2);
     if (best.filling.placed < end) return std::nullopt;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/optimal_bottleneck.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0::detail {
 
@@ -42,7 +42,7 @@ namespace shardwise::inline v0::detail {
 /// kept as a monotone queue. `after`, where given, is the device that takes the units from `end` on: the hop to it counts.
 ///
 /// Order  O(units * devices^2) time, O(units * devices) memory
-[[nodiscard]] inline std::optional<OptimalTime> minimise_latency(List<PlacementUnit> const& units, std::size_t end,
+[[nodiscard]] inline Optional<OptimalTime> minimise_latency(List<PlacementUnit> const& units, std::size_t end,
                                                                  Budgets const& budgets, Budget const* after) {
     constexpr Picoseconds never = INT64_MAX / 4;
     auto const devices = budgets.size();

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/filler.hpp>
 
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0::detail {
 
@@ -39,7 +39,7 @@ struct OptimalLoad {
     LoadRatio load;
 };
 
-[[nodiscard]] constexpr std::optional<OptimalLoad> minimise_load(List<PlacementUnit> const& units, std::size_t end,
+[[nodiscard]] constexpr Optional<OptimalLoad> minimise_load(List<PlacementUnit> const& units, std::size_t end,
                                                                  Budgets const& accelerators) {
     auto const attempt = [&](LoadRatio load, bool is_strict) {
         List<Bytes> limits;

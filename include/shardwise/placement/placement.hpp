@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/budget.hpp>
 #include <shardwise/placement/unit.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -41,7 +41,7 @@ struct Certificate {
 /// Which budget holds each unit, by index.
 struct Placement {
     List<std::int32_t> device_of;
-    std::optional<Certificate> certificate;
+    Optional<Certificate> certificate;
 };
 
 /// What a placement takes on each device, by the index of its budget: resident bytes, the largest workspace, the overhead.

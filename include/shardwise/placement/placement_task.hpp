@@ -1,9 +1,9 @@
 #pragma once
 
+#include <shardwise/core/span.hpp>
 #include <shardwise/placement/device_map.hpp>
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -13,12 +13,12 @@ namespace shardwise::inline v0 {
 class PlacementTask {
 public:
     /// A model; `no_split` are the classes whose instances stay whole.
-    constexpr PlacementTask(Model const& model, std::span<std::string_view const> no_split)
+    constexpr PlacementTask(Model const& model, Span<std::string_view const> no_split)
         : model_(&model), tree_(&model.tree), no_split_(no_split) {}
     /// A model with its architecture's own no-split classes.
     constexpr explicit PlacementTask(Model const& model) : PlacementTask(model, model.tree.no_split_classes()) {}
     /// A bare tree.
-    constexpr PlacementTask(ModuleTree const& tree, std::span<std::string_view const> no_split)
+    constexpr PlacementTask(ModuleTree const& tree, Span<std::string_view const> no_split)
         : tree_(&tree), no_split_(no_split) {}
 
     /// Null for a bare tree.
@@ -30,12 +30,12 @@ public:
         if (model_ == nullptr) return build_tree_sequence(*tree_, request.dtype, no_split_, granularity);
         return build_sequence(*model_, request, no_split_, granularity);
     }
-    [[nodiscard]] constexpr Budgets budgets(std::span<Device const> devices, EstimateRequest const& request) const {
+    [[nodiscard]] constexpr Budgets budgets(Span<Device const> devices, EstimateRequest const& request) const {
         return model_ == nullptr ? budgets_of(devices, request.dtype.value_or(Dtype::bf16))
                                  : budgets_for(devices, *model_, request);
     }
     /// True where a contiguous placement exists in memory: disks are left out, since everything fits there.
-    [[nodiscard]] constexpr bool fits(std::span<Device const> devices, EstimateRequest const& request) const {
+    [[nodiscard]] constexpr bool fits(Span<Device const> devices, EstimateRequest const& request) const {
         auto in_memory = budgets(devices, request);
         while (!in_memory.empty() && in_memory.back().id.kind == DeviceClass::disk) in_memory.pop_back();
         return fits_in_order(sequence(request), in_memory);
@@ -44,7 +44,7 @@ public:
 private:
     Model const* model_ = nullptr;
     ModuleTree const* tree_;
-    std::span<std::string_view const> no_split_;
+    Span<std::string_view const> no_split_;
 };
 
 }  // namespace shardwise::inline v0

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/memory/weights.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/unit.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -33,7 +33,7 @@ namespace detail {
 template <class Weigh>
 class SequenceBuilder {
 public:
-    constexpr SequenceBuilder(ModuleTree const& tree, std::span<std::string_view const> no_split, Granularity granularity,
+    constexpr SequenceBuilder(ModuleTree const& tree, Span<std::string_view const> no_split, Granularity granularity,
                               Weigh weigh, LayerPosition const& root, bool is_priced_by_place)
         : tree_(tree), no_split_(no_split), granularity_(granularity), weigh_(weigh), root_(root),
           is_priced_by_place_(is_priced_by_place), prices_(tree.modules().size(), Bytes{-1}) {}
@@ -168,7 +168,7 @@ private:
     }
 
     ModuleTree const& tree_;
-    std::span<std::string_view const> no_split_;
+    Span<std::string_view const> no_split_;
     Granularity granularity_;
     Weigh weigh_;
     LayerPosition root_;
@@ -184,7 +184,7 @@ private:
 ///
 /// Order  parameters of a split module, then its children, then its buffers: the order in which accelerate queues them
 template <class Weigh>
-[[nodiscard]] constexpr ModuleSequence build_sequence(ModuleTree const& tree, std::span<std::string_view const> no_split,
+[[nodiscard]] constexpr ModuleSequence build_sequence(ModuleTree const& tree, Span<std::string_view const> no_split,
                                                       Weigh weigh, Granularity granularity = Granularity::modules,
                                                       LayerPosition const& root = {}, bool is_priced_by_place = false) {
     return detail::SequenceBuilder<Weigh>(tree, no_split, granularity, weigh, root, is_priced_by_place).build();

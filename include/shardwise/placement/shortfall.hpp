@@ -1,10 +1,10 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/filler.hpp>
 
 #include <cstddef>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
@@ -18,7 +18,7 @@ struct Shortfall {
 /// One byte less does not suffice on any device.
 ///
 /// Order  O(units + devices)
-[[nodiscard]] constexpr std::optional<Shortfall> find_shortfall(ModuleSequence const& modules, Budgets const& budgets) {
+[[nodiscard]] constexpr Optional<Shortfall> find_shortfall(ModuleSequence const& modules, Budgets const& budgets) {
     auto const& units = modules.units;
     auto const count = units.size();
     auto const forward = detail::fill_in_order(units, 0, count, budgets, detail::capacities_of(budgets));
@@ -31,7 +31,7 @@ struct Shortfall {
         while (first > 0 && fill.with(units[first - 1]) <= budgets[device].capacity) fill.add(units[--first]);
         rest_from[device] = first;
     }
-    std::optional<Shortfall> least;
+    Optional<Shortfall> least;
     for (std::size_t device = 0; device < budgets.size(); ++device) {
         detail::DeviceFill fill(budgets[device]);
         auto const begin = device == 0 ? 0 : forward.end_of[device - 1];

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <shardwise/core/optional.hpp>
 #include <shardwise/quant/ggml_type.hpp>
 #include <shardwise/quant/weight.hpp>
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -94,7 +94,7 @@ inline constexpr std::array<std::uint8_t, 42> file_type_rows = index_file_types(
 [[nodiscard]] constexpr std::string_view name_of(GgmlFileType file_type) { return traits(file_type).name; }
 
 /// Finds a file type by its name in any case.
-[[nodiscard]] constexpr std::optional<GgmlFileType> parse_ggml_file_type(std::string_view text) {
+[[nodiscard]] constexpr Optional<GgmlFileType> parse_ggml_file_type(std::string_view text) {
     for (auto const& row : ggml_file_type_table) {
         if (detail::is_same_name(text, row.name)) return row.file_type;
     }

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/shape.hpp>
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -92,7 +92,7 @@ inline constexpr std::array<GgmlTypeTraits, 43> ggml_type_table{{
 [[nodiscard]] constexpr std::string_view name_of(GgmlType type) { return traits(type).name; }
 
 /// The type of a number from a file, or nothing for an unknown or a removed one; ask removed_ggml_type which.
-[[nodiscard]] constexpr std::optional<GgmlType> ggml_type_of(std::uint32_t number) {
+[[nodiscard]] constexpr Optional<GgmlType> ggml_type_of(std::uint32_t number) {
     if (number >= ggml_type_table.size() || ggml_type_table[number].is_removed()) return std::nullopt;
     return static_cast<GgmlType>(number);
 }
@@ -119,7 +119,7 @@ namespace detail {
 }  // namespace detail
 
 /// Finds a type by its name in any case; removed types are not found.
-[[nodiscard]] constexpr std::optional<GgmlType> parse_ggml_type(std::string_view text) {
+[[nodiscard]] constexpr Optional<GgmlType> parse_ggml_type(std::string_view text) {
     for (std::uint32_t number = 0; number < ggml_type_table.size(); ++number) {
         if (detail::is_same_name(text, ggml_type_table[number].name)) return ggml_type_of(number);
     }
@@ -129,7 +129,7 @@ namespace detail {
 /// Bytes of one row; nothing where `columns` is negative or no multiple of the block, or where the size overflows.
 ///
 /// Units  bytes
-[[nodiscard]] constexpr std::optional<std::int64_t> ggml_row_bytes(GgmlType type, std::int64_t columns) {
+[[nodiscard]] constexpr Optional<std::int64_t> ggml_row_bytes(GgmlType type, std::int64_t columns) {
     auto const& row = traits(type);
     if (columns < 0 || columns % row.block_elements != 0) return std::nullopt;
     return checked_multiply(columns / row.block_elements, row.block_bytes);
@@ -138,7 +138,7 @@ namespace detail {
 /// Bytes of a tensor whose rows are its last dimension; a scalar is a row of one. Nothing as for a row.
 ///
 /// Units  bytes
-[[nodiscard]] constexpr std::optional<std::int64_t> ggml_bytes(GgmlType type, Shape const& shape) {
+[[nodiscard]] constexpr Optional<std::int64_t> ggml_bytes(GgmlType type, Shape const& shape) {
     auto const columns = shape.rank() == 0 ? std::int64_t{1} : shape[shape.rank() - 1];
     auto total = ggml_row_bytes(type, columns);
     for (std::size_t i = 0; i + 1 < shape.rank() && total; ++i) total = checked_multiply(*total, shape[i]);

@@ -2,12 +2,12 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/quant/ggml_mixture.hpp>
 #include <shardwise/quant/scheme.hpp>
 #include <shardwise/quant/weight.hpp>
 
 #include <cstdint>
-#include <optional>
 
 namespace shardwise::inline v0 {
 
@@ -27,10 +27,10 @@ public:
         total_ = total_ && product ? checked_add(*total_, ceil_divide(*product, 8)) : std::nullopt;
         return *this;
     }
-    [[nodiscard]] constexpr std::optional<std::int64_t> total() const { return total_; }
+    [[nodiscard]] constexpr Optional<std::int64_t> total() const { return total_; }
 
 private:
-    std::optional<std::int64_t> total_ = 0;
+    Optional<std::int64_t> total_ = 0;
 };
 
 [[nodiscard]] constexpr std::int64_t groups_of(std::int64_t inputs, std::int64_t group) {
@@ -43,7 +43,7 @@ private:
     return weight.outputs() * scheme.bits % 32 == 0;
 }
 
-[[nodiscard]] constexpr std::optional<std::int64_t> ggml_stored_bytes(GgmlType type, Weight const& weight,
+[[nodiscard]] constexpr Optional<std::int64_t> ggml_stored_bytes(GgmlType type, Weight const& weight,
                                                                       std::int64_t elements) {
     if (!traits(type).is_quantized) return checked_multiply(elements, traits(type).block_bytes);
     auto const columns = weight.inputs();
@@ -53,7 +53,7 @@ private:
 }
 
 /// Bytes of a weight that its scheme packs, scales included; `elements` is the size of its shape.
-[[nodiscard]] constexpr std::optional<std::int64_t> packed_bytes(QuantScheme const& scheme, Weight const& weight,
+[[nodiscard]] constexpr Optional<std::int64_t> packed_bytes(QuantScheme const& scheme, Weight const& weight,
                                                                  std::int64_t elements) {
     auto const in = weight.inputs();
     auto const out = weight.outputs();
@@ -136,7 +136,7 @@ private:
 /// Units   bytes
 /// Errors  nothing where a size leaves 63 bits
 /// Source  real state dicts: tests/golden/quant; vLLM's and AutoGPTQ's layouts for gptq and awq
-[[nodiscard]] constexpr std::optional<std::int64_t> quantized_bytes(QuantScheme const& scheme, Weight const& weight,
+[[nodiscard]] constexpr Optional<std::int64_t> quantized_bytes(QuantScheme const& scheme, Weight const& weight,
                                                                     MixtureModel const& model = {}) {
     auto const elements = weight.shape.checked_elements();
     if (!elements) return std::nullopt;

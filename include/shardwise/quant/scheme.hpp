@@ -1,13 +1,13 @@
 #pragma once
 
 #include <shardwise/core/fixed_text.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/ggml_file_type.hpp>
 #include <shardwise/quant/ggml_type.hpp>
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -98,7 +98,7 @@ namespace detail {
 }
 
 /// Reads "-g64" or nothing; the result is empty where something else is left.
-[[nodiscard]] constexpr std::optional<std::int64_t> parse_group(std::string_view text, std::int64_t usual) {
+[[nodiscard]] constexpr Optional<std::int64_t> parse_group(std::string_view text, std::int64_t usual) {
     if (text.empty()) return usual;
     if (!take_prefix(text, "-g") || text.empty() || text.size() > 6) return std::nullopt;
     std::int64_t group = 0;
@@ -110,7 +110,7 @@ namespace detail {
     return group;
 }
 
-[[nodiscard]] constexpr std::optional<QuantScheme> parse_packed_scheme(std::string_view text) {
+[[nodiscard]] constexpr Optional<QuantScheme> parse_packed_scheme(std::string_view text) {
     if (is_same_name(text, "int8")) return QuantScheme::int8();
     if (is_same_name(text, "nf4")) return QuantScheme::nf4();
     if (is_same_name(text, "nf4-dq")) return QuantScheme::nf4(true);

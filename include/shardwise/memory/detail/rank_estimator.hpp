@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/memory/communication.hpp>
 #include <shardwise/memory/estimate.hpp>
@@ -13,7 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0::detail {
 
@@ -22,7 +22,7 @@ namespace shardwise::inline v0::detail {
 class RankEstimator {
 public:
     constexpr RankEstimator(Model const& model, EstimateRequest const& request, ModelParts const& parts,
-                            std::span<std::int64_t const> begins = {})
+                            Span<std::int64_t const> begins = {})
         : model_(model), request_(request), piece_(piece_of(request)), parts_(parts),
           prefill_peaks_(model.program.bodies().size()), decode_peaks_(prefill_peaks_.size()) {
         if (begins.empty()) cut_stages();

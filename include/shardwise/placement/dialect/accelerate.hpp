@@ -1,11 +1,11 @@
 #pragma once
 
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/dialect/detail/balanced_limits.hpp>
 #include <shardwise/placement/dialect/detail/dialect_run.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +17,7 @@ namespace shardwise::inline v0 {
 struct AccelerateOptions {
     DialectStrategy strategy = DialectStrategy::balanced;
     /// The dtype that floating tensors are loaded in; narrower ones keep their own.
-    std::optional<Dtype> dtype;
+    Optional<Dtype> dtype;
     /// Tensors that are loaded in a dtype of their own, by full name.
     std::vector<std::pair<std::string, Dtype>> special_dtypes;
     /// Classes whose instances are never split.

@@ -2,10 +2,10 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/map_entry.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +16,7 @@ namespace shardwise::inline v0 {
 enum class DialectStrategy : std::uint8_t { sequential, balanced, balanced_low_0 };
 
 /// The strategy that a flag names.
-[[nodiscard]] constexpr std::optional<DialectStrategy> parse_dialect_strategy(std::string_view name) {
+[[nodiscard]] constexpr Optional<DialectStrategy> parse_dialect_strategy(std::string_view name) {
     if (name == "sequential") return DialectStrategy::sequential;
     if (name == "balanced" || name == "auto") return DialectStrategy::balanced;
     if (name == "balanced_low_0") return DialectStrategy::balanced_low_0;
@@ -27,7 +27,7 @@ enum class DialectStrategy : std::uint8_t { sequential, balanced, balanced_low_0
 struct DialectDevice {
     DeviceId device{};
     /// What the greedy map was allowed to put there; nothing for disk, which has no limit.
-    std::optional<Bytes> budget;
+    Optional<Bytes> budget;
     /// What it put there, in the dialect's own sizes, rounded up.
     Bytes used{};
 };

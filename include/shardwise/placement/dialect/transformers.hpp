@@ -1,11 +1,11 @@
 #pragma once
 
+#include <shardwise/core/optional.hpp>
 #include <shardwise/placement/dialect/detail/balanced_limits.hpp>
 #include <shardwise/placement/dialect/detail/dialect_run.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,7 +18,7 @@ struct TransformersOptions {
     DialectStrategy strategy = DialectStrategy::balanced;
     /// The dtype that the model is made in: real floating tensors of 16 bits and more take it; narrower ones are
     /// quantised.
-    std::optional<Dtype> dtype;
+    Optional<Dtype> dtype;
     /// The quantizer's bits per element of the tensors that it packs, by full name (its param_element_size).
     std::vector<std::pair<std::string, std::int64_t>> element_bits;
     /// The share of each limit that the quantizer leaves (its adjust_max_memory): 0.9 for bitsandbytes, quanto and
