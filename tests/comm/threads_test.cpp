@@ -225,3 +225,28 @@ TEST_CASE("Threads: without the comparison of calls, equal calls still work and 
     auto const lost = run_ranks({reduce(4), leaves}, {.timeout = 60s, .checks_calls = false});
     CHECK(lost.results[0].error().code() == ErrorCode::rank_lost);
 }
+
+TEST_CASE("StagedRank: steps of real threads go on where the count of steps wraps around") {
+    constexpr std::size_t chunk = 64;
+    auto const bytes = detail::GroupRegion::bytes(2, chunk);
+    auto* const memory = ::operator new(bytes, std::align_val_t{64});
+    auto* const region = detail::GroupRegion::create(memory, 2, chunk, UINT32_MAX - 20U);
+    std::atomic<int> wrong{0};
+    auto const run = [&](std::int32_t number) {
+        detail::StagedRank<detail::NobodyDies> rank(*region, number, {}, {});
+        for (std::int32_t turn = 0; turn < 50; ++turn) {
+            rank.begin({});
+            auto const sent = turn * 10 + number;
+            std::memcpy(rank.mine(), &sent, sizeof sent);
+            if (!rank.step()) wrong.fetch_add(1);
+            std::int32_t received = 0;
+            std::memcpy(&received, rank.theirs(1 - number), sizeof received);
+            if (received != turn * 10 + 1 - number) wrong.fetch_add(1);
+        }
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+    CHECK(wrong.load() == 0);
+    ::operator delete(memory, std::align_val_t{64});
+}

@@ -65,13 +65,16 @@ struct GroupRegion {
                n * n * 2 * letter_size(rank_count);
     }
 
-    /// Makes a region in memory of `bytes(ranks, chunk)` zero bytes, aligned to 64.
-    static GroupRegion* create(void* memory, std::int32_t rank_count, std::size_t chunk) {
+    /// Makes a region in memory of `bytes(ranks, chunk)` bytes, aligned to 64. Steps are counted from `first_step`.
+    static GroupRegion* create(void* memory, std::int32_t rank_count, std::size_t chunk, std::uint32_t first_step = 0) {
         auto* const region = new (memory) GroupRegion;
         region->ranks = rank_count;
         region->chunk_bytes = chunk;
         region->letter_bytes = letter_size(rank_count);
-        for (std::int32_t rank = 0; rank < rank_count; ++rank) new (&region->slot(rank)) RankSlot;
+        for (std::int32_t rank = 0; rank < rank_count; ++rank) {
+            new (&region->slot(rank)) RankSlot;
+            region->slot(rank).arrived.store(first_step, std::memory_order_relaxed);
+        }
         for (std::int32_t to = 0; to < rank_count; ++to) {
             for (std::int32_t from = 0; from < rank_count; ++from) new (&region->mailbox(from, to)) Mailbox;
         }

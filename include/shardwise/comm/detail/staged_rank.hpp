@@ -2,6 +2,7 @@
 
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
+#include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -29,17 +30,19 @@ struct StagedOptions {
 
 /// One rank of a group whose ranks see one piece of memory, be they threads or processes.
 ///
-/// All collectives are made of steps: each rank writes at most a chunk into staging memory that the group owns, raises its
-/// count of steps, and waits until all others have raised theirs; then everyone reads everyone. The staging memory has two
-/// halves by the parity of the step. A rank that has published step s + 1 is done reading step s, and nobody writes step
-/// s + 2 before all have published s + 1, so one wait per step is enough. A caller's memory is never read by another rank.
+/// All collectives are made of steps (step_protocol.hpp): each rank writes at most a chunk into staging memory that the
+/// group owns and waits for the others; then everyone reads everyone. A caller's memory is never read by another rank.
 ///
 /// `Watch` says which ranks are dead, watch(rank) -> std::string, empty while it lives; and which are stopped.
 template <class Watch>
 class StagedRank {
 public:
     StagedRank(GroupRegion& region, std::int32_t rank, StagedOptions const& options, Watch watch)
-        : region_(&region), rank_(rank), options_(options), watch_(std::move(watch)) {}
+        : region_(&region),
+          rank_(rank),
+          options_(options),
+          watch_(std::move(watch)),
+          step_(region.slot(rank).arrived.load(std::memory_order_relaxed)) {}
 
     [[nodiscard]] std::int32_t rank() const { return rank_; }
     [[nodiscard]] std::int32_t size() const { return region_->ranks; }
@@ -55,9 +58,11 @@ public:
     }
 
     /// Where this rank writes what it publishes in the coming step.
-    [[nodiscard]] std::byte* mine() const { return region_->staging(rank_, step_ % 2); }
+    [[nodiscard]] std::byte* mine() const { return region_->staging(rank_, StepProtocol::half_to_write(step_)); }
     /// What `rank` published in the step that was finished last.
-    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return region_->staging(rank, (step_ - 1) % 2); }
+    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const {
+        return region_->staging(rank, StepProtocol::half_to_read(step_));
+    }
 
     /// Publishes what was written to `mine` and waits for all other ranks' step.
     ///
@@ -65,10 +70,10 @@ public:
     [[nodiscard]] Result<> step() {
         if (auto const poison = poisoned()) return *poison;
         auto& slot = region_->slot(rank_);
-        slot.call[step_ % 2] = call_;
-        slot.call_number[step_ % 2] = call_number_;
+        slot.call[StepProtocol::half_to_write(step_)] = call_;
+        slot.call_number[StepProtocol::half_to_write(step_)] = call_number_;
         ++step_;
-        slot.arrived.store(step_, std::memory_order_release);
+        StepProtocol::publish(slot.arrived, step_);
         auto const deadline = Deadline::after(options_.timeout);
         Waiter waiter(options_.is_crowded);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
@@ -90,15 +95,14 @@ public:
         auto& mailbox = region_->mailbox(rank_, to);
         return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
             auto const written = mailbox.written.load(std::memory_order_relaxed);
-            // Two letters may lie in the box.
-            auto const read_enough = [&] { return written - mailbox.read.load(std::memory_order_acquire) < 2; };
-            if (auto const waited = wait_for(to, "send", read_enough); !waited) return waited;
+            auto const may_write = [&] { return MailProtocol::may_write(mailbox.read, written); };
+            if (auto const waited = wait_for(to, "send", may_write); !waited) return waited;
             if (offset == 0) {
-                mailbox.dtype[written % 2] = dtype;
-                mailbox.count[written % 2] = count;
+                mailbox.dtype[MailProtocol::half(written)] = dtype;
+                mailbox.count[MailProtocol::half(written)] = count;
             }
-            if (bytes > 0) std::memcpy(region_->letter(rank_, to, written % 2), data + offset, bytes);
-            mailbox.written.store(written + 1, std::memory_order_release);
+            if (bytes > 0) std::memcpy(region_->letter(rank_, to, MailProtocol::half(written)), data + offset, bytes);
+            MailProtocol::pass_on(mailbox.written, written);
             return {};
         });
     }
@@ -111,10 +115,10 @@ public:
         auto& mailbox = region_->mailbox(from, rank_);
         return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
             auto const read = mailbox.read.load(std::memory_order_relaxed);
-            auto const has_letter = [&] { return mailbox.written.load(std::memory_order_acquire) != read; };
+            auto const has_letter = [&] { return MailProtocol::has_letter(mailbox.written, read); };
             if (auto const waited = wait_for(from, "receive", has_letter); !waited) return waited;
-            auto const sent_dtype = mailbox.dtype[read % 2];
-            auto const sent_count = mailbox.count[read % 2];
+            auto const sent_dtype = mailbox.dtype[MailProtocol::half(read)];
+            auto const sent_count = mailbox.count[MailProtocol::half(read)];
             if (offset == 0 && options_.checks_calls && (sent_dtype != dtype || sent_count != count)) {
                 return fail(Error{ErrorCode::collective_mismatch}
                                 .in("rank " + std::to_string(from))
@@ -122,8 +126,8 @@ public:
                                          std::to_string(rank_) + " receives " + letter_text(dtype, count))
                                 .fix("let both sides agree on type and count"));
             }
-            if (bytes > 0) std::memcpy(data + offset, region_->letter(from, rank_, read % 2), bytes);
-            mailbox.read.store(read + 1, std::memory_order_release);
+            if (bytes > 0) std::memcpy(data + offset, region_->letter(from, rank_, MailProtocol::half(read)), bytes);
+            MailProtocol::pass_on(mailbox.read, read);
             return {};
         });
     }
@@ -158,8 +162,7 @@ public:
 
 private:
     [[nodiscard]] bool has_arrived(std::int32_t peer) const {
-        auto const arrived = region_->slot(peer).arrived.load(std::memory_order_acquire);
-        return static_cast<std::int32_t>(arrived - step_) >= 0;
+        return StepProtocol::has_published(region_->slot(peer).arrived, step_);
     }
 
     [[nodiscard]] static std::string letter_text(Dtype dtype, std::int64_t count) {
@@ -207,7 +210,7 @@ private:
     }
 
     [[nodiscard]] Result<> compare_calls() const {
-        auto const parity = (step_ - 1) % 2;
+        auto const parity = StepProtocol::half_to_read(step_);
         auto const& own = region_->slot(rank_);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             auto const& slot = region_->slot(peer);
@@ -274,7 +277,7 @@ private:
     std::int32_t rank_;
     StagedOptions options_;
     Watch watch_;
-    std::uint32_t step_ = 0;
+    std::uint32_t step_;
     CollectiveCall call_{};
     std::uint64_t call_number_ = 0;
     bool is_compared_ = false;

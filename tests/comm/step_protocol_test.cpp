@@ -1,0 +1,170 @@
+#include <shardwise/comm/detail/group_region.hpp>
+#include <shardwise/comm/detail/step_protocol.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../comm/explorer.hpp"
+
+#include <cstdint>
+#include <vector>
+
+using namespace shardwise;
+using detail::MailProtocol;
+using detail::StepProtocol;
+using shardwise::testing::Explorer;
+using shardwise::testing::ModelAtomic;
+using shardwise::testing::ModelCell;
+
+namespace {
+
+/// Mistakes that others made in such protocols (facts/reliability.md), planted one at a time.
+enum class Mistake {
+    none,
+    relaxed_publish,    // a flag without the release that goes with it
+    relaxed_wait,       // a relaxed start barrier: torn reads
+    one_half,           // no exit barrier and no second half
+    early_publish,      // the flag before the data
+    flags_do_not_wrap,  // steps compared as plain numbers
+    skipped_rank,       // a rank that is not waited for
+    lagging_wait,       // waiting for the step before
+};
+
+/// An atomic whose orders are what the mistake makes of them.
+class Flag {
+public:
+    Flag(std::uint32_t value, Mistake mistake) : atomic_(value), mistake_(mistake) {}
+
+    [[nodiscard]] std::uint32_t load(std::memory_order order) const {
+        return atomic_.load(mistake_ == Mistake::relaxed_wait ? std::memory_order_relaxed : order);
+    }
+    void store(std::uint32_t value, std::memory_order order) {
+        atomic_.store(value, mistake_ == Mistake::relaxed_publish ? std::memory_order_relaxed : order);
+    }
+
+private:
+    ModelAtomic<std::uint32_t> atomic_;
+    Mistake mistake_;
+};
+
+/// All executions of `steps` steps: every rank writes its half, publishes, waits for all and reads all.
+Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uint32_t first, Mistake mistake) {
+    struct State {
+        std::vector<Flag> arrived;
+        std::vector<ModelCell> cells;
+    };
+    State state;
+    Explorer explorer;
+    auto const cell = [&](std::size_t rank, std::uint32_t half) -> ModelCell& {
+        return state.cells[rank * 2 + (mistake == Mistake::one_half ? 0 : half)];
+    };
+    auto const prepare = [&] {
+        state = {};
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            state.arrived.emplace_back(first, mistake);
+            state.cells.emplace_back();
+            state.cells.emplace_back();
+        }
+    };
+    auto const body = [&](std::size_t rank) {
+        auto step = first;
+        for (std::uint32_t turn = 0; turn < steps; ++turn) {
+            auto const value = [&](std::size_t of) { return std::uint64_t{1000} * of + turn + 1; };
+            auto& own = cell(rank, StepProtocol::half_to_write(step));
+            ++step;
+            if (mistake == Mistake::early_publish) StepProtocol::publish(state.arrived[rank], step);
+            own.write(value(rank));
+            if (mistake != Mistake::early_publish) StepProtocol::publish(state.arrived[rank], step);
+            for (std::size_t peer = 0; peer < ranks; ++peer) {
+                if (peer == rank || (mistake == Mistake::skipped_rank && peer == 0)) continue;
+                explorer.wait_until([&] {
+                    auto const& flag = state.arrived[peer];
+                    if (mistake == Mistake::flags_do_not_wrap) return flag.load(std::memory_order_acquire) >= step;
+                    return StepProtocol::has_published(flag, mistake == Mistake::lagging_wait ? step - 1 : step);
+                });
+            }
+            for (std::size_t peer = 0; peer < ranks; ++peer) {
+                if (cell(peer, StepProtocol::half_to_read(step)).read() != value(peer)) {
+                    explorer.report("rank " + std::to_string(rank) + " reads another step's value");
+                }
+            }
+        }
+    };
+    return explorer.explore(ranks, prepare, body);
+}
+
+/// All executions of `letters` letters from rank 0 to rank 1.
+Explorer::Outcome explore_mail(std::uint32_t letters, std::uint32_t first, Mistake mistake) {
+    struct State {
+        std::vector<Flag> counts;  // written, read
+        std::vector<ModelCell> halves;
+    };
+    State state;
+    Explorer explorer;
+    auto const prepare = [&] {
+        state = {};
+        for (int i = 0; i < 2; ++i) {
+            state.counts.emplace_back(first, mistake);
+            state.halves.emplace_back();
+        }
+    };
+    auto const half = [&](std::uint32_t letter) -> ModelCell& {
+        return state.halves[mistake == Mistake::one_half ? 0 : MailProtocol::half(letter)];
+    };
+    auto const body = [&](std::size_t rank) {
+        for (auto letter = first; letter != first + letters; ++letter) {
+            auto const value = std::uint64_t{100} + (letter - first);
+            if (rank == 0) {
+                if (mistake != Mistake::skipped_rank) {
+                    explorer.wait_until([&] { return MailProtocol::may_write(state.counts[1], letter); });
+                }
+                half(letter).write(value);
+                MailProtocol::pass_on(state.counts[0], letter);
+            } else {
+                explorer.wait_until([&] { return MailProtocol::has_letter(state.counts[0], letter); });
+                if (half(letter).read() != value) explorer.report("another letter than was sent");
+                MailProtocol::pass_on(state.counts[1], letter);
+            }
+        }
+    };
+    return explorer.explore(2, prepare, body);
+}
+
+}  // namespace
+
+// The explorer switches stacks, which AddressSanitizer follows slowly.
+TEST_SUITE_BEGIN("fibers");
+
+TEST_CASE(
+    "StepProtocol: no execution of two or three ranks races, blocks or reads a wrong step, also where steps wrap") {
+    for (std::uint32_t const first : {0U, UINT32_MAX - 1U, UINT32_MAX - 2U}) {
+        auto const two = explore_steps(2, 6, first, Mistake::none);
+        CHECK(two.problem == "");
+        CHECK(two.executions > 10);
+        auto const three = explore_steps(3, 3, first, Mistake::none);
+        CHECK(three.problem == "");
+        CHECK(three.executions > 1000);
+    }
+}
+
+TEST_CASE("StepProtocol: each mistake that others made is caught") {
+    for (std::size_t const ranks : {std::size_t{2}, std::size_t{3}}) {
+        for (auto const mistake :
+             {Mistake::relaxed_publish, Mistake::relaxed_wait, Mistake::one_half, Mistake::early_publish,
+              Mistake::flags_do_not_wrap, Mistake::skipped_rank, Mistake::lagging_wait}) {
+            auto const outcome = explore_steps(ranks, 3, UINT32_MAX - 1U, mistake);
+            CAPTURE(static_cast<int>(mistake));
+            CHECK(outcome.problem != "");
+        }
+    }
+}
+
+TEST_CASE("MailProtocol: letters arrive whole and in order in every execution, and each mistake is caught") {
+    for (std::uint32_t const first : {0U, UINT32_MAX - 2U}) CHECK(explore_mail(7, first, Mistake::none).problem == "");
+    for (auto const mistake :
+         {Mistake::relaxed_publish, Mistake::relaxed_wait, Mistake::one_half, Mistake::skipped_rank}) {
+        CAPTURE(static_cast<int>(mistake));
+        CHECK(explore_mail(7, 0, mistake).problem != "");
+    }
+}
+
+TEST_SUITE_END();
