@@ -208,3 +208,22 @@ TEST_CASE("read_topology: other documents are refused for what they are") {
     CHECK(refusal(R"({"schema":"shardwise.hardware/1","devices":[],"devices":[]})").place() == "devices");
     CHECK(refusal(R"({"hidden_size": 4096})").place() == "schema");
 }
+
+TEST_CASE("docs/reference/description-file.md: its example is read, and it names every field that is written") {
+    auto const text = *read_text_file(SHARDWISE_SOURCE_DIR "/docs/reference/description-file.md", 1 << 20U);
+    auto const begin = text.find("```json\n") + 8;
+    auto const machine = read(std::string_view{text}.substr(begin, text.find("```", begin) - begin));
+    CHECK(machine.accelerators().size() == 9);
+    CHECK(machine.devices[8].measured.bandwidth == 1.05e12);
+    CHECK(machine.between(0, 8).bandwidth == 1.6e10);
+    CHECK(machine.between(0, 4).type == LinkType::infiniband);
+
+    auto const written = topology_json(machine);
+    for (auto at = written.find('"'); at != std::string::npos;) {
+        auto const end = written.find('"', at + 1);
+        auto const key = written.substr(at + 1, end - at - 1);
+        CAPTURE(key);
+        if (written[end + 1] == ':') CHECK(text.find("`" + key + "`") != std::string::npos);
+        at = written.find('"', end + 1);
+    }
+}
