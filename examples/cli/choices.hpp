@@ -2,6 +2,7 @@
 
 #include <shardwise/memory/request.hpp>
 #include <shardwise/placement/placement.hpp>
+#include <shardwise/plan/parallel_plan.hpp>
 
 #include "requests.hpp"
 #include "values.hpp"
@@ -50,6 +51,10 @@ inline constexpr std::array<Choice<Inverse>, 4> inverse_choices{{{"context", Inv
 
 inline constexpr std::array<Choice<ColorMode>, 3> color_choices{
     {{"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}}};
+
+inline constexpr std::array<Choice<PlanObjective>, 3> plan_objective_choices{{{"latency", PlanObjective::latency},
+                                                                              {"throughput", PlanObjective::throughput},
+                                                                              {"devices", PlanObjective::devices}}};
 
 /// Quantisations worth offering; parse_quant_scheme takes more.
 inline constexpr std::array<std::string_view, 24> quant_words{

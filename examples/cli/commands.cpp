@@ -27,13 +27,32 @@ std::span<Command const> commands() {
                 "would make it fit are listed.\n\nThe dialects accelerate and transformers give the device map that "
                 "those libraries would infer.",
             .groups = {model_argument(), tree_options(), model_options(), device_options(), placement_options(),
-                       output_options()},
+                       output_options(), picture_options()},
             .examples = {{"shardwise map llama-3-70b --devices 4xA100-40GB --context 8192",
                           "does it fit, and where does each layer go?"},
                          {"shardwise map llama-3-8b --devices 1xRTX4090 --max context", "the longest context"},
                          {"shardwise map ./model --devices 2xRTX3090+cpu:64GiB --json",
-                          "a device map for another program"}},
+                          "a device map for another program"},
+                         {"shardwise map qwen3-32b --devices 2xA100-40GB --svg map.svg", "a picture"}},
             .run = run_map},
+        Command{
+            .name = "plan",
+            .summary = "how to cut a model over a cluster: tensor, pipeline, data and expert parallelism",
+            .description = "Searches the ways to cut a model over devices for the best, by a cost model that prices "
+                           "every operation "
+                           "and every message, and says why each degree is what it is, what each rank holds, what a "
+                           "step's time is "
+                           "spent on, and what the runners-up lose. Where nothing fits, changes that would help are "
+                           "listed.\n\nThe "
+                           "batch is that of the whole job. Without --zero the stage of ZeRO is searched too.",
+            .groups = {model_argument(), model_options(), cache_options(), plan_options(), training_options(),
+                       output_options()},
+            .examples = {{"shardwise plan llama-3-70b --devices 8xH100-80GB --batch 16", "how to serve it"},
+                         {"shardwise plan deepseek-v3 --devices '4x(8xH200-141GB)' --objective throughput --batch 256",
+                          "how to serve many at once"},
+                         {"shardwise plan llama-3-8b --devices '2x(8xA100-80GB)' --training adam --batch 256",
+                          "how to train it"}},
+            .run = run_plan},
         Command{
             .name = "completion",
             .summary = "print the script that completes shardwise's command lines in a shell",

@@ -173,6 +173,20 @@ constexpr std::array placement_table{
            .word = &Arguments::max},
 };
 
+constexpr std::array plan_table{
+    Option{.flag = "--devices",
+           .value = "SPEC",
+           .help = "8xH100-80GB, 4x(8xH100-80GB) for four nodes, 2xA100-80GB+2xRTX4090",
+           .kind = ValueKind::devices,
+           .word = &Arguments::devices},
+    Option{.flag = "--objective",
+           .value = "NAME",
+           .help = "what the plan makes best",
+           .standard = "latency",
+           .choices = words_of<plan_objective_choices>,
+           .word = &Arguments::objective},
+};
+
 constexpr std::array output_table{
     Option{.flag = "--json", .help = "print one JSON document instead of tables", .is_set = &Arguments::json},
     Option{.flag = "--color",
@@ -181,6 +195,14 @@ constexpr std::array output_table{
            .standard = "auto, unless NO_COLOR is set",
            .choices = words_of<color_choices>,
            .word = &Arguments::color},
+};
+
+constexpr std::array picture_table{
+    Option{.flag = "--svg",
+           .value = "FILE",
+           .help = "draw devices, memory and layers into this file too",
+           .kind = ValueKind::file,
+           .word = &Arguments::svg},
 };
 
 constexpr std::array shell_table{
@@ -217,8 +239,14 @@ OptionGroup device_options() {
 OptionGroup placement_options() {
     return {"Placement", placement_table};
 }
+OptionGroup plan_options() {
+    return {"Plan", plan_table};
+}
 OptionGroup output_options() {
     return {"Output", output_table};
+}
+OptionGroup picture_options() {
+    return {"Output", picture_table};
 }
 OptionGroup shell_argument() {
     return {"Arguments", shell_table};

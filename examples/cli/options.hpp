@@ -90,8 +90,12 @@ struct Command {
 [[nodiscard]] OptionGroup device_options();
 /// --strategy, --custom, --objective, --profile, --dialect, --no-split, --fallback, --offload-buffers, --max.
 [[nodiscard]] OptionGroup placement_options();
+/// --devices, --objective of `plan`.
+[[nodiscard]] OptionGroup plan_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
+/// --svg.
+[[nodiscard]] OptionGroup picture_options();
 /// The shell of `completion`.
 [[nodiscard]] OptionGroup shell_argument();
 

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <shardwise/core/error.hpp>
+#include <shardwise/hardware/topology.hpp>
+#include <shardwise/plan/parallel_plan.hpp>
+
+#include "console.hpp"
+#include "load_model.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// A change that was tried and with which a plan exists.
+struct PlanFix {
+    /// "context", "quant", "devices", "zero", "recompute".
+    std::string kind;
+    /// Its number where it has one: tokens, devices, the stage; else 0.
+    std::int64_t amount = 0;
+    /// Its word where it has one: a quantisation, what is recomputed.
+    std::string word;
+    /// What to change, as a sentence.
+    std::string text;
+};
+
+/// What `plan` found, ready to be printed.
+struct PlanAnswer {
+    LoadedModel const& loaded;
+    PlanRequest request{};
+    Topology topology{};
+    /// Nothing where no way to cut the model fits.
+    std::optional<ParallelPlan> plan{};
+    std::string reason{};
+    std::vector<PlanFix> fixes{};
+    std::vector<std::string> warnings{};
+
+    [[nodiscard]] Device const& device_of(PlanRank const& rank) const {
+        return topology.devices[static_cast<std::size_t>(rank.device)];
+    }
+};
+
+[[nodiscard]] std::string plan_json(PlanAnswer const& answer);
+[[nodiscard]] std::string plan_text(PlanAnswer const& answer, Style const& style);
+
+/// The smallest change of each kind with which the model fits, tried by planning again.
+[[nodiscard]] std::vector<PlanFix> find_plan_fixes(PlanAnswer const& answer);
+
+/// "8xH100-80GB", "4x(8xH100-80GB)": devices that are alike and stand next to each other are counted together.
+[[nodiscard]] std::string describe_devices(Topology const& topology);
+
+/// "layers 0-15, embedding".
+[[nodiscard]] std::string describe_stage(PlanStage const& stage);
+
+/// "tp 8, pp 2"; degrees of 1 are left out, "one device" where all are.
+[[nodiscard]] std::string describe_degrees(PlanDegrees const& degrees);
+
+}  // namespace shardwise::cli

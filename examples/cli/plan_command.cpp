@@ -1,0 +1,105 @@
+#include <shardwise/hardware/spec.hpp>
+#include <shardwise/plan/plan_parallel.hpp>
+
+#include "choices.hpp"
+#include "commands.hpp"
+#include "load_model.hpp"
+#include "model_facts.hpp"
+#include "plan_answer.hpp"
+#include "requests.hpp"
+#include "values.hpp"
+
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// The library names the fields of its request; here they are flags.
+[[nodiscard]] Error as_flag(Error error) {
+    std::string const place{error.place()};
+    for (std::string_view const field : {"zero", "offload", "training", "recompute", "batch", "context"}) {
+        if (error.subject().empty() && place == field) return error.in("--" + place).at({});
+    }
+    return error;
+}
+
+[[nodiscard]] Result<PlanRequest> read_plan_request(Arguments const& arguments) {
+    auto estimate = read_estimate_request(arguments);
+    if (!estimate) return estimate.error();
+    PlanRequest request;
+    request.estimate = *std::move(estimate);
+    request.is_zero_fixed = arguments.zero.has_value();
+    if (arguments.objective) {
+        auto const objective = choose<PlanObjective>("--objective", *arguments.objective, plan_objective_choices);
+        if (!objective) return objective.error();
+        request.objective = *objective;
+    }
+    auto const lacks = [](std::string_view what, std::string_view advice) {
+        return Error{ErrorCode::invalid_argument}.in(what).because("was not given").fix(advice);
+    };
+    if (!arguments.model) return lacks("MODEL", "name one: shardwise plan llama-3-70b --devices 8xH100-80GB");
+    if (!arguments.devices) return lacks("--devices", "say on which devices: --devices 8xH100-80GB");
+    return request;
+}
+
+[[nodiscard]] Result<Topology> read_topology_option(Arguments const& arguments) {
+    auto topology = parse_topology(*arguments.devices);
+    if (topology) return topology;
+    Error error = topology.error();
+    return error.in("--devices");
+}
+
+/// Plans; not fitting is an answer with changes that would help, as long as one is found in time.
+[[nodiscard]] Result<> answer_plan(PlanAnswer& answer) {
+    auto plan = plan_parallel(answer.loaded.model, answer.topology, answer.request);
+    if (plan) {
+        answer.plan = *std::move(plan);
+        return {};
+    }
+    if (plan.error().code() != ErrorCode::out_of_memory) return as_flag(plan.error());
+    answer.reason = plan.error().message();
+    answer.fixes = find_plan_fixes(answer);
+    return {};
+}
+
+[[nodiscard]] ExitCode print_plan(Arguments const& arguments, PlanRequest request, Topology topology,
+                                  Style const& style) {
+    auto const fail = [&](Error const& error) {
+        bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
+        return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
+    };
+    auto const loaded = load_model(*arguments.model);
+    if (!loaded) return fail(loaded.error());
+    if (!loaded->has_program) {
+        return fail(
+            Error{ErrorCode::unsupported}
+                .in(loaded->name)
+                .because("has an architecture that this version does not know, so that only its weights are known")
+                .fix("use shardwise map, which places any checkpoint"));
+    }
+    apply_stored_quantisation(*loaded, request.estimate);
+    PlanAnswer answer{
+        .loaded = *loaded, .request = request, .topology = std::move(topology), .warnings = loaded->warnings};
+    if (auto const answered = answer_plan(answer); !answered) return fail(answered.error());
+    auto const& config = loaded->model.config;
+    if (auto const warning = context_warning(config, context_of(request.estimate, config)); !warning.empty())
+        answer.warnings.push_back(warning);
+    print_warnings(answer.warnings);
+    print_text(arguments.json ? plan_json(answer) : plan_text(answer, style));
+    return answer.plan ? ExitCode::done : ExitCode::does_not_fit;
+}
+
+}  // namespace
+
+ExitCode run_plan(Arguments const& arguments) {
+    auto const color = read_color(arguments);
+    if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    auto const request = read_plan_request(arguments);
+    if (!request) return report(request.error(), Stage::arguments, arguments.json);
+    auto topology = read_topology_option(arguments);
+    if (!topology) return report(topology.error(), Stage::arguments, arguments.json);
+    return print_plan(arguments, *request, *std::move(topology), style_of_stdout(*color));
+}
+
+}  // namespace shardwise::cli

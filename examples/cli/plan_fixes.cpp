@@ -1,0 +1,190 @@
+#include <shardwise/placement/fixes.hpp>
+#include <shardwise/plan/plan_parallel.hpp>
+
+#include "map_answer.hpp"
+#include "plan_answer.hpp"
+#include "text.hpp"
+
+#include <cstddef>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// Contexts are tried in steps of this part of what was asked for.
+constexpr std::int64_t context_steps = 64;
+/// Clusters larger than this are no fix.
+constexpr std::int64_t most_devices = 4096;
+
+/// A node of at least this many devices is full: more devices come as more nodes.
+constexpr std::size_t full_node = 8;
+
+/// The accelerators that are added together: the last node's where nodes are full or several, else the last one.
+[[nodiscard]] std::size_t devices_added_together(std::span<Device const> accelerators) {
+    if (accelerators.empty()) return 0;
+    auto const node = accelerators.back().node;
+    std::size_t count = 0;
+    while (count < accelerators.size() && accelerators[accelerators.size() - 1 - count].node == node) ++count;
+    return count >= full_node || count < accelerators.size() ? count : 1;
+}
+
+/// The topology with `groups` copies of its last `count` accelerators, in nodes of their own where they are a node.
+[[nodiscard]] Topology with_more(Topology const& topology, std::size_t count, std::int64_t groups) {
+    auto const accelerators = topology.accelerators();
+    bool const is_node = count > 1 || accelerators.back().node > 0;
+    Topology more;
+    more.devices.append(accelerators.data(), accelerators.data() + accelerators.size());
+    auto node = accelerators.back().node;
+    for (std::int64_t group = 0; group < groups; ++group) {
+        node += is_node ? 1 : 0;
+        for (auto i = accelerators.size() - count; i < accelerators.size(); ++i) {
+            auto device = accelerators[i];
+            device.node = node;
+            device.id.index = static_cast<std::int32_t>(more.devices.size());
+            more.devices.push_back(device);
+        }
+    }
+    auto const added = static_cast<std::int32_t>(more.devices.size() - accelerators.size());
+    for (auto i = accelerators.size(); i < topology.devices.size(); ++i) more.devices.push_back(topology.devices[i]);
+    for (auto link : topology.links) {
+        for (auto* end : {&link.first, &link.second}) {
+            if (static_cast<std::size_t>(*end) >= accelerators.size()) *end += added;
+        }
+        more.links.push_back(link);
+    }
+    return more;
+}
+
+class PlanFixSearch {
+public:
+    explicit PlanFixSearch(PlanAnswer const& answer) : answer_(answer), model_(answer.loaded.model) {}
+
+    std::vector<PlanFix> run() {
+        answer_.request.estimate.training ? try_training() : try_weights();
+        try_context();
+        try_batch();
+        try_devices();
+        return std::move(fixes_);
+    }
+
+private:
+    [[nodiscard]] bool fits(PlanRequest const& request) const {
+        return plan_parallel(model_, answer_.topology, request).has_value();
+    }
+
+    /// What keeps less for the backward pass, or elsewhere, the cheapest first.
+    void try_training() {
+        auto changed = answer_.request;
+        auto& plan = *changed.estimate.training;
+        if (changed.is_zero_fixed && plan.zero < 3) {
+            changed.is_zero_fixed = false;
+            if (fits(changed)) {
+                auto const found = plan_parallel(model_, answer_.topology, changed);
+                fixes_.push_back({"zero",
+                                  found->degrees.zero,
+                                  {},
+                                  "deal the training states: --zero " + std::to_string(found->degrees.zero)});
+                return;
+            }
+        }
+        for (auto const& [what, word] :
+             {std::pair{Recompute::selective, "selective"}, std::pair{Recompute::full, "full"}}) {
+            if (plan.recompute >= what) continue;
+            plan.recompute = what;
+            if (!fits(changed)) continue;
+            fixes_.push_back({"recompute", 0, word, "compute activations again: --recompute " + std::string(word)});
+            break;
+        }
+        changed = answer_.request;
+        for (auto const& [what, word] : {std::pair{Offload::optimizer, "optimizer"}, std::pair{Offload::all, "all"}}) {
+            if (plan.offload >= what) continue;
+            plan.offload = what;
+            if (!fits(changed)) continue;
+            fixes_.push_back(
+                {"offload", 0, word, "keep training states in host memory: --offload " + std::string(word)});
+            break;
+        }
+    }
+
+    void try_weights() {
+        auto changed = answer_.request;
+        auto const& config = model_.config;
+        auto const dtype = changed.estimate.dtype.value_or(config.dtype_or(Dtype::f32));
+        if (!changed.estimate.quant && bits(dtype) > 16) {
+            changed.estimate.dtype = Dtype::bf16;
+            if (fits(changed)) fixes_.push_back({"dtype", 0, "bf16", "store the weights in bf16: --dtype bf16"});
+            changed = answer_.request;
+        }
+        for (auto const& scheme : quant_ladder) {
+            changed.estimate.quant = scheme;
+            if (!fits(changed)) continue;
+            auto const word = quant_word(scheme);
+            fixes_.push_back({"quant", 0, word, "quantise the weights to " + word + ": --quant " + word});
+            return;
+        }
+    }
+
+    void try_context() {
+        auto const now = context_of(answer_.request.estimate, model_.config);
+        auto const step = now / context_steps > 0 ? now / context_steps : 1;
+        auto changed = answer_.request;
+        auto const steps = largest_that([&](std::int64_t count) {
+            changed.estimate.context = count * step;
+            return count * step < now && fits(changed);
+        });
+        if (steps == 0) return;
+        auto const context = steps * step;
+        fixes_.push_back({"context",
+                          context,
+                          {},
+                          "lower the context from " + grouped(now) + " to " + grouped(context) + " tokens: --context " +
+                              std::to_string(context)});
+    }
+
+    void try_batch() {
+        auto const now = answer_.request.estimate.batch;
+        auto changed = answer_.request;
+        auto const batch = largest_that([&](std::int64_t count) {
+            changed.estimate.batch = count;
+            return count < now && fits(changed);
+        });
+        if (batch == 0) return;
+        fixes_.push_back({"batch",
+                          batch,
+                          {},
+                          "lower the batch from " + grouped(now) + " to " + counted(batch, "sequence") + ": --batch " +
+                              std::to_string(batch)});
+    }
+
+    void try_devices() {
+        auto const accelerators = answer_.topology.accelerators();
+        auto const together = devices_added_together(accelerators);
+        if (together == 0 || accelerators.back().id.kind != DeviceClass::gpu) return;
+        auto const most =
+            (most_devices - static_cast<std::int64_t>(accelerators.size())) / static_cast<std::int64_t>(together);
+        if (most < 1) return;
+        auto const groups = smallest_that(most, [&](std::int64_t count) {
+            return plan_parallel(model_, with_more(answer_.topology, together, count), answer_.request).has_value();
+        });
+        if (!groups) return;
+        auto const count = *groups * static_cast<std::int64_t>(together);
+        auto const name = escaped(accelerators.back().name.view());
+        auto const text = together == 1
+                              ? "add " + grouped(count) + " more " + name
+                              : "add " + counted(*groups, "more node") + " of " + std::to_string(together) + "x" + name;
+        fixes_.push_back({"devices", count, {}, text});
+    }
+
+    PlanAnswer const& answer_;
+    Model const& model_;
+    std::vector<PlanFix> fixes_;
+};
+
+}  // namespace
+
+std::vector<PlanFix> find_plan_fixes(PlanAnswer const& answer) {
+    return PlanFixSearch(answer).run();
+}
+
+}  // namespace shardwise::cli
