@@ -65,6 +65,9 @@ struct MapAnswer {
 [[nodiscard]] std::string map_json(MapRequest const& request, MapAnswer const& answer);
 [[nodiscard]] std::string map_text(MapRequest const& request, MapAnswer const& answer, Style const& style);
 
+/// How good the map is and what proves it: "load 0.894: ...; proven optimal among contiguous maps".
+[[nodiscard]] std::string certificate_text(Certificate const& certificate);
+
 /// The shortest word with which --quant means this scheme: "int4" for groups of 128.
 [[nodiscard]] std::string quant_word(QuantScheme const& scheme);
 

@@ -8,6 +8,7 @@
 #include "map_plan.hpp"
 #include "map_profile.hpp"
 #include "model_facts.hpp"
+#include "svg_picture.hpp"
 
 #include <utility>
 
@@ -152,6 +153,10 @@ ExitCode run_map(Arguments const& arguments) {
     if (auto const answered = answer_map(arguments, *request, answer); !answered) {
         bool const is_usage = answered.error().code() == ErrorCode::invalid_argument;
         return report(answered.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);
+    }
+    if (arguments.svg) {
+        auto const written = write_picture(*arguments.svg, map_picture(*request, answer));
+        if (!written) return report(written.error(), Stage::work, arguments.json);
     }
     print_warnings(answer.warnings);
     print_text(arguments.json ? map_json(*request, answer) : map_text(*request, answer, style_of_stdout(*color)));

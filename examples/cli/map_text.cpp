@@ -150,27 +150,6 @@ constexpr int bar_width = 24;
     return out.empty() ? out : out + "\n";
 }
 
-[[nodiscard]] std::string certificate_text(Certificate const& certificate) {
-    std::string value;
-    switch (certificate.objective) {
-        case Objective::load:
-            value = "load " + decimals(certificate.value, 3) + ": the fullest device uses " +
-                    decimals(100.0 * certificate.value, 1) + " % of its memory";
-            break;
-        case Objective::bottleneck:
-            value = "bottleneck: the slowest stage takes " + duration(certificate.value) + " per step";
-            break;
-        case Objective::latency:
-            value = "latency: all stages and links take " + duration(certificate.value) + " per step";
-            break;
-    }
-    if (certificate.value <= certificate.lower_bound) return value + "; proven optimal among contiguous maps";
-    auto const bound = certificate.objective == Objective::load ? decimals(certificate.lower_bound, 3)
-                                                                : duration(certificate.lower_bound);
-    return value + "; no contiguous map is below " + bound +
-           (certificate.lower_bound > 0.0 ? " (gap " + decimals(100.0 * certificate.gap(), 1) + " %)" : "");
-}
-
 [[nodiscard]] std::string answer_text(MapRequest const& request, MapAnswer const& answer) {
     switch (request.inverse) {
         case Inverse::none:
@@ -201,6 +180,27 @@ constexpr int bar_width = 24;
 }
 
 }  // namespace
+
+std::string certificate_text(Certificate const& certificate) {
+    std::string value;
+    switch (certificate.objective) {
+        case Objective::load:
+            value = "load " + decimals(certificate.value, 3) + ": the fullest device uses " +
+                    decimals(100.0 * certificate.value, 1) + " % of its memory";
+            break;
+        case Objective::bottleneck:
+            value = "bottleneck: the slowest stage takes " + duration(certificate.value) + " per step";
+            break;
+        case Objective::latency:
+            value = "latency: all stages and links take " + duration(certificate.value) + " per step";
+            break;
+    }
+    if (certificate.value <= certificate.lower_bound) return value + "; proven optimal among contiguous maps";
+    auto const bound = certificate.objective == Objective::load ? decimals(certificate.lower_bound, 3)
+                                                                : duration(certificate.lower_bound);
+    return value + "; no contiguous map is below " + bound +
+           (certificate.lower_bound > 0.0 ? " (gap " + decimals(100.0 * certificate.gap(), 1) + " %)" : "");
+}
 
 std::string quant_word(QuantScheme const& scheme) {
     for (std::string_view const word : {"int4", "awq", "gptq"}) {

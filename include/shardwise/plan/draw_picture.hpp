@@ -54,6 +54,12 @@ private:
         return 2 * inset + trunk_of(rows) + static_cast<int>(columns) * (CardDrawer::width + gap) - gap;
     }
 
+    [[nodiscard]] static std::int64_t accelerators_of(PictureNode const& node) {
+        std::int64_t count = 0;
+        for (auto const& device : node.devices) count += device.is_accelerator ? device.count : 0;
+        return count;
+    }
+
     /// Rows of a node: neighbours with the same link, at most four of them.
     [[nodiscard]] std::vector<Row> rows_of(PictureNode const& node) const {
         std::vector<Row> rows;
@@ -66,10 +72,10 @@ private:
                        (!devices[i].is_accelerator || devices[row.end].link == devices[i].link);
             };
             while (continues()) ++row.end;
-            if (devices[i].is_accelerator) {
+            if (devices[i].is_accelerator && accelerators_of(node) > 1) {
                 row.labels = {link_label(node, devices[i].link)};
                 if (!rows.empty() && rows.back().labels == row.labels) rows.back().labels.clear();
-            } else {
+            } else if (!devices[i].is_accelerator) {
                 for (auto k = row.begin; k < row.end; ++k) row.labels.push_back(link_text(devices[k].link));
             }
             i = row.end;
@@ -88,9 +94,7 @@ private:
             common = &link.link;
             ++pairs;
         }
-        auto const count =
-            static_cast<std::size_t>(std::count_if(node.devices.begin(), node.devices.end(),
-                                                   [](PictureDevice const& device) { return device.is_accelerator; }));
+        auto const count = static_cast<std::size_t>(accelerators_of(node));
         bool const is_common = common != nullptr && pairs == count * (count - 1) / 2;
         return link_text(is_common ? *common : own);
     }

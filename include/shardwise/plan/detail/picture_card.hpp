@@ -50,7 +50,8 @@ public:
         if (!share.empty()) canvas.text(left + inner, y + 18, share, {12}, inner, "class=\"ink\"", Anchor::end);
         auto top = y + 26;
         if (has_second_line_) {
-            canvas.text(left, top + 7, second_line(device), {10}, inner, "class=\"muted\"");
+            auto const look = device.missing > Bytes{} ? "class=\"bad\"" : "class=\"muted\"";
+            canvas.text(left, top + 7, second_line(device), {10}, inner, look);
             top += 14;
         }
         bool const is_summary = device.label.empty() && !device.capacity;
@@ -100,13 +101,17 @@ private:
         }
     }
 
+    /// "34.46 of 40.00 GiB"
     void draw_memory(SvgCanvas& canvas, PictureDevice const& device, int x, int y) const {
-        auto const used = to_text(device.terms.total());
-        auto const text = device.capacity ? used + " of " + to_text(*device.capacity) : used + ", no limit";
-        canvas.text(x, y, text, {11}, inner);
-        if (device.missing <= Bytes{}) return;
-        auto const room = inner - text_width(text, {11}) - 6;
-        canvas.text(x + inner, y, "lacks " + to_text(device.missing), {11, true}, room, "class=\"bad\"", Anchor::end);
+        auto used = to_text(device.terms.total());
+        if (!device.capacity) {
+            canvas.text(x, y, used + ", no limit", {11}, inner);
+            return;
+        }
+        auto const whole = to_text(*device.capacity);
+        auto const unit = used.substr(used.find(' '));
+        if (unit == whole.substr(whole.find(' '))) used.resize(used.size() - unit.size());
+        canvas.text(x, y, used + " of " + whole, {11}, inner);
     }
 
     void draw_segments(SvgCanvas& canvas, PictureDevice const& device, int x, int y) const {
@@ -139,8 +144,9 @@ private:
         if (range.last > range.first) text += "-" + std::to_string(range.last);
     }
 
-    /// Its ranks: "stage 0, tp 3, dp 0-7".
+    /// Its ranks, "stage 0, tp 3, dp 0-7", or what it lacks.
     [[nodiscard]] std::string second_line(PictureDevice const& device) const {
+        if (device.missing > Bytes{}) return "with " + to_text(device.missing) + " more the model would fit";
         if (!device.ranks) return {};
         std::string text;
         add_range(text, "stage", device.ranks->pp, most_.pp);
