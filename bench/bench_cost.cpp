@@ -91,8 +91,9 @@ int main(int argc, char** argv) {
         std::string rows;
         for (auto const& answer : answers) rows += json_row(answer) + ",";
         rows += json_limit("median error, all rows", all, 0.25, "of the published figure") + ",";
-        rows += json_limit("median error, rows held out of the calibration", held_out, 0.25,
-                           "of the published figure") + ",";
+        rows +=
+            json_limit("median error, rows held out of the calibration", held_out, 0.25, "of the published figure") +
+            ",";
         rows += json_limit("pricing a new setting of Llama 3.1 405B", pricing, 20e-6, "s");
         std::printf("{\"schema\":\"shardwise.bench/1\",\"name\":\"cost\",\"rows\":[%s]}\n", rows.c_str());
         return 0;

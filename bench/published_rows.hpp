@@ -18,12 +18,12 @@ using namespace shardwise;
 
 /// What a row measured.
 enum class Measure {
-    step_seconds,        // one update of training
-    trained_tokens,      // per second and device
-    decoded_tokens,      // per second, of all devices together
-    prompt_tokens,       // per second, of all devices together
-    first_token_seconds, // a prompt's time
-    generated_tokens,    // per second and device: prompts and all their tokens, one static batch
+    step_seconds,         // one update of training
+    trained_tokens,       // per second and device
+    decoded_tokens,       // per second, of all devices together
+    prompt_tokens,        // per second, of all devices together
+    first_token_seconds,  // a prompt's time
+    generated_tokens,     // per second and device: prompts and all their tokens, one static batch
 };
 
 struct Row {
@@ -52,10 +52,13 @@ struct Row {
 [[nodiscard]] inline std::string_view unit_of(Measure measure) {
     switch (measure) {
         case Measure::step_seconds:
-        case Measure::first_token_seconds: return "s";
+        case Measure::first_token_seconds:
+            return "s";
         case Measure::trained_tokens:
-        case Measure::generated_tokens: return "tokens/s/device";
-        default: return "tokens/s";
+        case Measure::generated_tokens:
+            return "tokens/s/device";
+        default:
+            return "tokens/s";
     }
 }
 
@@ -74,7 +77,10 @@ namespace detail {
     CostModel costs(model, request, efficiency);
     auto const& degrees = row.degrees;
     auto const place = degrees.tp * degrees.dp;
-    StageSite const site{&row.device, group_of(row, degrees.tp, 1), {}, group_of(row, degrees.dp, degrees.tp),
+    StageSite const site{&row.device,
+                         group_of(row, degrees.tp, 1),
+                         {},
+                         group_of(row, degrees.dp, degrees.tp),
                          place < row.devices_per_node ? row.device.link : row.device.network};
     List<PlanStage> stages;
     for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
@@ -94,7 +100,8 @@ namespace detail {
     auto const devices = static_cast<double>(row.degrees.ranks());
     auto const batch = static_cast<double>(request.batch);
     switch (row.measure) {
-        case Measure::step_seconds: return detail::price(row, *model, request, efficiency).step.total();
+        case Measure::step_seconds:
+            return detail::price(row, *model, request, efficiency).step.total();
         case Measure::trained_tokens:
             return detail::price(row, *model, request, efficiency).tokens_per_second / devices;
         case Measure::decoded_tokens: {
@@ -137,8 +144,8 @@ namespace detail {
 }
 
 /// A GPT of Megatron's kind: learned positions, tied embeddings, four times the hidden size in the MLP.
-[[nodiscard]] inline ModelConfig gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t vocabulary,
-                                     std::int64_t positions) {
+[[nodiscard]] inline ModelConfig gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads,
+                                     std::int64_t vocabulary, std::int64_t positions) {
     auto config = presets::gpt2;
     config.name = "GPT";
     config.dtype = Dtype::bf16;
@@ -176,16 +183,12 @@ inline void add_sc21(std::vector<Row>& rows) {
         double tflops;
         std::string_view name;
     };
-    constexpr Line lines[] = {{24, 2304, 24, 1, 1, 32, 512, 137, "1.7B"},
-                              {32, 3072, 30, 2, 1, 64, 512, 138, "3.6B"},
-                              {32, 4096, 36, 4, 1, 128, 512, 142, "7.5B"},
-                              {48, 6144, 40, 8, 1, 256, 1024, 135, "18.4B"},
-                              {64, 8192, 48, 8, 2, 512, 1536, 138, "39.1B"},
-                              {80, 10240, 60, 8, 4, 1024, 1792, 140, "76.1B"},
-                              {96, 12288, 80, 8, 8, 1536, 2304, 148, "145.6B"},
-                              {128, 16384, 96, 8, 16, 1920, 2160, 155, "310.1B"},
-                              {128, 20480, 105, 8, 35, 2520, 2520, 163, "529.6B"},
-                              {160, 25600, 128, 8, 64, 3072, 3072, 163, "1008B"}};
+    constexpr Line lines[] = {
+        {24, 2304, 24, 1, 1, 32, 512, 137, "1.7B"},          {32, 3072, 30, 2, 1, 64, 512, 138, "3.6B"},
+        {32, 4096, 36, 4, 1, 128, 512, 142, "7.5B"},         {48, 6144, 40, 8, 1, 256, 1024, 135, "18.4B"},
+        {64, 8192, 48, 8, 2, 512, 1536, 138, "39.1B"},       {80, 10240, 60, 8, 4, 1024, 1792, 140, "76.1B"},
+        {96, 12288, 80, 8, 8, 1536, 2304, 148, "145.6B"},    {128, 16384, 96, 8, 16, 1920, 2160, 155, "310.1B"},
+        {128, 20480, 105, 8, 35, 2520, 2520, 163, "529.6B"}, {160, 25600, 128, 8, 64, 3072, 3072, 163, "1008B"}};
     for (auto const& line : lines) {
         Row row;
         row.name = "Megatron GPT " + std::string(line.name) + ", " + std::to_string(line.devices) + " A100";
@@ -205,8 +208,8 @@ inline void add_sc21(std::vector<Row>& rows) {
     }
 }
 
-/// Korthikanti et al. (2022), tables 3 and 5: iteration times with full recomputation, and with sequence parallelism and
-/// selective recomputation.
+/// Korthikanti et al. (2022), tables 3 and 5: iteration times with full recomputation, and with sequence parallelism
+/// and selective recomputation.
 inline void add_recomputation(std::vector<Row>& rows) {
     struct Line {
         std::int64_t heads, hidden, layers, pp, batch, micro_batch, chunks;
@@ -277,8 +280,8 @@ inline void add_mosaic(std::vector<Row>& rows) {
     }
 }
 
-/// Llama 3 405B on 8,192 and 16,384 H100; tokens from the achieved TFLOP/s at six operations a parameter and half of the
-/// attention's square.
+/// Llama 3 405B on 8,192 and 16,384 H100; tokens from the achieved TFLOP/s at six operations a parameter and half of
+/// the attention's square.
 inline void add_llama3(std::vector<Row>& rows) {
     for (std::int64_t const dp : {64, 128}) {
         Row row;
@@ -305,12 +308,12 @@ inline void add_gpt_fast(std::vector<Row>& rows) {
         std::int64_t tp;
         double tokens;
     };
-    Line const lines[] = {{&presets::llama_2_7b, "", 1, 104.9},     {&presets::llama_2_7b, "int8", 1, 155.58},
-                          {&presets::llama_2_7b, "int4-g32", 1, 196.8}, {&presets::llama_2_70b, "int8", 1, 19.13},
+    Line const lines[] = {{&presets::llama_2_7b, "", 1, 104.9},          {&presets::llama_2_7b, "int8", 1, 155.58},
+                          {&presets::llama_2_7b, "int4-g32", 1, 196.8},  {&presets::llama_2_70b, "int8", 1, 19.13},
                           {&presets::llama_2_70b, "int4-g32", 1, 25.25}, {&presets::llama_2_7b, "", 2, 168.84},
-                          {&presets::llama_2_7b, "", 4, 254.02},    {&presets::llama_2_7b, "", 8, 328.43},
-                          {&presets::llama_2_70b, "", 2, 21.32},    {&presets::llama_2_70b, "", 4, 38.01},
-                          {&presets::llama_2_70b, "", 8, 62.5},     {&presets::llama_2_70b, "int8", 8, 80.44},
+                          {&presets::llama_2_7b, "", 4, 254.02},         {&presets::llama_2_7b, "", 8, 328.43},
+                          {&presets::llama_2_70b, "", 2, 21.32},         {&presets::llama_2_70b, "", 4, 38.01},
+                          {&presets::llama_2_70b, "", 8, 62.5},          {&presets::llama_2_70b, "int8", 8, 80.44},
                           {&presets::llama_2_70b, "int4-g32", 8, 90.77}};
     for (auto const& line : lines) {
         Row row;
@@ -384,8 +387,8 @@ inline void add_tensorrt(std::vector<Row>& rows) {
         Row row;
         bool const is_latency = line.generated == 0;
         bool const is_fp8 = line.device != "A100-80GB";
-        row.name = std::string(line.config->name.view()) + (is_fp8 ? " fp8, " : " fp16, ") + std::to_string(line.batch) +
-                   " x " + std::to_string(line.prompt) + " tokens" +
+        row.name = std::string(line.config->name.view()) + (is_fp8 ? " fp8, " : " fp16, ") +
+                   std::to_string(line.batch) + " x " + std::to_string(line.prompt) + " tokens" +
                    (is_latency ? ", first token" : " + " + std::to_string(line.generated)) + ", " +
                    std::to_string(line.tp) + " " + std::string(line.device);
         row.source = is_latency ? "NVIDIA/TensorRT-LLM, docs/source/performance.md, low latency"

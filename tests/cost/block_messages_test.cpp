@@ -20,10 +20,13 @@ BlockBody const& layer_of(Model const& model) {
 BlockMessages messages(BlockBody const& body, Step const& step, std::int64_t tp, std::int64_t ep = 1,
                        bool is_sequence_parallel = false, bool is_table_dealt = false) {
     auto const context = op_context(body, step, {.tp = tp, .is_sequence_parallel = is_sequence_parallel});
-    return block_messages(body, context, RankGroup::in_node(tp, nvlink), RankGroup::in_node(ep, nvlink), is_table_dealt);
+    return block_messages(body, context, RankGroup::in_node(tp, nvlink), RankGroup::in_node(ep, nvlink),
+                          is_table_dealt);
 }
 
-double all_reduce(double bytes, std::int64_t ranks) { return all_reduce_seconds(bytes, RankGroup::in_node(ranks, nvlink)); }
+double all_reduce(double bytes, std::int64_t ranks) {
+    return all_reduce_seconds(bytes, RankGroup::in_node(ranks, nvlink));
+}
 
 Step const prompt{.batch = 2, .new_tokens = 100, .context = 100};
 Step const training{.batch = 2, .new_tokens = 100, .context = 100, .is_training = true};

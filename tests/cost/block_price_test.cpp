@@ -13,8 +13,15 @@ using namespace shardwise;
 namespace {
 
 /// Peaks are reached, and of arithmetic and memory the longer one counts alone.
-constexpr Efficiency perfect{.product = 1.0, .attention = 1.0, .memory = 1.0, .vectors = 1.0, .unhidden = 0.0,
-                             .unpack_operations = 0.0, .link = 1.0, .overlap = 1.0, .kernel_seconds = 0.0,
+constexpr Efficiency perfect{.product = 1.0,
+                             .attention = 1.0,
+                             .memory = 1.0,
+                             .vectors = 1.0,
+                             .unhidden = 0.0,
+                             .unpack_operations = 0.0,
+                             .link = 1.0,
+                             .overlap = 1.0,
+                             .kernel_seconds = 0.0,
                              .step_seconds = 0.0};
 /// 1e12 operations and 1e9 bytes a second.
 constexpr DeviceRates rates{.products = 1e12, .vectors = 1e12, .memory = 1e9};
@@ -47,7 +54,8 @@ TEST_CASE("block price: a product takes its arithmetic or its bytes, whichever i
     auto const few = price(body, 10, product_weights);
     CHECK(few.terms.memory == doctest::Approx(1.03e-3));
     CHECK(few.terms.compute == 0.0);
-    // 1e10 operations take 10 ms; 1 MB and 30 MB 31 ms: still memory. With a hundred times the bandwidth arithmetic binds.
+    // 1e10 operations take 10 ms; 1 MB and 30 MB 31 ms: still memory. With a hundred times the bandwidth arithmetic
+    // binds.
     auto fast = rates;
     fast.memory = 100e9;
     auto const many = price(body, 10000, product_weights, Pass::prefill, perfect, fast);
@@ -81,7 +89,8 @@ TEST_CASE("block price: a training step is a forward pass and twice its products
     auto slow = rates;
     slow.memory = 1e3;
     auto const bytes = 4.0 * 1e6 + 3.0 * (100 * 1000 + 100 * 500) * 2;
-    CHECK(price(body, 100, product_weights, Pass::training, perfect, slow).terms.memory == doctest::Approx(bytes / 1e3));
+    CHECK(price(body, 100, product_weights, Pass::training, perfect, slow).terms.memory ==
+          doctest::Approx(bytes / 1e3));
 }
 
 TEST_CASE("block price: selective recomputation repeats the attention only") {

@@ -27,12 +27,15 @@ Sum sum_of(Model const& model, EstimateRequest const& request) {
     return sum;
 }
 
-Device device(std::string_view name) { return *find_device_preset(name); }
+Device device(std::string_view name) {
+    return *find_device_preset(name);
+}
 
 }  // namespace
 
 TEST_CASE("body weights: blocks together read what the estimator holds, whatever packs it") {
-    for (auto const* config : {&presets::llama_3_8b, &presets::mixtral_8x7b, &presets::deepseek_v3, &presets::gpt_oss_20b}) {
+    for (auto const* config :
+         {&presets::llama_3_8b, &presets::mixtral_8x7b, &presets::deepseek_v3, &presets::gpt_oss_20b}) {
         auto const model = *describe(*config);
         CHECK(sum_of(model, {}).bytes == static_cast<double>(estimate_memory(model)->terms.weights.count()));
         CHECK(sum_of(model, {}).parameters == static_cast<double>(count_parameters(model.tree)));
@@ -61,8 +64,7 @@ TEST_CASE("body weights: a rank reads its share, as the estimator deals it") {
 TEST_CASE("body weights: a tied head reads the table and trains nothing") {
     auto const model = *describe(presets::gemma_2b);
     auto const table = 256000.0 * 2048.0;
-    CHECK(sum_of(model, {}).bytes ==
-          static_cast<double>(estimate_memory(model)->terms.weights.count()) + 2.0 * table);
+    CHECK(sum_of(model, {}).bytes == static_cast<double>(estimate_memory(model)->terms.weights.count()) + 2.0 * table);
     CHECK(sum_of(model, {}).parameters == static_cast<double>(count_parameters(model.tree)));
 }
 
@@ -90,7 +92,8 @@ TEST_CASE("cost model: a decoded token reads all weights, its cache, and little 
     CostModel costs(model, {.context = 4096}, perfect);
     double seconds = 0.0;
     for (auto const& block : model.program.blocks())
-        seconds += block.count * costs.bodies({.pass = Pass::decode}, a100)[static_cast<std::size_t>(block.body)].terms.memory;
+        seconds +=
+            block.count * costs.bodies({.pass = Pass::decode}, a100)[static_cast<std::size_t>(block.body)].terms.memory;
     auto const weights = 2.0 * (6738415616.0 - 32000.0 * 4096.0);
     auto const cache = 4095.0 * 524288.0;
     CHECK(seconds * a100.bandwidth == doctest::Approx(weights + cache).epsilon(0.005));

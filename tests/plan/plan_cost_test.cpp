@@ -3,9 +3,9 @@
 #include <shardwise/model/presets.hpp>
 #include <shardwise/plan/plan_cost.hpp>
 
-#include "../../bench/published_rows.hpp"
-
 #include <doctest/doctest.h>
+
+#include "../../bench/published_rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,9 @@ using namespace shardwise;
 
 namespace {
 
-Device device(std::string_view name) { return *find_device_preset(name); }
+Device device(std::string_view name) {
+    return *find_device_preset(name);
+}
 
 /// Stages of so many seconds each, as if priced.
 List<StageCost> stages_of(std::initializer_list<double> seconds) {
@@ -31,8 +33,15 @@ List<StageCost> stages_of(std::initializer_list<double> seconds) {
     return stages;
 }
 
-constexpr Efficiency perfect{.product = 1.0, .attention = 1.0, .memory = 1.0, .vectors = 1.0, .unhidden = 0.0,
-                             .unpack_operations = 0.0, .link = 1.0, .overlap = 0.0, .kernel_seconds = 0.0,
+constexpr Efficiency perfect{.product = 1.0,
+                             .attention = 1.0,
+                             .memory = 1.0,
+                             .vectors = 1.0,
+                             .unhidden = 0.0,
+                             .unpack_operations = 0.0,
+                             .link = 1.0,
+                             .overlap = 0.0,
+                             .kernel_seconds = 0.0,
                              .step_seconds = 0.0};
 
 CostTerms step(List<StageCost> const& stages, PlanDegrees const& degrees, StepSetting setting, StageSite site = {}) {
@@ -55,7 +64,8 @@ TEST_CASE("step cost: training waits (p - 1) / m of its work while the pipeline 
     auto const terms = step(stages, {.pp = 4, .micro_batches = 8}, {.pass = Pass::training});
     CHECK(terms.compute == doctest::Approx(24.0));
     CHECK(terms.bubble == doctest::Approx(9.0));
-    CHECK(step(stages, {.pp = 4, .micro_batches = 8}, {.pass = Pass::training, .chunks = 3}).bubble == doctest::Approx(3.0));
+    CHECK(step(stages, {.pp = 4, .micro_batches = 8}, {.pass = Pass::training, .chunks = 3}).bubble ==
+          doctest::Approx(3.0));
 }
 
 TEST_CASE("step cost: the slowest stage is paid for every micro-batch, the others once") {
@@ -140,7 +150,8 @@ TEST_CASE("step cost: Adam moves 28 bytes for each parameter of a 16-bit model, 
     stages[0].weights.dense_parameters = 2039e9;
     stages[0].weights.tied_parameters = 1019.5e9;
     auto const at = [&](PlanDegrees const& degrees, OptimizerKind optimizer, double bytes) {
-        return step(stages, degrees, {.pass = Pass::training, .optimizer = optimizer, .element_bytes = bytes}).optimizer;
+        return step(stages, degrees, {.pass = Pass::training, .optimizer = optimizer, .element_bytes = bytes})
+            .optimizer;
     };
     // Moments 2 * 8, weights 2 * 4, gradient 2, 16-bit weight 2, at 2039 GB/s; the tied half is another block's.
     CHECK(at({}, OptimizerKind::adam, 2.0) == doctest::Approx(14.0));
@@ -169,7 +180,8 @@ TEST_CASE("plan cost: one device decodes in the time of its blocks and the step'
 }
 
 TEST_CASE("plan cost: stages together hold each block once") {
-    for (auto const* config : {&presets::gemma_3_1b, &presets::deepseek_v2_lite, &presets::t5_small, &presets::bert_base}) {
+    for (auto const* config :
+         {&presets::gemma_3_1b, &presets::deepseek_v2_lite, &presets::t5_small, &presets::bert_base}) {
         auto const model = *describe(*config);
         CostModel costs(model, {.context = 128});
         auto const a100 = device("A100-80GB");
@@ -194,7 +206,9 @@ TEST_CASE("plan cost: sequences are dealt to data- and expert-parallel ranks, th
 
 TEST_CASE("plan cost: faster links and devices never make a plan slower") {
     std::mt19937 random(11);
-    auto const pick = [&](std::int64_t most) { return std::int64_t{1} << std::uniform_int_distribution<>(0, static_cast<int>(most))(random); };
+    auto const pick = [&](std::int64_t most) {
+        return std::int64_t{1} << std::uniform_int_distribution<>(0, static_cast<int>(most))(random);
+    };
     auto const dense = *describe(presets::llama_2_7b);
     auto const mixture = *describe(presets::mixtral_8x7b);
     for (int round = 0; round < 60; ++round) {
@@ -202,7 +216,10 @@ TEST_CASE("plan cost: faster links and devices never make a plan slower") {
         auto const& model = is_mixture ? mixture : dense;
         EstimateRequest request{.batch = 64, .context = 512};
         if (round % 3 == 0) request.training = TrainingPlan{.recompute = static_cast<Recompute>(round % 9 / 3)};
-        PlanDegrees const degrees{.tp = pick(3), .pp = pick(3), .dp = pick(2), .ep = is_mixture ? pick(3) : 1,
+        PlanDegrees const degrees{.tp = pick(3),
+                                  .pp = pick(3),
+                                  .dp = pick(2),
+                                  .ep = is_mixture ? pick(3) : 1,
                                   .zero = request.training ? static_cast<std::int32_t>(round % 4) : 0,
                                   .micro_batches = pick(3)};
         auto const at = [&](double faster) {
@@ -212,8 +229,11 @@ TEST_CASE("plan cost: faster links and devices never make a plan slower") {
             a100.peak.fp32 *= faster;
             Link const near{LinkType::nvlink, 300e9 * faster, 5e-6 / faster};
             Link const far{LinkType::infiniband, 25e9 * faster, 10e-6 / faster};
-            StageSite const site{&a100, RankGroup::in_node(degrees.tp, near), {degrees.ep, 1, near, far},
-                                 {degrees.dp, 1, near, far}, far};
+            StageSite const site{&a100,
+                                 RankGroup::in_node(degrees.tp, near),
+                                 {degrees.ep, 1, near, far},
+                                 {degrees.dp, 1, near, far},
+                                 far};
             List<PlanStage> stages;
             for (std::int64_t p = 0; p < degrees.pp; ++p) {
                 auto const layers = split_units(32, degrees.pp, p);

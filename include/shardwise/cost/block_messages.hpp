@@ -1,7 +1,7 @@
 #pragma once
 
-#include <shardwise/cost/collective.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/cost/collective.hpp>
 #include <shardwise/memory/activations.hpp>
 
 #include <cstddef>
@@ -27,8 +27,13 @@ class MessageWalker {
 public:
     constexpr MessageWalker(BlockBody const& body, OpContext const& context, RankGroup const& tp, RankGroup const& ep,
                             Efficiency const& efficiency)
-        : body_(body), context_(context), tp_(tp), ep_(ep), efficiency_(efficiency),
-          is_partial_(body.values().size(), 0), is_entered_(body.values().size(), 0) {}
+        : body_(body),
+          context_(context),
+          tp_(tp),
+          ep_(ep),
+          efficiency_(efficiency),
+          is_partial_(body.values().size(), 0),
+          is_entered_(body.values().size(), 0) {}
 
     constexpr BlockMessages walk(bool is_table_dealt) {
         for (auto const& op : body_.operations()) {
@@ -63,12 +68,15 @@ private:
     /// True where a sum of this operation's results is the result of the sums.
     constexpr bool is_linear_in_partials(Operation const& op) const {
         switch (op.kind) {
-            case OpKind::add: return is_partial(op.inputs[0]) && is_partial(op.inputs[1]);
-            case OpKind::combine: return true;
+            case OpKind::add:
+                return is_partial(op.inputs[0]) && is_partial(op.inputs[1]);
+            case OpKind::combine:
+                return true;
             // A gate scales the whole row.
             case OpKind::activation:
                 return op.inputs[1] != no_value && op.inputs[1] != op.inputs[0] && !is_partial(op.inputs[0]);
-            default: return false;
+            default:
+                return false;
         }
     }
 
@@ -104,7 +112,8 @@ private:
         if (ep_.ranks <= 1) return;
         auto const bytes = whole_bytes(op.inputs[0]);
         auto const part = bytes / static_cast<double>(tp_.ranks);
-        messages_.routed += 2.0 * (all_to_all_seconds(part, ep_, efficiency_) + all_gather_seconds(bytes, tp_, efficiency_));
+        messages_.routed +=
+            2.0 * (all_to_all_seconds(part, ep_, efficiency_) + all_gather_seconds(bytes, tp_, efficiency_));
     }
 
     /// Logits are gathered for the sampler; a loss over dealt vocabulary takes three sums of a number per token.
@@ -112,8 +121,11 @@ private:
     /// Source  Shoeybi et al., Megatron-LM (arXiv 1909.08053), section 3
     constexpr void score(Operation const& op) {
         auto const rows = static_cast<double>(context_.rows(context_.value(op.output)));
-        if (context_.step.is_training) messages_.forward += 3.0 * all_reduce_seconds(4.0 * rows, tp_, efficiency_);
-        else messages_.forward += all_gather_seconds(4.0 * rows * static_cast<double>(op.out_features), tp_, efficiency_);
+        if (context_.step.is_training)
+            messages_.forward += 3.0 * all_reduce_seconds(4.0 * rows, tp_, efficiency_);
+        else
+            messages_.forward +=
+                all_gather_seconds(4.0 * rows * static_cast<double>(op.out_features), tp_, efficiency_);
     }
 
     BlockBody const& body_;

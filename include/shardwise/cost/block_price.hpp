@@ -52,10 +52,15 @@ public:
     constexpr BlockPricer(BlockBody const& body, Step const& step, BlockSetting const& setting,
                           BodyWeights const& weights, DeviceRates const& rates, Efficiency const& efficiency,
                           BlockPolicy const& policy)
-        : body_(body), setting_(setting), weights_(weights), rates_(rates), efficiency_(efficiency), policy_(policy),
-          context_(op_context(body, step,
-                              {.tp = setting.tp.ranks,
-                               .is_sequence_parallel = policy.is_sequence_parallel && setting.tp.ranks > 1})) {
+        : body_(body),
+          setting_(setting),
+          weights_(weights),
+          rates_(rates),
+          efficiency_(efficiency),
+          policy_(policy),
+          context_(op_context(
+              body, step,
+              {.tp = setting.tp.ranks, .is_sequence_parallel = policy.is_sequence_parallel && setting.tp.ranks > 1})) {
         for (auto const& op : body.operations()) {
             if (op.kind == OpKind::linear) dense_elements_ += elements_of(op);
             if (op.kind == OpKind::experts) expert_elements_ += elements_of(op);
@@ -78,8 +83,8 @@ public:
             bool const is_core = op.kind == OpKind::attention && policy_.recompute == Recompute::selective;
             if (is_core || is_repeated) backward += once;
         }
-        auto const messages = block_messages(body_, context_, setting_.tp, setting_.ep, weights_.dealt_tables > 0.0,
-                                             efficiency_);
+        auto const messages =
+            block_messages(body_, context_, setting_.tp, setting_.ep, weights_.dealt_tables > 0.0, efficiency_);
         forward.tensor_parallel += messages.forward;
         forward.expert_parallel += messages.routed;
         if (is_training) {
@@ -121,7 +126,9 @@ private:
                     read_weights(work, touched(op) * elements_of(op) / expert_elements_, weights_.experts,
                                  weights_.expert_parameters);
                 break;
-            case OpKind::attention: work.rate *= efficiency_.attention; break;
+            case OpKind::attention:
+                work.rate *= efficiency_.attention;
+                break;
             default:
                 work.rate = rates_.vectors;
                 work.activations /= efficiency_.vectors;

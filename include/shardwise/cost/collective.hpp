@@ -17,8 +17,8 @@ struct Wire {
     [[nodiscard]] constexpr double seconds(double bytes) const { return bandwidth > 0.0 ? bytes / bandwidth : 0.0; }
 };
 
-/// What a link gives each of `ranks` ranks. An infinity fabric connects every pair by a link of its own, and all of them
-/// work at once; of every other kind the figure is all that a device has.
+/// What a link gives each of `ranks` ranks. An infinity fabric connects every pair by a link of its own, and all of
+/// them work at once; of every other kind the figure is all that a device has.
 [[nodiscard]] constexpr Wire wire_of(Link const& link, std::int64_t ranks, Efficiency const& efficiency) {
     auto const lanes = link.type == LinkType::infinity_fabric && ranks > 1 ? static_cast<double>(ranks - 1) : 1.0;
     return {link.latency, link.bandwidth * efficiency.link * lanes};
@@ -61,8 +61,8 @@ struct Wire {
     return detail::flat_gather(part, group.nodes(), outside) + detail::flat_gather(bytes, group.per_node, inside);
 }
 
-/// The time in which `bytes` on every rank become their sum on every rank. Over nodes: a reduce-scatter in each node, an
-/// all-reduce between nodes of each rank's part, an all-gather in each node.
+/// The time in which `bytes` on every rank become their sum on every rank. Over nodes: a reduce-scatter in each node,
+/// an all-reduce between nodes of each rank's part, an all-gather in each node.
 ///
 /// Units   seconds
 /// Source  Thakur, Rabenseifner and Gropp, 2005; the hierarchy: Horovod's and NCCL's

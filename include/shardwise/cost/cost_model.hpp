@@ -1,23 +1,25 @@
 #pragma once
 
+#include <shardwise/core/span.hpp>
 #include <shardwise/cost/block_price.hpp>
 #include <shardwise/memory/saved_activations.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
-/// Prices the blocks of one model under one request: every body of its program once per setting and kind of device, kept
-/// for later questions.
+/// Prices the blocks of one model under one request: every body of its program once per setting and kind of device,
+/// kept for later questions.
 ///
 /// Order  a question may add to what is kept: one object serves one thread, copies are independent
 class CostModel {
 public:
     constexpr CostModel(Model const& model, EstimateRequest const& request,
                         Efficiency const& efficiency = default_efficiency)
-        : model_(&model), request_(request), efficiency_(efficiency),
+        : model_(&model),
+          request_(request),
+          efficiency_(efficiency),
           parts_(find_parts(model, depends_on_layer(request))) {}
 
     [[nodiscard]] constexpr Model const& model() const { return *model_; }
@@ -26,7 +28,7 @@ public:
     [[nodiscard]] constexpr std::int64_t layers() const { return parts_.layers; }
 
     /// One micro-batch through each body of the program, by body number. Valid until the next question.
-    [[nodiscard]] constexpr std::span<BlockPrice const> bodies(BlockSetting const& setting, Device const& device) {
+    [[nodiscard]] constexpr Span<BlockPrice const> bodies(BlockSetting const& setting, Device const& device) {
         auto const rates = device_rates(device, product_dtype(), efficiency_);
         for (auto const& entry : priced_) {
             if (entry.setting == setting && entry.rates == rates) return {entry.bodies.data(), entry.bodies.size()};
@@ -34,6 +36,11 @@ public:
         priced_.push_back(price(setting, rates));
         auto const& entry = priced_.back();
         return {entry.bodies.data(), entry.bodies.size()};
+    }
+
+    /// The same, not kept: for those who ask once for each of many settings.
+    [[nodiscard]] constexpr List<BlockPrice> price_bodies(BlockSetting const& setting, Device const& device) {
+        return price(setting, device_rates(device, product_dtype(), efficiency_)).bodies;
     }
 
     /// The element type of matrix products: 8 bits where weights and activations are fp8, else the activations'.
@@ -44,9 +51,9 @@ public:
 
     /// The step of a micro-batch of `batch` sequences.
     [[nodiscard]] constexpr Step step(Pass pass, std::int64_t batch) const {
-        auto step = pass == Pass::training ? training_step(request_, model_->config)
-                                           : step_of(pass == Pass::decode ? Phase::decode : Phase::prefill, request_,
-                                                     model_->config);
+        auto step = pass == Pass::training
+                        ? training_step(request_, model_->config)
+                        : step_of(pass == Pass::decode ? Phase::decode : Phase::prefill, request_, model_->config);
         step.batch = batch;
         return step;
     }
@@ -82,21 +89,24 @@ private:
     }
 
     constexpr Weighed const& weights_of(std::int64_t tp, std::int64_t ep) {
-        for (auto const& known : weighed_) {
-            if (known.tp == tp && known.ep == ep) return known;
+        auto const row = static_cast<std::size_t>(tp);
+        if (weighed_.size() <= row) weighed_.resize(row + 1);
+        for (auto const& known : weighed_[row]) {
+            if (known.ep == ep) return known;
         }
         auto request = request_;
         request.parallel.tp = tp;
         request.parallel.ep = ep;
-        weighed_.push_back({tp, ep, body_weights(*model_, parts_, request)});
-        return weighed_.back();
+        weighed_[row].push_back({tp, ep, body_weights(*model_, parts_, request)});
+        return weighed_[row].back();
     }
 
     Model const* model_;
     EstimateRequest request_;
     Efficiency efficiency_;
     ModelParts parts_;
-    List<Weighed> weighed_;
+    /// By tp.
+    List<List<Weighed>> weighed_;
     List<Priced> priced_;
 };
 

@@ -2,10 +2,11 @@
 
 namespace shardwise::inline v0 {
 
-/// What share of a device's or a link's peak real programs reach: one set of constants for every model, device and plan.
+/// What share of a device's or a link's peak real programs reach: one set of constants for every model, device and
+/// plan.
 ///
-/// Source  calibrated against the rows of bench/bench_cost.cpp that it does not hold out, then rounded; what stands beside
-///         a constant is where its order of magnitude is known from besides
+/// Source  calibrated against the rows of bench/bench_cost.cpp that it does not hold out, then rounded; what stands
+///         beside a constant is where its order of magnitude is known from besides
 struct Efficiency {
     /// Of peak arithmetic, by a matrix product.
     double product = 0.75;

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <shardwise/core/span.hpp>
 #include <shardwise/plan/step_cost.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -15,10 +15,11 @@ namespace shardwise::inline v0 {
 
 /// What a plan takes and gives: every stage priced on its site, then put together. Writes each stage's seconds.
 ///
-/// `request.batch` of the model counts the sequences of the whole job. One site stands for all stages where there is only
-/// one. `chunks` pieces of a stage's layers take turns (the interleaved schedule): the bubble shrinks, messages multiply.
-[[nodiscard]] constexpr PlanCost plan_cost(CostModel& model, PlanDegrees const& degrees, std::span<PlanStage> stages,
-                                           std::span<StageSite const> sites, std::int64_t chunks = 1) {
+/// `request.batch` of the model counts the sequences of the whole job. One site stands for all stages where there is
+/// only one. `chunks` pieces of a stage's layers take turns (the interleaved schedule): the bubble shrinks, messages
+/// multiply.
+[[nodiscard]] constexpr PlanCost plan_cost(CostModel& model, PlanDegrees const& degrees, Span<PlanStage> stages,
+                                           Span<StageSite const> sites, std::int64_t chunks = 1) {
     auto const& request = model.request();
     auto const size = micro_batch_size(request, degrees);
     List<StageCost> costs(stages.size());
@@ -42,8 +43,7 @@ namespace shardwise::inline v0 {
         cost.prefill = run(Pass::prefill);
         cost.step = run(Pass::decode);
     }
-    auto const per_sequence =
-        request.training ? static_cast<double>(context_of(request, model.model().config)) : 1.0;
+    auto const per_sequence = request.training ? static_cast<double>(context_of(request, model.model().config)) : 1.0;
     auto const seconds = cost.step.total();
     if (seconds > 0.0) cost.tokens_per_second = tokens * per_sequence / seconds;
     return cost;

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <shardwise/core/span.hpp>
 #include <shardwise/cost/cost_model.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -40,7 +40,7 @@ struct StageCost {
 
 /// The sum over the blocks of layers [first, first + count) and of what stands beside them: the blocks before the first
 /// layer with the first, others with the layer before them.
-[[nodiscard]] constexpr StageCost stage_cost(CostModel const& model, std::span<BlockPrice const> bodies,
+[[nodiscard]] constexpr StageCost stage_cost(CostModel const& model, Span<BlockPrice const> bodies,
                                              std::int64_t first_layer, std::int64_t layer_count) {
     StageCost stage;
     auto const end = first_layer + layer_count;

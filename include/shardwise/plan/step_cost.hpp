@@ -1,12 +1,12 @@
 #pragma once
 
+#include <shardwise/core/span.hpp>
 #include <shardwise/memory/training.hpp>
 #include <shardwise/plan/stage_cost.hpp>
 #include <shardwise/schedule/pipeline_time.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -30,7 +30,7 @@ struct StepSetting {
             .efficiency = model.efficiency()};
 }
 
-[[nodiscard]] constexpr StageSite const& site_of(std::span<StageSite const> sites, std::size_t stage) {
+[[nodiscard]] constexpr StageSite const& site_of(Span<StageSite const> sites, std::size_t stage) {
     return sites[sites.size() == 1 ? 0 : stage];
 }
 
@@ -51,8 +51,9 @@ namespace detail {
 /// Reduction of gradients and ZeRO's gathers of weights, less what runs behind the arithmetic. Experts have a copy per
 /// data-parallel rank, everything else one per expert-parallel rank of these as well.
 ///
-/// Without ZeRO an all-reduce once a step. Stage 1 scatters the sums and gathers updated weights: the same bytes. Stage 2
-/// scatters every micro-batch's gradients; stage 3 gathers weights for both passes of every micro-batch as well.
+/// Without ZeRO an all-reduce once a step. Stage 1 scatters the sums and gathers updated weights: the same bytes.
+/// Stage 2 scatters every micro-batch's gradients; stage 3 gathers weights for both passes of every micro-batch as
+/// well.
 ///
 /// Source  Rajbhandari et al., ZeRO, 2020, section 7
 [[nodiscard]] constexpr double data_parallel_seconds(StageCost const& stage, StageSite const& site,
@@ -79,8 +80,8 @@ namespace detail {
     constexpr std::int64_t sample = 1 << 20U;
     auto const states =
         static_cast<double>(optimizer_state_bytes(setting.optimizer, sample)) / static_cast<double>(sample);
-    auto const each = 2.0 * states + 2.0 * 4.0 + setting.element_bytes +
-                      (setting.element_bytes < 4.0 ? setting.element_bytes : 0.0);
+    auto const each =
+        2.0 * states + 2.0 * 4.0 + setting.element_bytes + (setting.element_bytes < 4.0 ? setting.element_bytes : 0.0);
     auto const own = (stage.weights.trained_dense() + stage.weights.expert_parameters) /
                      static_cast<double>(degrees.zero >= 1 ? degrees.dp : 1);
     auto const rate = site.device->bandwidth * setting.efficiency.memory;
@@ -90,7 +91,7 @@ namespace detail {
 }  // namespace detail
 
 /// One micro-batch through a stage and on to the next one; in training both ways.
-[[nodiscard]] constexpr double stage_seconds(std::span<StageCost const> stages, std::span<StageSite const> sites,
+[[nodiscard]] constexpr double stage_seconds(Span<StageCost const> stages, Span<StageSite const> sites,
                                              std::size_t stage, StepSetting const& setting) {
     auto const message =
         stage + 1 < stages.size() ? detail::stage_message_seconds(stages[stage], site_of(sites, stage), setting) : 0.0;
@@ -99,11 +100,11 @@ namespace detail {
 
 /// A step from its stages: `micro_batches` pass one stage after another.
 ///
-/// The terms are those of the slowest stage, for every micro-batch; `bubble` is what the step takes longer. A prompt or a
-/// training step fills and drains the pipeline: the sum of all stages and m - 1 times the slowest. Decoding keeps it full
-/// where there are micro-batches enough: a token's turn takes the sum of all stages or m times the slowest, whichever is
-/// longer.
-[[nodiscard]] constexpr CostTerms step_cost(std::span<StageCost const> stages, std::span<StageSite const> sites,
+/// The terms are those of the slowest stage, for every micro-batch; `bubble` is what the step takes longer. A prompt
+/// or a training step fills and drains the pipeline: the sum of all stages and m - 1 times the slowest. Decoding
+/// keeps it full where there are micro-batches enough: a token's turn takes the sum of all stages or m times the
+/// slowest, whichever is longer.
+[[nodiscard]] constexpr CostTerms step_cost(Span<StageCost const> stages, Span<StageSite const> sites,
                                             PlanDegrees const& degrees, StepSetting const& setting) {
     CostTerms step;
     if (stages.empty()) return step;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/schedule/schedule.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -28,10 +28,13 @@ namespace detail {
 /// Runs a table: every rank in its own order, each piece of work once what it needs is done.
 class PipelineRun {
 public:
-    constexpr PipelineRun(PipelineSchedule const& schedule, std::span<PipelineTimes const> times)
-        : schedule_(schedule), times_(times), pieces_(schedule.stages * schedule.chunks),
+    constexpr PipelineRun(PipelineSchedule const& schedule, Span<PipelineTimes const> times)
+        : schedule_(schedule),
+          times_(times),
+          pieces_(schedule.stages * schedule.chunks),
           done_(static_cast<std::size_t>(3 * pieces_ * schedule.micro_batches), -1.0),
-          next_(schedule.ranks.size(), 0), free_(schedule.ranks.size(), 0.0) {}
+          next_(schedule.ranks.size(), 0),
+          free_(schedule.ranks.size(), 0.0) {}
 
     constexpr Result<double> run() {
         bool is_moving = true;
@@ -45,7 +48,9 @@ public:
             }
         }
         if (waiting > 0) {
-            return Error{ErrorCode::invalid_argument}.at("schedule").because("waits for work that never comes")
+            return Error{ErrorCode::invalid_argument}
+                .at("schedule")
+                .because("waits for work that never comes")
                 .fix("give every rank each micro-batch's passes once, in an order that its neighbours can follow");
         }
         double end = 0.0;
@@ -55,9 +60,8 @@ public:
 
 private:
     constexpr double& done(PipelineWork work, std::int64_t piece, std::int64_t micro_batch) {
-        return done_[static_cast<std::size_t>((static_cast<std::int64_t>(work) * pieces_ + piece) *
-                                                  schedule_.micro_batches +
-                                              micro_batch)];
+        return done_[static_cast<std::size_t>(
+            (static_cast<std::int64_t>(work) * pieces_ + piece) * schedule_.micro_batches + micro_batch)];
     }
 
     /// When what a piece of work needs is done; negative where it is not yet known.
@@ -72,7 +76,8 @@ private:
                 if (own < 0.0 || after < 0.0) return -1.0;
                 return own < after ? after : own;
             }
-            case PipelineWork::weights: return done(PipelineWork::backward, piece, micro_batch);
+            case PipelineWork::weights:
+                return done(PipelineWork::backward, piece, micro_batch);
         }
         return -1.0;
     }
@@ -96,7 +101,7 @@ private:
     }
 
     PipelineSchedule const& schedule_;
-    std::span<PipelineTimes const> times_;
+    Span<PipelineTimes const> times_;
     std::int64_t pieces_;
     List<double> done_;
     List<std::size_t> next_;
@@ -108,8 +113,7 @@ private:
 /// The time from the first forward pass to the last backward pass; `times` of one rank count for all.
 ///
 /// Errors  invalid_argument for a table that comes to a standstill
-[[nodiscard]] constexpr Result<double> makespan(PipelineSchedule const& schedule,
-                                                std::span<PipelineTimes const> times) {
+[[nodiscard]] constexpr Result<double> makespan(PipelineSchedule const& schedule, Span<PipelineTimes const> times) {
     return detail::PipelineRun(schedule, times).run();
 }
 
@@ -124,8 +128,10 @@ private:
     std::int64_t most = 0;
     auto const last = schedule.is_split ? PipelineWork::weights : PipelineWork::backward;
     for (auto const& slot : schedule.ranks[static_cast<std::size_t>(rank)]) {
-        if (slot.work == PipelineWork::forward) ++kept;
-        else if (slot.work == last) --kept;
+        if (slot.work == PipelineWork::forward)
+            ++kept;
+        else if (slot.work == last)
+            --kept;
         if (most < kept) most = kept;
     }
     return most;

@@ -7,8 +7,9 @@
 
 namespace shardwise::inline v0 {
 
-/// What a rank does with a micro-batch. A backward pass in one piece is `backward`; in two, `backward` makes the gradients
-/// of the inputs, which the stage before waits for, and `weights` those of the weights, which nobody waits for.
+/// What a rank does with a micro-batch. A backward pass in one piece is `backward`; in two, `backward` makes the
+/// gradients of the inputs, which the stage before waits for, and `weights` those of the weights, which nobody waits
+/// for.
 enum class PipelineWork : std::uint8_t { forward, backward, weights };
 
 /// One piece of work: a micro-batch through one chunk of a rank's layers.

@@ -4,9 +4,9 @@
 
 namespace shardwise::inline v0 {
 
-/// One forward, one backward with backward passes in two pieces: rank r puts the weights' gradients r micro-batches off, so
-/// that they fill what would be the bubble. A third of its bubble at the same memory, where there are at least as many
-/// micro-batches as stages.
+/// One forward, one backward with backward passes in two pieces: rank r puts the weights' gradients r micro-batches
+/// off, so that they fill what would be the bubble. A third of its bubble at the same memory, where there are at
+/// least as many micro-batches as stages.
 ///
 /// Source  Qi et al., Zero Bubble Pipeline Parallelism, 2023 (arXiv 2401.10241), section 2.3, ZB-H1
 [[nodiscard]] constexpr PipelineSchedule zero_bubble_schedule(std::int64_t stages, std::int64_t micro_batches) {

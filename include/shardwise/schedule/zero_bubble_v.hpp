@@ -12,7 +12,8 @@ class ZeroBubbleFiller {
 public:
     constexpr ZeroBubbleFiller(std::int64_t stages, std::int64_t micro_batches)
         : schedule_(empty_schedule(stages, micro_batches, 2)),
-          passed_(static_cast<std::size_t>(3 * 2 * stages), 0), before_(passed_) {
+          passed_(static_cast<std::size_t>(3 * 2 * stages), 0),
+          before_(passed_) {
         schedule_.order = ChunkOrder::back_and_forth;
         schedule_.is_split = true;
     }
@@ -49,7 +50,8 @@ private:
             case PipelineWork::backward:
                 return passed(PipelineWork::forward, piece) > next &&
                        (piece + 1 == 2 * schedule_.stages || passed(work, piece + 1) > next);
-            case PipelineWork::weights: return passed(PipelineWork::backward, piece) > next;
+            case PipelineWork::weights:
+                return passed(PipelineWork::backward, piece) > next;
         }
         return false;
     }
@@ -65,7 +67,8 @@ private:
     constexpr bool step(std::int64_t rank) {
         for (auto const work : {PipelineWork::backward, PipelineWork::forward, PipelineWork::weights}) {
             for (std::int64_t turn = 0; turn < 2; ++turn) {
-                // The later half goes forward first, so that gradients come back soon; backward passes drain the earlier.
+                // The later half goes forward first, so that gradients come back soon; backward passes drain the
+                // earlier.
                 auto const chunk = work == PipelineWork::backward ? turn : 1 - turn;
                 if (!is_ready(work, rank, chunk)) continue;
                 auto& count = passed_[index(work, schedule_.piece(rank, chunk))];
