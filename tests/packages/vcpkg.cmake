@@ -3,6 +3,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/vcpkg_helpers.cmake")
 
 set(PORT shardwise)
+set(FEATURES core)
 set(TARGET_TRIPLET x64-linux)
 set(CURRENT_PORT_DIR "${SOURCE_DIR}/ports/${PORT}")
 set(CURRENT_BUILDTREES_DIR "${WORK}/buildtrees/${PORT}")

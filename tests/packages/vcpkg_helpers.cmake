@@ -45,7 +45,7 @@ function(vcpkg_fixup_pkgconfig)
     foreach(file IN LISTS files)
         cmake_path(GET file STEM LAST_ONLY name)
         cmake_path(GET file PARENT_PATH folder)
-        run("${CMAKE_COMMAND}" -E env "PKG_CONFIG_PATH=${folder}" pkg-config --print-errors --exists "${name}")
+        run("${CMAKE_COMMAND}" -E env "PKG_CONFIG_LIBDIR=${folder}" pkg-config --print-errors --exists "${name}")
     endforeach()
 endfunction()
 
