@@ -159,8 +159,10 @@ TEST_CASE("Host: a copy moves the values in stream order and refuses other sizes
     auto to = *Buffer<int, Host>::allocate(context, 5);
     for (int i = 0; i < 5; ++i) from.data()[i] = i * i;
     REQUIRE(Host::copy<int>(from.view(), to.view(), stream));
-    Host::launch(
-        context, 5, [data = to.data()](std::int64_t i) { data[i] += 1; }, stream);
+    auto const add_one = [data = to.data()](std::int64_t begin, std::int64_t end) {
+        for (auto i = begin; i < end; ++i) data[i] += 1;
+    };
+    Host::launch(5, add_one, stream);
     REQUIRE(stream.synchronize(Deadline::after(10s)));
     for (int i = 0; i < 5; ++i) CHECK(to.data()[i] == i * i + 1);
     auto const wrong = Host::copy<int>(from.view().part(0, 3), to.view(), stream);

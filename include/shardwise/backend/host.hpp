@@ -32,7 +32,7 @@ public:
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }
-    [[nodiscard]] HostStream make_stream() const { return HostStream(options_.streams); }
+    [[nodiscard]] HostStream make_stream() { return HostStream(options_.streams, &pool_); }
 
 private:
     static int hardware_threads() {
@@ -97,17 +97,12 @@ struct Host {
         return {};
     }
 
-    /// Runs body(index) for every index in [0, count) on the threads of the context.
+    /// Runs body(begin, end) over pieces of [0, count), on the threads of the stream's context.
     ///
     /// Order  on `stream`
     template <class Body>
-    static void launch(Context& context, std::int64_t count, Body body, Stream& stream) {
-        stream.submit([&context, count, body] {
-            context.pool().run_ranges(count, 1, [&body](std::int64_t begin, std::int64_t end) {
-                for (auto index = begin; index < end; ++index) body(index);
-            });
-            return Result<>{};
-        });
+    static void launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain = 1) {
+        stream.submit_ranges(count, grain, body);
     }
 };
 

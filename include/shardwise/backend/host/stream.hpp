@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -23,12 +24,16 @@ enum class StreamMode : std::uint8_t {
 
 /// Work in order on the host. The first failure stops the stream: what follows is skipped, and `synchronize` returns it.
 ///
-/// Order  tasks run one after another; tasks of two streams are ordered by events only
+/// Order   tasks run one after another; tasks of two streams are ordered by events only
+/// Memory  an immediate stream allocates nothing per task
 class HostStream {
 public:
     using Task = std::function<Result<>()>;
 
-    explicit HostStream(StreamMode mode = StreamMode::immediate) : state_(std::make_unique<State>()) {
+    /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
+    /// stream's own thread.
+    explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr)
+        : state_(std::make_unique<State>()), pool_(pool) {
         if (mode == StreamMode::queued) worker_ = std::thread([state = state_.get()] { state->run(); });
     }
     HostStream(HostStream&&) noexcept = default;
@@ -44,17 +49,32 @@ public:
         worker_.join();
     }
 
-    /// Puts a task in. Its failure, like an earlier one, is what `synchronize` returns.
-    void submit(Task task) {
+    /// Puts a task in: a function without arguments that returns Result<>. Its failure, like an earlier one, is what
+    /// `synchronize` returns.
+    template <class Function>
+    void submit(Function&& task) {
         if (!worker_.joinable()) {
-            state_->finish(state_->has_failed() ? Result<>{} : task());
+            if (!state_->has_failed()) state_->finish(task());
             return;
         }
         {
             std::lock_guard const lock(state_->mutex);
-            state_->tasks.push_back(std::move(task));
+            state_->tasks.push_back(Task(std::forward<Function>(task)));
         }
         state_->changed.notify_all();
+    }
+
+    /// Runs body(begin, end) over pieces of [0, count) of at least `grain` each, on all threads of the pool.
+    template <class Body>
+    void submit_ranges(std::int64_t count, std::int64_t grain, Body body) {
+        submit([count, grain, body, pool = pool_] {
+            if (pool != nullptr) {
+                pool->run_ranges(count, grain, body);
+            } else if (count > 0) {
+                body(std::int64_t{0}, count);
+            }
+            return Result<>{};
+        });
     }
 
     /// Waits until everything that was put in is done.
@@ -114,6 +134,7 @@ private:
     };
 
     std::unique_ptr<State> state_;
+    ThreadPool* pool_;
     std::thread worker_;
 };
 
