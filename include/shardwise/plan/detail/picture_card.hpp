@@ -146,7 +146,7 @@ private:
 
     /// Its ranks, "stage 0, tp 3, dp 0-7", or what it lacks.
     [[nodiscard]] std::string second_line(PictureDevice const& device) const {
-        if (device.missing > Bytes{}) return "with " + to_text(device.missing) + " more the model would fit";
+        if (device.missing > Bytes{}) return to_text(device.missing) + " more would suffice";
         if (!device.ranks) return {};
         std::string text;
         add_range(text, "stage", device.ranks->pp, most_.pp);
