@@ -3,6 +3,7 @@
 option(SHARDWISE_TESTS "Build the tests and the checks of the source tree" ${PROJECT_IS_TOP_LEVEL})
 option(SHARDWISE_EXAMPLES "Build the program shardwise and the numbered examples" ${PROJECT_IS_TOP_LEVEL})
 option(SHARDWISE_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(SHARDWISE_INSTALL "Install the headers and the package" ${PROJECT_IS_TOP_LEVEL})
 # The presets fix this switch, so it is accepted; the communicator that will read it is not written yet.
 option(SHARDWISE_MPI "Build the MPI communicator (accepted; this version has none)" OFF)
 

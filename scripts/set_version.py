@@ -17,6 +17,7 @@ import re
 import sys
 
 NAMESPACE = re.compile(r"\bnamespace shardwise::inline (v\d+(?:_\d+)*)\b")
+UNVERSIONED = re.compile(r"^\s*namespace shardwise(?!::inline v\d)", re.MULTILINE)
 MACRO = re.compile(r"^#define SHARDWISE_VERSION_(MAJOR|MINOR|PATCH) (\d+)$", re.MULTILINE)
 MANIFEST_VERSION = re.compile(r'("version-semver": )"([^"]*)"')
 UNRELEASED = re.compile(r"^## \[Unreleased\]$", re.MULTILINE)
@@ -68,8 +69,11 @@ def disagreements(root):
     if not newest or newest[1] != version:
         yield f"CHANGELOG.md: the newest entry is {newest[1] if newest else 'missing'}, core/version.hpp says {version}"
     for path in headers(root):
-        for name in sorted(set(NAMESPACE.findall(path.read_text())) - {namespace_of(version)}):
+        text = path.read_text()
+        for name in sorted(set(NAMESPACE.findall(text)) - {namespace_of(version)}):
             yield f"{path.relative_to(root)}: inline namespace {name} instead of {namespace_of(version)}"
+        if UNVERSIONED.search(text):
+            yield f"{path.relative_to(root)}: opens the namespace without inline {namespace_of(version)}"
 
 
 def main():
