@@ -1,6 +1,7 @@
-// The cost model against published measurements, row by row: one set of constants for all of them.
+// The cost model against published measurements, row by row: one set of constants for all of them. With --markdown the
+// table of docs/explanation/cost-model.md.
 
-#include "published_rows.hpp"
+#include "published_sources.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -78,6 +79,17 @@ double seconds_per_setting() {
 
 int main(int argc, char** argv) {
     bool const is_json = argc > 1 && std::string_view{argv[1]} == "--json";
+    if (argc > 1 && std::string_view{argv[1]} == "--markdown") {
+        std::string_view source;
+        for (auto const& row : published::rows()) {
+            if (row.source != source) {
+                source = row.source;
+                std::printf("| *%.*s* | ours | theirs | | |\n", static_cast<int>(source.size()), source.data());
+            }
+            std::printf("%s\n", published::markdown_row(row).c_str());
+        }
+        return 0;
+    }
     std::vector<Answer> answers;
     for (auto& row : published::rows()) {
         auto const ours = published::answer(row);
