@@ -3,6 +3,7 @@
 #include <shardwise/core/error.hpp>
 #include <shardwise/hardware/topology.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
+#include <shardwise/plan/picture.hpp>
 
 #include "console.hpp"
 #include "load_model.hpp"
@@ -44,6 +45,9 @@ struct PlanAnswer {
 
 [[nodiscard]] std::string plan_json(PlanAnswer const& answer);
 [[nodiscard]] std::string plan_text(PlanAnswer const& answer, Style const& style);
+
+/// What --svg draws; where nothing fits, devices without a model.
+[[nodiscard]] Picture plan_picture(PlanAnswer const& answer);
 
 /// The smallest change of each kind with which the model fits, tried by planning again.
 [[nodiscard]] std::vector<PlanFix> find_plan_fixes(PlanAnswer const& answer);

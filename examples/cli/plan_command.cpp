@@ -7,6 +7,7 @@
 #include "model_facts.hpp"
 #include "plan_answer.hpp"
 #include "requests.hpp"
+#include "svg_picture.hpp"
 #include "values.hpp"
 
 #include <utility>
@@ -85,6 +86,10 @@ namespace {
     auto const& config = loaded->model.config;
     if (auto const warning = context_warning(config, context_of(request.estimate, config)); !warning.empty())
         answer.warnings.push_back(warning);
+    if (arguments.svg) {
+        if (auto const written = write_picture(*arguments.svg, plan_picture(answer)); !written)
+            return fail(written.error());
+    }
     print_warnings(answer.warnings);
     print_text(arguments.json ? plan_json(answer) : plan_text(answer, style));
     return answer.plan ? ExitCode::done : ExitCode::does_not_fit;
