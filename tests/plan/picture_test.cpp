@@ -252,7 +252,7 @@ TEST_CASE("picture: 1,024 devices that all hold something else fit on a page and
         device.label = std::to_string(i);
         device.name = "L4";
         device.capacity = 24_GiB;
-        device.terms.weights = 1_GiB + Bytes{i};
+        device.terms.weights = 1_GiB;
         device.segments = {picture.segments.size()};
         picture.segments.push_back({"layer " + std::to_string(i), std::to_string(i), "device " + std::to_string(i), 1});
         picture.devices.push_back(device);
@@ -315,9 +315,13 @@ TEST_CASE("picture: every colour of its own is set for light and for dark pages"
     auto const dark = style.find("@media screen and (prefers-color-scheme: dark)");
     REQUIRE(dark != std::string::npos);
     std::set<std::string> classes;
+    for (auto place = style.find('.'); place < dark; place = style.find("\n.", place)) {
+        place = style.find_first_not_of("\n.", place);
+        if (place < dark) classes.insert(style.substr(place, style.find(' ', place) - place));
+    }
     for (auto const& element : svg.elements) {
         auto const place = element.attributes.find("class");
-        if (place != element.attributes.end()) classes.insert(place->second);
+        if (place != element.attributes.end()) CHECK(classes.count(place->second) == 1);
     }
     CHECK(classes.count("paper") == 1);
     for (auto const& name : classes) {
