@@ -17,6 +17,9 @@ enum class Stage { arguments, work };
             return ExitCode::no_such_device;
         case ErrorCode::out_of_memory:
             return ExitCode::does_not_fit;
+        case ErrorCode::backend_failure:
+            // A broken driver is nobody's wrong usage, even where it shows while --devices is read.
+            return ExitCode::failure;
         default:
             return stage == Stage::arguments ? ExitCode::usage : ExitCode::failure;
     }

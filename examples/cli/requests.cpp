@@ -1,12 +1,12 @@
 #include "requests.hpp"
 
 #include <shardwise/core/files/text_file.hpp>
-#include <shardwise/hardware/spec.hpp>
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/placement/max_memory_json.hpp>
 #include <shardwise/quant/scheme.hpp>
 
 #include "choices.hpp"
+#include "device_choice.hpp"
 #include "values.hpp"
 
 #include <array>
@@ -123,12 +123,10 @@ template <class Meaning, std::size_t count>
 
 [[nodiscard]] Result<> read_devices(Arguments const& arguments, MapRequest& request) {
     if (arguments.devices) {
-        auto devices = parse_device_spec(*arguments.devices);
-        if (!devices) {
-            auto error = devices.error();
-            return error.in("--devices");
-        }
-        request.devices = *std::move(devices);
+        auto choice = choose_devices(*arguments.devices);
+        if (!choice) return choice.error();
+        request.devices = std::move(choice->topology.devices);
+        for (auto& warning : choice->warnings) request.warnings.push_back(std::move(warning));
         for (auto const& device : request.devices) {
             if (auto const added = request.max_memory.add(device.id, device.memory); !added) return added.error();
         }

@@ -47,7 +47,7 @@ private:
             if (devices_[i].parent.empty() && devices_[i].is_available) gpus_.push_back(i);
         }
         // The driver's order is by address already; a GPU without one leaves it as it is.
-        auto const address_of = [this](std::size_t i) { return parse_pci(devices_[i].device.pci.view()); };
+        auto const address_of = [this](std::size_t i) { return parse_pci_address(devices_[i].device.pci.view()); };
         if (std::all_of(gpus_.begin(), gpus_.end(), [&](std::size_t i) { return address_of(i).has_value(); })) {
             std::stable_sort(gpus_.begin(), gpus_.end(), [&](std::size_t a, std::size_t b) {
                 auto const one = *address_of(a);
@@ -236,7 +236,7 @@ private:
 
 /// Which of these NVIDIA devices CUDA shows this process, and under which numbers.
 ///
-/// CUDA_VISIBLE_DEVICES: not set, all; empty, none; numbers, beginnings of UUIDs that mean one GPU, or MIG-<uuid>; the
+/// CUDA_VISIBLE_DEVICES: not set, all; empty, none; numbers, beginnings of UUIDs that mean one GPU, or `MIG-<uuid>`; the
 /// list ends at its first invalid entry, and a device named twice hides all. Numbers count in the order of
 /// CUDA_DEVICE_ORDER: PCI_BUS_ID, or by default fastest first, a guess of CUDA's that is repeated here by the peak
 /// rate.

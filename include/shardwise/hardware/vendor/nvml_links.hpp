@@ -69,9 +69,10 @@ private:
         if (!known) return known.error();
         remote.bus_id.back() = '\0';
         remote.legacy_bus_id.back() = '\0';
-        auto const address = parse_pci(remote.bus_id[0] != '\0' ? remote.bus_id.data() : remote.legacy_bus_id.data());
+        auto const address =
+            parse_pci_address(remote.bus_id[0] != '\0' ? remote.bus_id.data() : remote.legacy_bus_id.data());
         for (std::size_t k = 0; *known && address && k < gpus_.size(); ++k) {
-            if (k == i || parse_pci(gpus_[k].found.device.pci.view()) != address) continue;
+            if (k == i || parse_pci_address(gpus_[k].found.device.pci.view()) != address) continue;
             ++direct_[i][k];
             return {};
         }

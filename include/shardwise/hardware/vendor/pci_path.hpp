@@ -28,7 +28,7 @@ struct PciAddress {
 namespace detail {
 
 /// Reads "00000000:3B:00.0", "0000:3b:00.0" or "3B:00.0".
-[[nodiscard]] inline std::optional<PciAddress> parse_pci(std::string_view text) {
+[[nodiscard]] inline std::optional<PciAddress> parse_pci_address(std::string_view text) {
     auto parts = split_text(trimmed(text), ':');
     if (parts.size() == 2) parts.insert(parts.begin(), "0");
     if (parts.size() != 3) return std::nullopt;
@@ -60,7 +60,7 @@ namespace detail {
 
 /// A device's NUMA node by the kernel; -1 where it does not tell.
 [[nodiscard]] inline std::int32_t pci_numa_node(SystemFiles const& files, std::string_view pci) {
-    auto const address = detail::parse_pci(pci);
+    auto const address = detail::parse_pci_address(pci);
     if (!address) return -1;
     auto const node = files.integer("/sys/bus/pci/devices/" + detail::kernel_name(*address) + "/numa_node");
     return node && *node >= 0 && *node <= INT32_MAX ? static_cast<std::int32_t>(*node) : -1;
@@ -68,7 +68,7 @@ namespace detail {
 
 /// Notes the generation and the lanes of a device's PCIe connection, where the kernel tells them.
 inline void read_pcie_width(SystemFiles const& files, DetectedDevice& found) {
-    auto const address = detail::parse_pci(found.device.pci.view());
+    auto const address = detail::parse_pci_address(found.device.pci.view());
     if (!address) return;
     auto const at = "/sys/bus/pci/devices/" + detail::kernel_name(*address);
     // "32.0 GT/s PCIe"
@@ -89,7 +89,7 @@ inline void read_pcie_width(SystemFiles const& files, DetectedDevice& found) {
     std::string_view const far = first.numa >= 0 && first.numa == second.numa ? "NODE" : "SYS";
     auto const path_of = [&files](Device const& device) {
         std::vector<std::string> path;
-        auto const address = detail::parse_pci(device.pci.view());
+        auto const address = detail::parse_pci_address(device.pci.view());
         if (!address) return path;
         // ../../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0
         auto const link = files.link("/sys/bus/pci/devices/" + detail::kernel_name(*address));

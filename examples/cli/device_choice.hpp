@@ -1,0 +1,29 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/hardware/topology.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// The devices of --devices, and the ways between them.
+struct DeviceChoice {
+    Topology topology;
+    std::vector<std::string> warnings;
+};
+
+/// Reads the word of --devices: a SPEC; a description file; or devices of this machine, separated by commas or plus
+/// signs: "auto" (all accelerators that may be used, without any the processor), "cuda:0", "hip:1", "mps", "cpu", "0",
+/// UUIDs and beginnings of UUIDs that mean one device, PCI addresses; with "cpu:64GiB" and "disk" as in a SPEC.
+///
+/// Devices of this machine have as much memory as is free now, and keep their numbers: those by which their runtime
+/// calls them.
+///
+/// Errors  no_such_device with the reason where one does not exist or is not available; backend_failure from a broken
+///         driver; what SPEC and description file refuse
+[[nodiscard]] Result<DeviceChoice> choose_devices(std::string_view word);
+
+}  // namespace shardwise::cli
