@@ -46,7 +46,7 @@ std::span<Command const> commands() {
                            "listed.\n\nThe "
                            "batch is that of the whole job. Without --zero the stage of ZeRO is searched too.",
             .groups = {model_argument(), model_options(), cache_options(), plan_options(), training_options(),
-                       picture_options(), output_options()},
+                       output_options(), picture_options()},
             .examples = {{"shardwise plan llama-3-70b --devices 8xH100-80GB --batch 16", "how to serve it"},
                          {"shardwise plan deepseek-v3 --devices '4x(8xH200-141GB)' --objective throughput --batch 256",
                           "how to serve many at once"},

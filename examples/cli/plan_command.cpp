@@ -1,8 +1,8 @@
-#include <shardwise/hardware/spec.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
 
 #include "choices.hpp"
 #include "commands.hpp"
+#include "device_choice.hpp"
 #include "load_model.hpp"
 #include "model_facts.hpp"
 #include "plan_answer.hpp"
@@ -44,13 +44,6 @@ namespace {
     return request;
 }
 
-[[nodiscard]] Result<Topology> read_topology_option(Arguments const& arguments) {
-    auto topology = parse_topology(*arguments.devices);
-    if (topology) return topology;
-    Error error = topology.error();
-    return error.in("--devices");
-}
-
 /// Plans; not fitting is an answer with changes that would help, as long as one is found in time.
 [[nodiscard]] Result<> answer_plan(PlanAnswer& answer) {
     auto plan = plan_parallel(answer.loaded.model, answer.topology, answer.request);
@@ -64,7 +57,7 @@ namespace {
     return {};
 }
 
-[[nodiscard]] ExitCode print_plan(Arguments const& arguments, PlanRequest request, Topology topology,
+[[nodiscard]] ExitCode print_plan(Arguments const& arguments, PlanRequest request, DeviceChoice devices,
                                   Style const& style) {
     auto const fail = [&](Error const& error) {
         bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
@@ -81,7 +74,8 @@ namespace {
     }
     apply_stored_quantisation(*loaded, request.estimate);
     PlanAnswer answer{
-        .loaded = *loaded, .request = request, .topology = std::move(topology), .warnings = loaded->warnings};
+        .loaded = *loaded, .request = request, .topology = std::move(devices.topology), .warnings = loaded->warnings};
+    for (auto& warning : devices.warnings) answer.warnings.push_back(std::move(warning));
     if (auto const answered = answer_plan(answer); !answered) return fail(answered.error());
     auto const& config = loaded->model.config;
     if (auto const warning = context_warning(config, context_of(request.estimate, config)); !warning.empty())
@@ -102,9 +96,9 @@ ExitCode run_plan(Arguments const& arguments) {
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
     auto const request = read_plan_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
-    auto topology = read_topology_option(arguments);
-    if (!topology) return report(topology.error(), Stage::arguments, arguments.json);
-    return print_plan(arguments, *request, *std::move(topology), style_of_stdout(*color));
+    auto devices = choose_devices(*arguments.devices);
+    if (!devices) return report(devices.error(), Stage::arguments, arguments.json);
+    return print_plan(arguments, *request, *std::move(devices), style_of_stdout(*color));
 }
 
 }  // namespace shardwise::cli
