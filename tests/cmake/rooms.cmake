@@ -7,7 +7,7 @@
 #   long.<room>    the suite "long", with the label long, where the room has one
 
 # house: the checks of this tree themselves. model_files: model/files/, which needs nlohmann_json.
-set(rooms house core quant json op hardware model model_files memory cost placement schedule plan deploy backend comm
+set(rooms house core quant json op hardware model model_files memory cost placement schedule plan deploy backend kernels comm
           tokenizer cli)
 set(unsanitized_rooms house)
 # Both configurations parse what most tests include once: it halves the time that the tests take to build.

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/kernels/detail/check_rows.hpp>
+#include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/op/operation.hpp>
+
+#include <cmath>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// An activation of one value. swiglu_clamped has two inputs: see gated_activation.
+///
+/// Source  transformers 4.57 `activations.py` (ACT2FN): gelu_new and gelu_fast are the tanh approximation; quick_gelu is
+///         x * sigmoid(1.702 x)
+[[nodiscard]] inline float activate(float x, ActivationKind kind) {
+    auto const sigmoid = [](float value) { return 1.0F / (1.0F + std::exp(-value)); };
+    constexpr float sqrt_2_over_pi = 0.7978845608028654F;
+    constexpr float sqrt_half = 0.7071067811865476F;
+    switch (kind) {
+        case ActivationKind::silu:
+            return x * sigmoid(x);
+        case ActivationKind::gelu:
+            return 0.5F * x * (1.0F + std::erf(x * sqrt_half));
+        case ActivationKind::gelu_tanh:
+        case ActivationKind::gelu_new:
+        case ActivationKind::gelu_fast:
+            return 0.5F * x * (1.0F + std::tanh(sqrt_2_over_pi * (x + 0.044715F * x * x * x)));
+        case ActivationKind::relu:
+            return x > 0.0F ? x : 0.0F;
+        case ActivationKind::tanh:
+            return std::tanh(x);
+        case ActivationKind::quick_gelu:
+            return x * sigmoid(1.702F * x);
+        case ActivationKind::swiglu_clamped:
+            return x * sigmoid(1.702F * x);
+        case ActivationKind::sigmoid:
+            return sigmoid(x);
+    }
+    return x;
+}
+
+/// out = activation(in), element by element.
+///
+/// Shapes  in, out [rows, width], out may be in
+/// Order   on `stream`
+/// Errors  shape_mismatch
+template <ActivationElement T>
+[[nodiscard]] Result<> activation(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> out, ActivationKind kind,
+                                  HostStream& stream) {
+    auto const width = in.extent(1);
+    if (auto const checked = detail::check_rows("activation", in, width, out); !checked) return checked;
+    auto const apply = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            for (std::int64_t i = 0; i < width; ++i) {
+                out.row(row)[i] = T(activate(static_cast<float>(in.row(row)[i]), kind));
+            }
+        }
+    };
+    Host::launch(in.extent(0), apply, stream, detail::row_grain(width));
+    return {};
+}
+
+/// out = activation(gate) * up, the gated unit of llama's MLP (SwiGLU) and its kin. swiglu_clamped (gpt_oss) is
+/// min(gate, 7) * sigmoid(1.702 min(gate, 7)) * (clamp(up, -7, 7) + 1).
+///
+/// Shapes  gate, up, out [rows, width], out may be gate or up
+/// Order   on `stream`
+/// Errors  shape_mismatch
+/// Source  Shazeer, GLU Variants Improve Transformer, 2020; transformers 4.57 GptOssExperts
+template <ActivationElement T>
+[[nodiscard]] Result<> gated_activation(TensorView<T const, 2, Host> gate, TensorView<T const, 2, Host> up,
+                                        TensorView<T, 2, Host> out, ActivationKind kind, HostStream& stream) {
+    auto const width = gate.extent(1);
+    if (auto const checked = detail::check_rows("gated_activation", gate, width, out); !checked) return checked;
+    if (auto const checked = detail::check_rows("gated_activation", up, width, out); !checked) return checked;
+    auto const apply = [=](std::int64_t begin, std::int64_t end) {
+        constexpr float limit = 7.0F;
+        for (auto row = begin; row < end; ++row) {
+            for (std::int64_t i = 0; i < width; ++i) {
+                auto a = static_cast<float>(gate.row(row)[i]);
+                auto b = static_cast<float>(up.row(row)[i]);
+                if (kind == ActivationKind::swiglu_clamped) {
+                    a = a < limit ? a : limit;
+                    b = (b < -limit ? -limit : b > limit ? limit : b) + 1.0F;
+                }
+                out.row(row)[i] = T(activate(a, kind) * b);
+            }
+        }
+    };
+    Host::launch(gate.extent(0), apply, stream, detail::row_grain(width));
+    return {};
+}
+
+}  // namespace shardwise::inline v0

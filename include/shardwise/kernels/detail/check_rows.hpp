@@ -1,0 +1,31 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0::detail {
+
+/// A kernel that maps rows to rows of the same width, with parameters of that width.
+template <class T>
+[[nodiscard]] Result<> check_rows(std::string_view kernel, TensorView<T const, 2, Host> const& in,
+                                  std::int64_t parameters, TensorView<T, 2, Host> const& out) {
+    Error error{ErrorCode::shape_mismatch};
+    error.in(kernel);
+    if (in.extent(0) != out.extent(0)) {
+        return error.because("the output has another number of rows than the input")
+            .got(out.extent(0))
+            .expected(in.extent(0));
+    }
+    if (in.extent(1) != out.extent(1)) {
+        return error.because("the output is not as wide as the input").got(out.extent(1)).expected(in.extent(1));
+    }
+    if (parameters != in.extent(1)) {
+        return error.because("the parameters are not as wide as a row").got(parameters).expected(in.extent(1));
+    }
+    return {};
+}
+
+}  // namespace shardwise::inline v0::detail

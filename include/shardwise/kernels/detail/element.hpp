@@ -1,0 +1,24 @@
+#pragma once
+
+#include <shardwise/quant/half_types.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// What activations are stored in; arithmetic is done in float.
+template <class T>
+concept ActivationElement = std::same_as<T, float> || std::same_as<T, Bfloat16> || std::same_as<T, Float16>;
+
+namespace detail {
+
+/// Rows that one thread takes at least: a thread that does less than about 16 Ki elements costs more to wake than it saves.
+[[nodiscard]] constexpr std::int64_t row_grain(std::int64_t width) {
+    constexpr std::int64_t elements = 16 * 1024;
+    return width < 1 || width > elements ? 1 : elements / width;
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline v0
