@@ -179,6 +179,7 @@ public:
         };
         site.tp = in_node(tp, 1);
         site.ep = in_node(ep, tp);
+        site.next = faster_link(link, node_count() > 1 ? network : Link{});
         return site;
     }
 
@@ -231,10 +232,13 @@ private:
     /// True where aligning to groups of so many leaves other devices idle, and some group fits a node.
     bool differs(std::int64_t aligned, bool is_strongest_first) {
         if (aligned > largest_node_) return false;
-        auto const plain = sequence({false, is_strongest_first, 1}).size();
+        (void)sequence({false, is_strongest_first, 1});
         auto const& own = sequence({false, is_strongest_first, aligned});
-        auto const rest = static_cast<std::int64_t>(plain) % aligned;
-        return !own.empty() && own.size() + static_cast<std::size_t>(rest) != plain;
+        auto const& plain = sequence({false, is_strongest_first, 1});
+        for (std::size_t i = 0; i < own.size(); ++i) {
+            if (own[i] != plain[i]) return true;
+        }
+        return false;
     }
 
     List<std::int32_t> const& sequence(PlanLayout const& layout) {

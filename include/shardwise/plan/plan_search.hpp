@@ -49,7 +49,9 @@ public:
         : model_(model), request_(request), job_(job_of(request)), dtype_(job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
           parts_(find_parts(model, depends_on_layer(job_))), slots_(find_slots(model, parts_, depends_on_layer(job_))),
           cost_(model, job_), pricer_(cost_, slots_), sites_(topology), memories_(model, job_, parts_, slots_),
-          pass_(job_.training ? Pass::training : Pass::decode), setting_(step_setting(cost_, pass_)) {
+          pass_(job_.training ? Pass::training : Pass::decode), setting_(step_setting(cost_, pass_)),
+          tokens_(static_cast<double>(job_.batch) *
+                  (job_.training ? static_cast<double>(context_of(job_, model.config)) : 1.0)) {
         for (std::int64_t i = 0; i < sites_.count(); ++i) {
             auto const memory = sites_.device(static_cast<std::int32_t>(i)).available();
             if (largest_memory_ < memory) largest_memory_ = memory;
@@ -175,9 +177,14 @@ private:
     }
 
     /// The step where all stages were the fastest that these prices allow.
-    [[nodiscard]] double least_seconds(SlotPrices const& prices, std::int64_t pp, std::int64_t pieces) const {
+    [[nodiscard]] double least_seconds(SlotPrices const& prices, StageSite const& site, std::int64_t pp,
+                                       std::int64_t pieces) const {
         auto const even = prices.total / static_cast<double>(pp);
-        detail::PipelineTimes const times{.sum = prices.total, .slowest = even < prices.slowest ? prices.slowest : even};
+        detail::PipelineTimes times{.sum = prices.total, .slowest = even < prices.slowest ? prices.slowest : even};
+        if (pp > 1) {
+            StageCost const stage{.output_bytes = prices.message};
+            times.sum += static_cast<double>(pp - 1) * detail::stage_message_seconds(stage, site, setting_);
+        }
         return times.seconds(static_cast<double>(pieces), setting_);
     }
 
@@ -214,7 +221,7 @@ private:
                 std::size_t power = 0;
                 while ((std::int64_t{2} << power) <= ceil_divide(batch, pieces)) ++power;
                 if (prices[power] == nullptr) prices[power] = &pricer_.at(pass_, std::int64_t{1} << power, site);
-                auto const seconds = least_seconds(*prices[power], degrees.pp, pieces);
+                auto const seconds = least_seconds(*prices[power], site, degrees.pp, pieces);
                 if (least < 0.0 || seconds < least) least = seconds;
             }
             heaps_[kind_of_parallelism(degrees)].push({counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,
@@ -244,7 +251,7 @@ private:
         for (auto const pieces : piece_counts(batch, degrees.pp, job_.training.has_value())) {
             degrees.micro_batches = pieces;
             auto const& least = pricer_.at(pass_, ceil_divide(batch, pieces), best_site);
-            if (!may_win(best, degrees.ranks(), least_seconds(least, degrees.pp, pieces))) continue;
+            if (!may_win(best, degrees.ranks(), least_seconds(least, best_site, degrees.pp, pieces))) continue;
             auto const memory = memories_.of(degrees);
             for (std::size_t i = 0; i < layouts.size(); ++i) {
                 List<SlotPrices const*> prices;
@@ -267,10 +274,27 @@ private:
         auto bounds = find_stages(task, limit);
         if (bounds.begins.empty()) return false;
         FoundCut found{degrees, layout, static_cast<List<std::int64_t>&&>(bounds.begins), {}, true};
-        auto stages = stages_of(found);
-        found.cost = plan_cost(cost_, degrees, {stages.data(), stages.size()}, {sites.stages.data(), sites.stages.size()});
+        found.cost.step = step(found, sites, pass_);
+        if (!job_.training && may_win(best, degrees.ranks(), found.cost.step.total()))
+            found.cost.prefill = step(found, sites, Pass::prefill);
+        found.cost.tokens_per_second = tokens_ / found.cost.step.total();
         if (is_better(found, best, request_.objective)) best = static_cast<FoundCut&&>(found);
         return true;
+    }
+
+    /// A pass through the stages of a cut: plan_cost's, from prices that are kept.
+    CostTerms step(FoundCut const& cut, PlanSites const& sites, Pass pass) {
+        auto const size = ceil_divide(rank_batch(job_.batch, cut.degrees), cut.degrees.micro_batches);
+        List<StageCost> costs;
+        for (std::size_t i = 0; i < sites.stages.size(); ++i) {
+            auto const& prices = pricer_.at(pass, size, sites.stages[i]);
+            StageCost stage;
+            for (auto slot = cut.begins[i]; slot < cut.begins[i + 1]; ++slot)
+                stage += prices.kinds[slots_.kind_of[static_cast<std::size_t>(slot)]];
+            costs.push_back(stage);
+        }
+        return step_cost({costs.data(), costs.size()}, {sites.stages.data(), sites.stages.size()}, cut.degrees,
+                         step_setting(cost_, pass));
     }
 
     Bytes kv_cache(PlanDegrees const& degrees) const {
@@ -296,6 +320,8 @@ private:
     CutMemories memories_;
     Pass pass_;
     StepSetting setting_;
+    /// Of a step of the whole job.
+    double tokens_;
     Bytes largest_memory_{};
     std::array<CandidateHeap, kinds> heaps_;
     std::array<FoundCut, kinds> best_;

@@ -17,6 +17,8 @@ struct SlotPrices {
     /// Over all slots, and of the slowest one.
     double total = 0.0;
     double slowest = 0.0;
+    /// The least that a slot hands to the next one.
+    double message = 0.0;
 };
 
 /// Prices slots, each setting once.
@@ -68,15 +70,17 @@ private:
     }
 
     SlotPrices price(BlockSetting const& setting, Device const& device) {
-        auto const bodies = cost_.bodies(setting, device);
+        auto const bodies = cost_.price_bodies(setting, device);
         SlotPrices prices;
         for (std::size_t kind = 0; kind < examples_.size(); ++kind) {
-            auto const cost = stage_cost(cost_, bodies, examples_[kind], 1);
+            auto const cost = stage_cost(cost_, {bodies.data(), bodies.size()}, examples_[kind], 1);
             auto const seconds = cost.terms.total();
             prices.kinds.push_back(cost);
             prices.seconds.push_back(seconds);
             prices.total += counts_[kind] * seconds;
             if (prices.slowest < seconds) prices.slowest = seconds;
+            bool const is_sent = counts_[kind] > 1.0 || examples_[kind] + 1 < slots_.size();
+            if (is_sent && (prices.message <= 0.0 || cost.output_bytes < prices.message)) prices.message = cost.output_bytes;
         }
         return prices;
     }

@@ -43,6 +43,11 @@ struct PipelineTimes {
         return sum <= other.sum * rounding && slowest <= other.slowest * rounding && reduce <= other.reduce * rounding &&
                update <= other.update * rounding;
     }
+    /// With another stage's times.
+    [[nodiscard]] PipelineTimes joined(PipelineTimes const& other) const {
+        auto const larger = [](double a, double b) { return a > b ? a : b; };
+        return {sum + other.sum, larger(slowest, other.slowest), larger(reduce, other.reduce), larger(update, other.update)};
+    }
     /// The same step as step_cost's.
     [[nodiscard]] double seconds(double micro_batches, StepSetting const& setting) const {
         auto const filling = setting.pass == Pass::decode ? kept_full(sum, slowest, micro_batches)
@@ -55,62 +60,68 @@ struct PipelineTimes {
 struct GrowingStage {
     double seconds = 0.0;
     double backward = 0.0;
-    double dense_parameters = 0.0;
-    double expert_parameters = 0.0;
     double output_bytes = 0.0;
+    BodyWeights weights{};
 
     void add(StageCost const& slot, double slot_seconds) {
         seconds += slot_seconds;
         backward += slot.backward_seconds;
-        dense_parameters += slot.weights.dense_parameters;
-        expert_parameters += slot.weights.expert_parameters;
+        weights += slot.weights;
     }
     [[nodiscard]] StageCost cost() const {
-        StageCost cost{.backward_seconds = backward, .output_bytes = output_bytes};
+        StageCost cost{.backward_seconds = backward, .output_bytes = output_bytes, .weights = weights};
         cost.terms.compute = seconds;
-        cost.weights.dense_parameters = dense_parameters;
-        cost.weights.expert_parameters = expert_parameters;
         return cost;
     }
 };
 
 /// Dynamic programming over stages and slots. Of the ways to cut what lies before a slot only those are kept that no other
-/// one beats in every term of the step.
+/// one beats in every term of the step, and that may still become as fast as was asked for.
 class StageSearch {
 public:
     explicit StageSearch(StageTask const& task)
         : task_(task), stages_(static_cast<std::size_t>(task.degrees.pp)), slots_(static_cast<std::size_t>(task.slots.size())),
-          fronts_(stages_ * (slots_ + 1)), rest_(slots_ + 1, 0.0) {
+          rest_(slots_ + 1, 0.0), messages_(stages_ + 1, 0.0) {
         for (auto slot = slots_; slot-- > 0;) {
             auto const kind = task.slots.kind_of[slot];
             auto least = task.prices[0]->seconds[kind];
             for (auto const* prices : task.prices) least = prices->seconds[kind] < least ? prices->seconds[kind] : least;
             rest_[slot] = rest_[slot + 1] + least;
         }
+        StageCost mean;
+        for (auto const kind : task.slots.kind_of) mean.weights += task.prices[0]->kinds[kind].weights;
+        mean.weights = (1.0 / static_cast<double>(stages_)) * mean.weights;
+        for (auto stage = stages_; stage-- > 0;) {
+            StageCost const least{.output_bytes = task.prices[stage]->message};
+            auto const& site = task.sites.stages[stage];
+            bool const is_last = stage + 1 == stages_;
+            messages_[stage] = messages_[stage + 1] + (is_last ? 0.0 : stage_message_seconds(least, site, task.setting));
+            auto const update = is_training() ? optimizer_seconds(mean, site, task.degrees, task.setting) : 0.0;
+            if (is_last || update < least_.update) least_.update = update;
+        }
+        least_.sum = rest_[0] + messages_[0];
     }
 
     /// The best stages whose step takes `limit` seconds at most.
     StageBounds find(double limit) {
-        limit_ = limit * (1.0 + 1e-12);
+        constexpr double rounding = 1.0 + 1e-12;
+        if (seconds(least_) > limit * rounding) return {};
+        auto even = even_stages();
+        if (seconds(least_) > limit * rounding) return {};
+        if (!even.begins.empty()) {
+            if (even.seconds <= seconds(least_) * (1.0 + 1e-13)) return even;
+            if (stages_ == 1) return even.seconds <= limit * rounding ? even : StageBounds{};
+            if (even.seconds < limit) limit = even.seconds;
+        } else if (stages_ == 1) {
+            return {};
+        }
+        limit_ = limit * rounding;
+        fronts_.resize(stages_ * (slots_ + 1));
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             bool const is_last = stage + 1 == stages_;
             for (auto end = is_last ? slots_ : stage + 1; end + (stages_ - 1 - stage) <= slots_; ++end) grow(stage, end);
         }
-        auto const& finished = front(stages_ - 1, slots_);
-        if (finished.empty()) return {};
-        std::size_t best = 0;
-        for (std::size_t i = 1; i < finished.size(); ++i) {
-            if (seconds(finished[i].times) < seconds(finished[best].times)) best = i;
-        }
-        StageBounds bounds{List<std::int64_t>(stages_ + 1), seconds(finished[best].times)};
-        auto end = slots_;
-        for (auto stage = stages_; stage-- > 0;) {
-            auto const& way = front(stage, end)[best];
-            bounds.begins[stage + 1] = static_cast<std::int64_t>(end);
-            best = way.before;
-            end = way.begin;
-        }
-        return bounds;
+        return best_way();
     }
 
 private:
@@ -120,29 +131,89 @@ private:
         std::size_t before = 0;
     };
 
+    bool is_training() const { return task_.setting.pass == Pass::training; }
     List<Way>& front(std::size_t stage, std::size_t end) { return fronts_[stage * (slots_ + 1) + end]; }
     double seconds(PipelineTimes const& times) const {
         return times.seconds(static_cast<double>(task_.degrees.micro_batches), task_.setting);
     }
+    /// What a step takes at least once the stages up to `stage`, which end before slot `end`, take this.
+    double seconds_at_least(PipelineTimes times, std::size_t stage, std::size_t end) const {
+        times = times.joined({.sum = rest_[end] + messages_[stage + 1], .slowest = least_.slowest, .update = least_.update});
+        return seconds(times);
+    }
+
+    void take(GrowingStage& own, List<SlotNeeds>& needs, std::size_t stage, std::size_t slot) const {
+        auto const kind = task_.slots.kind_of[slot];
+        own.add(task_.prices[stage]->kinds[kind], task_.prices[stage]->seconds[kind]);
+        for (std::size_t i = 0; i < needs.size(); ++i) needs[i].add(task_.memory.ranks[i].kinds()[kind]);
+    }
+    GrowingStage stage_before(std::size_t stage, std::size_t end) const {
+        GrowingStage own;
+        own.output_bytes = task_.prices[stage]->kinds[task_.slots.kind_of[end - 1]].output_bytes;
+        return own;
+    }
+
+    /// Stages as even in time as can be where all sites are alike, if they fit. Knows then how light the heaviest can be.
+    StageBounds even_stages() {
+        if (stages_ > 1 && !task_.sites.are_alike) return {};
+        StageBounds bounds{List<std::int64_t>(stages_ + 1), 0.0};
+        auto const& prices = *task_.prices[0];
+        auto low = prices.total / static_cast<double>(stages_);
+        if (low < prices.slowest) low = prices.slowest;
+        auto high = low * (1.0 + 1e-13);
+        while (!fill(high, bounds.begins)) high += prices.slowest;
+        for (int i = 0; i < 50 && stages_ > 1 && high > low * (1.0 + 1e-12); ++i) {
+            auto const middle = low + (high - low) / 2.0;
+            (fill(middle, bounds.begins) ? high : low) = middle;
+        }
+        (void)fill(high, bounds.begins);
+        least_.slowest = low;
+        PipelineTimes times;
+        for (std::size_t stage = 0; stage < stages_; ++stage) {
+            auto const begin = static_cast<std::size_t>(bounds.begins[stage]);
+            auto const end = static_cast<std::size_t>(bounds.begins[stage + 1]);
+            auto own = stage_before(stage, end);
+            List<SlotNeeds> needs(task_.memory.ranks.size());
+            for (auto slot = end; slot-- > begin;) take(own, needs, stage, slot);
+            times = times.joined(stage_times(stage, own));
+            if (!has_room(stage, begin, end, needs)) return {};
+        }
+        bounds.seconds = seconds(times);
+        return bounds;
+    }
+
+    /// Gives each stage as many slots as take `most` seconds together; false where they do not suffice.
+    bool fill(double most, List<std::int64_t>& begins) const {
+        auto const& seconds = task_.prices[0]->seconds;
+        std::size_t next = 0;
+        for (std::size_t stage = 0; stage < stages_; ++stage) {
+            begins[stage] = static_cast<std::int64_t>(next);
+            auto const left = stages_ - 1 - stage;
+            double sum = 0.0;
+            while (next + left < slots_) {
+                sum += seconds[task_.slots.kind_of[next]];
+                if (sum > most) break;
+                ++next;
+            }
+            if (static_cast<std::int64_t>(next) == begins[stage]) return false;
+        }
+        begins[stages_] = static_cast<std::int64_t>(next);
+        return next == slots_;
+    }
 
     /// All stages `stage` that end before slot `end`.
     void grow(std::size_t stage, std::size_t end) {
-        auto const& prices = *task_.prices[stage];
-        GrowingStage own;
-        own.output_bytes = prices.kinds[task_.slots.kind_of[end - 1]].output_bytes;
+        auto own = stage_before(stage, end);
         List<SlotNeeds> needs(task_.memory.ranks.size());
-        auto const earliest = stage;
-        for (auto begin = end; begin-- > earliest;) {
-            auto const kind = task_.slots.kind_of[begin];
-            own.add(prices.kinds[kind], prices.seconds[kind]);
-            for (std::size_t i = 0; i < needs.size(); ++i) needs[i].add(task_.memory.ranks[i].kinds()[kind]);
-            if (stage == 0 && begin > 0) continue;
-            auto const times = stage_times(stage, own);
+        for (auto begin = end; begin-- > stage;) {
+            take(own, needs, stage, begin);
+            auto times = stage_times(stage, own);
             auto alone = times;
-            alone.sum += rest_[end];
+            alone.sum += rest_[0] - rest_[begin] + messages_[0] - messages_[stage];
             // Of a longer stage more is hidden, so that its reduction may take less.
             alone.reduce = 0.0;
-            if (seconds(alone) > limit_) break;
+            if (seconds_at_least(alone, stage, end) > limit_) break;
+            if (stage == 0 && begin > 0) continue;
             join(stage, begin, end, times, needs);
         }
     }
@@ -153,7 +224,7 @@ private:
         auto seconds = own.seconds;
         if (stage + 1 < stages_) seconds += stage_message_seconds(cost, site, task_.setting);
         PipelineTimes times{.sum = seconds, .slowest = seconds};
-        if (task_.setting.pass == Pass::training) {
+        if (is_training()) {
             times.reduce = data_parallel_seconds(cost, site, task_.degrees, task_.setting);
             times.update = optimizer_seconds(cost, site, task_.degrees, task_.setting);
         }
@@ -164,12 +235,8 @@ private:
     void join(std::size_t stage, std::size_t begin, std::size_t end, PipelineTimes const& own, List<SlotNeeds> const& needs) {
         int fits = -1;
         auto const try_way = [&](PipelineTimes const& before, std::size_t index) {
-            auto const larger = [](double a, double b) { return a > b ? a : b; };
-            Way way{{before.sum + own.sum, larger(before.slowest, own.slowest), larger(before.reduce, own.reduce),
-                     larger(before.update, own.update)}, begin, index};
-            auto whole = way.times;
-            whole.sum += rest_[end];
-            if (seconds(whole) > limit_) return;
+            Way const way{before.joined(own), begin, index};
+            if (seconds_at_least(way.times, stage, end) > limit_) return;
             if (fits < 0) fits = has_room(stage, begin, end, needs) ? 1 : 0;
             if (fits == 1) keep(front(stage, end), way);
         };
@@ -182,12 +249,12 @@ private:
     }
 
     bool has_room(std::size_t stage, std::size_t begin, std::size_t end, List<SlotNeeds> const& needs) const {
+        auto const is_here = [&](std::int64_t slot) {
+            return slot >= static_cast<std::int64_t>(begin) && slot < static_cast<std::int64_t>(end);
+        };
         for (std::size_t i = 0; i < needs.size(); ++i) {
             auto held = needs[i];
             for (auto const& tie : task_.slots.ties) {
-                auto const is_here = [&](std::int64_t slot) {
-                    return slot >= static_cast<std::int64_t>(begin) && slot < static_cast<std::int64_t>(end);
-                };
                 if (is_here(tie.first) && is_here(tie.other)) held.drop(task_.memory.ranks[i].tie(tie.tie));
             }
             auto const terms = task_.memory.ranks[i].stage_memory(held, static_cast<std::int64_t>(stage), task_.degrees.dp,
@@ -210,12 +277,33 @@ private:
         ways.push_back(way);
     }
 
+    StageBounds best_way() {
+        auto const& finished = front(stages_ - 1, slots_);
+        if (finished.empty()) return {};
+        std::size_t best = 0;
+        for (std::size_t i = 1; i < finished.size(); ++i) {
+            if (seconds(finished[i].times) < seconds(finished[best].times)) best = i;
+        }
+        StageBounds bounds{List<std::int64_t>(stages_ + 1), seconds(finished[best].times)};
+        auto end = slots_;
+        for (auto stage = stages_; stage-- > 0;) {
+            auto const& way = front(stage, end)[best];
+            bounds.begins[stage + 1] = static_cast<std::int64_t>(end);
+            best = way.before;
+            end = way.begin;
+        }
+        return bounds;
+    }
+
     StageTask const& task_;
     std::size_t stages_;
     std::size_t slots_;
     List<List<Way>> fronts_;
-    /// The least time of all slots from one on.
+    /// The least time of all slots from one on, and of all messages from a stage on.
     List<double> rest_;
+    List<double> messages_;
+    /// What no stages can be better than.
+    PipelineTimes least_;
     double limit_ = 0.0;
 };
 

@@ -1,0 +1,143 @@
+#include <shardwise/hardware/presets.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/plan/plan_parallel.hpp>
+
+#include "plan_oracle.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+using namespace shardwise;
+
+namespace {
+
+/// Small models, clusters and requests, the same ones every time.
+class RandomCases {
+public:
+    explicit RandomCases(std::uint32_t seed) : random_(seed) {}
+
+    std::int64_t from(std::int64_t low, std::int64_t high) {
+        return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+    }
+
+    ModelConfig config() {
+        ModelConfig config;
+        constexpr std::string_view families[] = {"llama", "gpt2", "mixtral", "gemma2"};
+        config.model_type = families[from(0, 3)];
+        config.heads = from(1, 5);
+        config.head_dim = 16 * from(1, 3);
+        config.hidden_size = config.heads * config.head_dim;
+        config.kv_heads = config.heads % 2 == 0 && from(0, 1) == 1 ? config.heads / 2 : config.heads;
+        config.intermediate_size = 8 * from(2, 200);
+        config.layers = from(1, 4);
+        config.vocab_size = from(50, 20000);
+        config.max_positions = 2048;
+        config.dtype = Dtype::bf16;
+        config.tie_word_embeddings = from(0, 1) == 1;
+        if (config.model_type == "mixtral") {
+            config.experts = from(2, 4);
+            config.experts_per_token = from(1, 2);
+        }
+        if (config.model_type == "gemma2") config.sliding_window = 64;
+        return config;
+    }
+
+    Topology topology(Bytes model) {
+        constexpr std::string_view names[] = {"H100-80GB", "RTX4090", "A100-40GB", "T4"};
+        auto const count = from(1, 5);
+        auto const per_node = from(1, 4);
+        bool const is_mixed = from(0, 2) == 0;
+        auto device = *find_device_preset(names[from(0, 3)]);
+        Topology topology;
+        // Room for the runtime, and for between a tenth and twice of the model.
+        auto const room = [&] { return 512_MiB + Bytes{model.count() * from(1, 20) / 10}; };
+        device.memory = room();
+        for (std::int64_t i = 0; i < count; ++i) {
+            if (is_mixed && from(0, 1) == 1) {
+                device = *find_device_preset(names[from(0, 3)]);
+                device.memory = room();
+            }
+            device.id = DeviceId::gpu(static_cast<std::int32_t>(i));
+            device.node = static_cast<std::int32_t>(i / per_node);
+            topology.devices.push_back(device);
+        }
+        if (count > 2 && from(0, 3) == 0) topology.links.push_back({0, 2, {LinkType::nvlink, 100e9, 4e-6}});
+        return topology;
+    }
+
+    PlanRequest request() {
+        PlanRequest request;
+        request.estimate.batch = from(1, 6);
+        request.estimate.context = 32 * from(1, 16);
+        request.objective = static_cast<PlanObjective>(from(0, 2));
+        if (from(0, 1) == 1) request.estimate.training = TrainingPlan{.recompute = static_cast<Recompute>(from(0, 2))};
+        return request;
+    }
+
+private:
+    std::mt19937 random_;
+};
+
+/// How many of so many random jobs have a plan; each is checked against all that can be tried.
+int check_cases(std::uint32_t seed, int count) {
+    RandomCases cases(seed);
+    int planned = 0;
+    for (int i = 0; i < count; ++i) {
+        CAPTURE(i);
+        auto const model = describe(cases.config());
+        if (!model) continue;
+        auto const request = cases.request();
+        auto const size = estimate_memory(*model, request.estimate)->total - 512_MiB;
+        auto const topology = cases.topology(size);
+        testing::PlanOracle oracle({*model, topology, request});
+        auto const expected = oracle.best();
+        auto const plan = plan_parallel(*model, topology, request);
+        REQUIRE(plan.has_value() == expected.has_value());
+        if (!plan) {
+            CHECK(plan.error().code() == ErrorCode::out_of_memory);
+            continue;
+        }
+        ++planned;
+        CAPTURE(expected->degrees.tp);
+        CAPTURE(expected->degrees.pp);
+        CAPTURE(expected->degrees.dp);
+        CAPTURE(expected->degrees.ep);
+        CAPTURE(expected->degrees.zero);
+        CAPTURE(expected->degrees.micro_batches);
+        CAPTURE(plan->degrees.tp);
+        CAPTURE(plan->degrees.pp);
+        CAPTURE(plan->degrees.dp);
+        CAPTURE(plan->degrees.ep);
+        CAPTURE(plan->degrees.zero);
+        CAPTURE(plan->degrees.micro_batches);
+        if (request.objective == PlanObjective::devices) CHECK(plan->degrees.ranks() == expected->degrees.ranks());
+        CHECK(plan->cost.step.total() == doctest::Approx(expected->seconds).epsilon(1e-12));
+
+        std::vector<std::int64_t> begins;
+        for (auto const& stage : plan->stages) begins.push_back(stage.first_layer);
+        begins.push_back(plan->stages.back().first_layer + plan->stages.back().layer_count);
+        auto const memory = oracle.estimate(plan->degrees, begins);
+        REQUIRE(plan->ranks.size() == memory.devices.size());
+        for (auto const& device : memory.devices) {
+            auto const found = std::find_if(plan->ranks.begin(), plan->ranks.end(),
+                                            [&](PlanRank const& rank) { return rank.place == device.place; });
+            REQUIRE(found != plan->ranks.end());
+            CHECK(found->terms == device.terms);
+            CHECK(found->terms.total() <= topology.devices[static_cast<std::size_t>(found->device)].available());
+        }
+    }
+    return planned;
+}
+
+}  // namespace
+
+TEST_CASE("plan: no degrees, pieces, stages, layouts that fit are better than the plan, whatever is asked for") {
+    CHECK(check_cases(1, 100) > 50);
+}
+
+TEST_SUITE("long") {
+    TEST_CASE("plan: the same for thousands of jobs") {
+        CHECK(check_cases(2, 3000) > 1500);
+    }
+}
