@@ -17,6 +17,7 @@ struct Arguments {
     std::optional<std::string> tree, devices, max_memory, strategy, custom, objective, dialect, no_split, max;
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
+    std::optional<std::string> prefer, out;
     bool sequence_parallel = false;
     bool fallback = false;
     bool offload_buffers = false;

@@ -56,6 +56,11 @@ inline constexpr std::array<Choice<PlanObjective>, 3> plan_objective_choices{{{"
                                                                               {"throughput", PlanObjective::throughput},
                                                                               {"devices", PlanObjective::devices}}};
 
+inline constexpr std::array<Choice<DeviceKind>, 4> prefer_choices{{{"cuda", DeviceKind::cuda},
+                                                                   {"hip", DeviceKind::hip},
+                                                                   {"metal", DeviceKind::metal},
+                                                                   {"cpu", DeviceKind::cpu}}};
+
 /// Quantisations worth offering; parse_quant_scheme takes more.
 inline constexpr std::array<std::string_view, 24> quant_words{
     "int8",     "int4",   "nf4",  "nf4-dq", "fp4",    "fp8",    "fp8-block", "gptq-int4-g128",

@@ -53,6 +53,20 @@ std::span<Command const> commands() {
                          {"shardwise plan llama-3-8b --devices '2x(8xA100-80GB)' --training adam --batch 256",
                           "how to train it"}},
             .run = run_plan},
+        Command{.name = "detect",
+                .summary = "which devices this machine has, how they are connected, and which of them may be used",
+                .description =
+                    "Asks NVIDIA's and AMD's drivers and the system. Devices that CUDA_VISIBLE_DEVICES, "
+                    "ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES hide are listed with the reason. With a MODEL, the "
+                    "device or the fewest devices that hold it are recommended; without, the one with the most free "
+                    "memory.\n\nA missing driver is no device. A broken one is an error that names the call, and one "
+                    "that does not answer within a minute too.",
+                .groups = {model_argument(), model_options(), cache_options(), detection_options(), output_options()},
+                .examples = {{"shardwise detect", "the machine at a glance"},
+                             {"shardwise detect llama-3-8b --context 8192", "which device to run it on"},
+                             {"shardwise detect --devices cuda:0,cuda:1", "may these be used? Exit status 4 if not"},
+                             {"shardwise detect --out node.json", "a description to plan with elsewhere"}},
+                .run = run_detect},
         Command{
             .name = "completion",
             .summary = "print the script that completes shardwise's command lines in a shell",

@@ -120,7 +120,8 @@ constexpr std::array tree_table{
 constexpr std::array device_table{
     Option{.flag = "--devices",
            .value = "SPEC",
-           .help = "4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB; then +cpu:64GiB, +disk",
+           .help = "4xA100-40GB, 2xA100-80GB+2xRTX4090, 4x(8xH100-80GB), 2xgpu:24GiB; auto, cuda:0,cuda:1, UUIDs of "
+                   "this machine; a description file; then +cpu:64GiB, +disk",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     Option{.flag = "--max-memory",
@@ -176,7 +177,8 @@ constexpr std::array placement_table{
 constexpr std::array plan_table{
     Option{.flag = "--devices",
            .value = "SPEC",
-           .help = "8xH100-80GB, 4x(8xH100-80GB) for four nodes, 2xA100-80GB+2xRTX4090",
+           .help = "8xH100-80GB, 4x(8xH100-80GB) for four nodes, 2xA100-80GB+2xRTX4090; auto, cuda:0,cuda:1, UUIDs of "
+                   "this machine; a description file",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     Option{.flag = "--objective",
@@ -185,6 +187,24 @@ constexpr std::array plan_table{
            .standard = "latency",
            .choices = words_of<plan_objective_choices>,
            .word = &Arguments::objective},
+};
+
+constexpr std::array detection_table{
+    Option{.flag = "--devices",
+           .value = "LIST",
+           .help = "say which of these may be used, and why not: cuda:0,hip:1,GPU-3f2a,MIG-...,0,3b:00.0",
+           .kind = ValueKind::devices,
+           .word = &Arguments::devices},
+    Option{.flag = "--prefer",
+           .value = "KIND",
+           .help = "recommend devices of this kind where they hold the model",
+           .choices = words_of<prefer_choices>,
+           .word = &Arguments::prefer},
+    Option{.flag = "--out",
+           .value = "FILE",
+           .help = "write the devices that may be used into a description file, which --devices takes",
+           .kind = ValueKind::file,
+           .word = &Arguments::out},
 };
 
 constexpr std::array output_table{
@@ -241,6 +261,9 @@ OptionGroup placement_options() {
 }
 OptionGroup plan_options() {
     return {"Plan", plan_table};
+}
+OptionGroup detection_options() {
+    return {"Devices", detection_table};
 }
 OptionGroup output_options() {
     return {"Output", output_table};

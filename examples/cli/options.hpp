@@ -92,6 +92,8 @@ struct Command {
 [[nodiscard]] OptionGroup placement_options();
 /// --devices, --objective of `plan`.
 [[nodiscard]] OptionGroup plan_options();
+/// --devices, --prefer, --out of `detect`.
+[[nodiscard]] OptionGroup detection_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
 /// --svg.
