@@ -76,11 +76,9 @@ namespace detail {
                                     Efficiency const& efficiency) {
     CostModel costs(model, request, efficiency);
     auto const& degrees = row.degrees;
-    auto const place = degrees.tp * degrees.dp;
-    StageSite const site{&row.device,
-                         group_of(row, degrees.tp, 1),
-                         {},
-                         group_of(row, degrees.dp, degrees.tp),
+    auto const place = degrees.tp * degrees.ep * degrees.dp;
+    StageSite const site{&row.device, group_of(row, degrees.tp, 1), group_of(row, degrees.ep, degrees.tp),
+                         group_of(row, degrees.dp, degrees.tp * degrees.ep),
                          place < row.devices_per_node ? row.device.link : row.device.network};
     List<PlanStage> stages;
     for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {

@@ -177,6 +177,58 @@ inline void add_llama3(std::vector<Row>& rows) {
     }
 }
 
+/// Megatron Bridge's table for DGX H100, 25.11, in fp8: products in 8 bits, gradients in 16.
+inline void add_bridge(std::vector<Row>& rows) {
+    struct Line {
+        ModelConfig const* config;
+        std::int64_t context, batch, tp, pp, dp, ep, chunks, micro_batches;
+        std::int32_t zero;
+        double tokens;
+    };
+    Line const lines[] = {{&presets::llama_3_8b, 8192, 128, 1, 1, 8, 1, 1, 16, 3, 14451},
+                          {&presets::llama_3_70b, 8192, 128, 4, 8, 2, 1, 5, 64, 1, 1602},
+                          {&presets::qwen3_30b_a3b, 4096, 512, 1, 2, 1, 8, 24, 32, 1, 5275}};
+    for (auto const& line : lines) {
+        Row row;
+        row.degrees = {.tp = line.tp,
+                       .pp = line.pp,
+                       .dp = line.dp,
+                       .ep = line.ep,
+                       .zero = line.zero,
+                       .micro_batches = line.micro_batches};
+        row.name = std::string(line.config->name.view()) + " training in fp8, " + std::to_string(row.degrees.ranks()) +
+                   " H100";
+        row.source = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary.md, DGX-H100";
+        row.is_held_out = true;
+        row.config = *line.config;
+        row.device = device("H100-80GB", ndr);
+        row.request = training(line.batch, line.context, Recompute::none, line.tp > 1);
+        row.request.quant = QuantScheme::fp8();
+        row.chunks = line.chunks;
+        row.measure = Measure::trained_tokens;
+        row.theirs = line.tokens;
+        rows.push_back(row);
+    }
+}
+
+/// DeepSeek-V3 on 2,048 H800, which have 200 GB/s of NVLink: 180,000 device hours for each trillion tokens.
+inline void add_deepseek(std::vector<Row>& rows) {
+    Row row;
+    row.name = "DeepSeek-V3 training in fp8, 2048 H800";
+    row.source = "DeepSeek-AI, DeepSeek-V3 Technical Report (arXiv 2412.19437), sections 1 and 3.2";
+    row.is_held_out = true;
+    row.config = presets::deepseek_v3;
+    row.device = device("H100-80GB", ndr);
+    row.device.link.bandwidth = 200e9;
+    row.request = training(15360, 4096, Recompute::none);
+    row.request.quant = QuantScheme::fp8();
+    row.degrees = {.pp = 16, .dp = 2, .ep = 64, .zero = 1, .micro_batches = 120};
+    row.chunks = 2;
+    row.measure = Measure::trained_tokens;
+    row.theirs = 1e12 / (180e3 * 3600.0);
+    rows.push_back(row);
+}
+
 /// One sequence, decoded by gpt-fast; a prompt of 5 tokens, 200 new ones. Its A100s are limited to 330 W.
 inline void add_gpt_fast(std::vector<Row>& rows) {
     struct Line {
@@ -331,6 +383,8 @@ inline void add_llama_cpp(std::vector<Row>& rows) {
     detail::add_recomputation(all);
     detail::add_mosaic(all);
     detail::add_llama3(all);
+    detail::add_bridge(all);
+    detail::add_deepseek(all);
     detail::add_gpt_fast(all);
     detail::add_tensorrt(all);
     detail::add_llama_cpp(all);

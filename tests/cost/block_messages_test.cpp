@@ -20,8 +20,8 @@ BlockBody const& layer_of(Model const& model) {
 BlockMessages messages(BlockBody const& body, Step const& step, std::int64_t tp, std::int64_t ep = 1,
                        bool is_sequence_parallel = false, bool is_table_dealt = false) {
     auto const context = op_context(body, step, {.tp = tp, .is_sequence_parallel = is_sequence_parallel});
-    return block_messages(body, context, RankGroup::in_node(tp, nvlink), RankGroup::in_node(ep, nvlink),
-                          is_table_dealt);
+    return block_messages(body, context,
+                          {RankGroup::in_node(tp, nvlink), RankGroup::in_node(ep, nvlink), is_table_dealt});
 }
 
 double all_reduce(double bytes, std::int64_t ranks) {
@@ -93,14 +93,19 @@ TEST_CASE("messages: routed and shared experts are summed before one reduction")
 
 TEST_CASE("messages: each token's rows go to its experts and come back") {
     auto const model = *describe(presets::mixtral_8x7b);
-    auto const routed = 2.0 * 2 * 100 * 4096 * 2;
+    auto const rows = 2.0 * 100 * 4096 * 2;
     auto const eight = RankGroup::in_node(8, nvlink);
     auto const layer = messages(layer_of(model), prompt, 1, 8);
-    CHECK(layer.routed == doctest::Approx(2.0 * all_to_all_seconds(routed, eight)));
+    CHECK(layer.routed == doctest::Approx(2.0 * dispatch_seconds(rows, 2, eight)));
     CHECK(layer.forward == 0.0);
     // Tensor-parallel ranks send a part of each row and gather the rows where they arrive.
     auto const both = messages(layer_of(model), prompt, 2, 8);
-    CHECK(both.routed == doctest::Approx(2.0 * (all_to_all_seconds(routed / 2.0, eight) +
-                                                all_gather_seconds(routed, RankGroup::in_node(2, nvlink)))));
+    CHECK(both.routed == doctest::Approx(2.0 * (dispatch_seconds(rows / 2.0, 2, eight) +
+                                                all_gather_seconds(2.0 * rows, RankGroup::in_node(2, nvlink)))));
     CHECK(messages(layer_of(*describe(presets::llama_2_7b)), prompt, 1, 8).routed == 0.0);
+    // Where products are in 8 bits, so are the rows that go to them; results come back in 16.
+    auto const& body = layer_of(model);
+    auto const context = op_context(body, prompt);
+    CHECK(block_messages(body, context, {.ep = eight, .product_bits = 8.0}).routed ==
+          doctest::Approx(dispatch_seconds(rows / 2.0, 2, eight) + dispatch_seconds(rows, 2, eight)));
 }

@@ -183,6 +183,7 @@ TEST_CASE("device rates: peaks in the model's type, eight bits only where there 
     CHECK(device_rates(a100, Dtype::bf16, perfect).products == 312e12);
     CHECK(device_rates(a100, Dtype::bf16, perfect).memory == 2039e9);
     CHECK(device_rates(h100, Dtype::f8_e4m3, perfect).products == 1979e12);
+    CHECK(device_rates(h100, Dtype::f8_e4m3, perfect).attention == 989e12);
     CHECK(device_rates(h100, Dtype::f8_e4m3, perfect).product_bits == 8.0);
     CHECK(device_rates(a100, Dtype::f8_e4m3, perfect).product_bits == 16.0);
     CHECK(device_rates(a100, Dtype::bf16).products < 312e12);

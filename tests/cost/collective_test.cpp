@@ -20,7 +20,7 @@ TEST_CASE("collectives: a rank alone sends nothing") {
     RankGroup const alone{};
     CHECK(all_gather_seconds(1e9, alone) == 0.0);
     CHECK(all_reduce_seconds(1e9, alone) == 0.0);
-    CHECK(all_to_all_seconds(1e9, alone) == 0.0);
+    CHECK(dispatch_seconds(1e9, 2, alone) == 0.0);
 }
 
 // Thakur, Rabenseifner and Gropp, 2005: recursive doubling takes log p rounds and (p - 1) / p of the bytes
@@ -48,10 +48,17 @@ TEST_CASE("collectives: over nodes each rank carries its part") {
     CHECK(all_gather_seconds(40.0, scattered, perfect) == doctest::Approx(10.0 + 3.0));
 }
 
-TEST_CASE("collectives: an all-to-all sends to the node and beyond at once") {
-    CHECK(all_to_all_seconds(800.0, RankGroup::in_node(8, link), perfect) == doctest::Approx(1.0 + 7.0));
-    // Three neighbours get 300 of 800 bytes by the link, four strangers 400 by the network, which takes longer.
-    CHECK(all_to_all_seconds(800.0, {8, 4, link, network}, perfect) == doctest::Approx(5.0 + 40.0));
+TEST_CASE("collectives: every copy of a row goes to its rank, but only once to its node") {
+    CHECK(dispatch_seconds(400.0, 2, RankGroup::in_node(8, link), perfect) == doctest::Approx(1.0 + 7.0));
+    // Two nodes of four: 3/4 of 800 bytes in the node. Of two copies one reaches a given node by 3/4, so that 2 * 3/4
+    // copies are made, half of them for the other node: 300 bytes by the network, which takes longer.
+    CHECK(dispatch_seconds(400.0, 2, {8, 4, link, network}, perfect) == doctest::Approx(5.0 + 30.0));
+    auto fast = network;
+    fast.bandwidth = 1e9;
+    fast.latency = 0.0;
+    CHECK(dispatch_seconds(400.0, 2, {8, 4, link, fast}, perfect) == doctest::Approx(1.0 + 6.0));
+    // One copy to each of four lone ranks' nodes: three quarters leave.
+    CHECK(dispatch_seconds(400.0, 1, {4, 1, {}, network}, perfect) == doctest::Approx(10.0 + 30.0));
 }
 
 TEST_CASE("collectives: an infinity fabric has a link for every peer") {
@@ -78,7 +85,11 @@ TEST_CASE("collectives: more bandwidth, less latency and fewer bytes are never s
         better.link.bandwidth *= scale(random);
         better.network.bandwidth *= scale(random);
         better.network.latency /= scale(random);
-        for (auto const collective : {all_gather_seconds, all_reduce_seconds, all_to_all_seconds}) {
+        auto const dispatch = [](double sent, RankGroup const& to, Efficiency const& efficiency) {
+            return dispatch_seconds(sent, 3, to, efficiency);
+        };
+        CHECK(dispatch(bytes, better, perfect) <= dispatch(bytes, group, perfect));
+        for (auto const collective : {all_gather_seconds, all_reduce_seconds}) {
             CHECK(collective(bytes, better, perfect) <= collective(bytes, group, perfect));
             CHECK(collective(bytes / scale(random), group, perfect) <= collective(bytes, group, perfect));
         }

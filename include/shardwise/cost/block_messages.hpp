@@ -26,11 +26,12 @@ namespace detail {
 class MessageWalker {
 public:
     constexpr MessageWalker(BlockBody const& body, OpContext const& context, RankGroup const& tp, RankGroup const& ep,
-                            Efficiency const& efficiency)
+                            double product_bits, Efficiency const& efficiency)
         : body_(body),
           context_(context),
           tp_(tp),
           ep_(ep),
+          product_bits_(product_bits),
           efficiency_(efficiency),
           is_partial_(body.values().size(), 0),
           is_entered_(body.values().size(), 0) {}
@@ -106,14 +107,21 @@ private:
         messages_.backward += reduction(whole_bytes(id));
     }
 
-    /// Rows go to their experts and their results come back; each tensor-parallel rank sends its part of a row and the
-    /// ranks there gather it.
+    /// Rows go to their experts, in the products' type, and their results come back in the activations'; each
+    /// tensor-parallel rank sends its part of a row and the ranks there gather it.
     constexpr void exchange(Operation const& op) {
         if (ep_.ranks <= 1) return;
-        auto const bytes = whole_bytes(op.inputs[0]);
-        auto const part = bytes / static_cast<double>(tp_.ranks);
-        messages_.routed +=
-            2.0 * (all_to_all_seconds(part, ep_, efficiency_) + all_gather_seconds(bytes, tp_, efficiency_));
+        auto const& rows = context_.value(op.inputs[0]);
+        auto const row_bits = static_cast<double>(rows.width * bits(context_.step.dtype));
+        auto const bytes = static_cast<double>(context_.step.tokens()) * row_bits / 8.0;
+        auto const copies = context_.experts_per_token;
+        auto const send = [&](double share) {
+            auto const part = share * bytes / static_cast<double>(tp_.ranks);
+            return dispatch_seconds(part, copies, ep_, efficiency_) +
+                   all_gather_seconds(share * bytes * static_cast<double>(copies), tp_, efficiency_);
+        };
+        auto const narrow = product_bits_ / static_cast<double>(bits(context_.step.dtype));
+        messages_.routed += send(narrow < 1.0 ? narrow : 1.0) + send(1.0);
     }
 
     /// Logits are gathered for the sampler; a loss over dealt vocabulary takes three sums of a number per token.
@@ -132,6 +140,7 @@ private:
     OpContext const& context_;
     RankGroup const& tp_;
     RankGroup const& ep_;
+    double product_bits_;
     Efficiency const& efficiency_;
     BlockMessages messages_{};
     List<std::int32_t> is_partial_;
@@ -140,12 +149,23 @@ private:
 
 }  // namespace detail
 
-/// The messages of one block: `is_table_dealt` where embedding rows are dealt to the tensor-parallel ranks.
+/// The ranks that share a block, and what of it changes its messages.
+struct BlockSharing {
+    RankGroup tp{};
+    RankGroup ep{};
+    /// True where an embedding's rows are dealt to the tensor-parallel ranks.
+    bool is_table_dealt = false;
+    /// The width of a product's operand: what rows take on their way to experts.
+    double product_bits = 16.0;
+};
+
+/// The messages of one block.
 [[nodiscard]] constexpr BlockMessages block_messages(BlockBody const& body, OpContext const& context,
-                                                     RankGroup const& tp, RankGroup const& ep, bool is_table_dealt,
+                                                     BlockSharing const& sharing,
                                                      Efficiency const& efficiency = default_efficiency) {
-    if (tp.ranks <= 1 && ep.ranks <= 1) return {};
-    return detail::MessageWalker(body, context, tp, ep, efficiency).walk(is_table_dealt && tp.ranks > 1);
+    if (sharing.tp.ranks <= 1 && sharing.ep.ranks <= 1) return {};
+    detail::MessageWalker walker(body, context, sharing.tp, sharing.ep, sharing.product_bits, efficiency);
+    return walker.walk(sharing.is_table_dealt && sharing.tp.ranks > 1);
 }
 
 }  // namespace shardwise::inline v0

@@ -83,8 +83,8 @@ public:
             bool const is_core = op.kind == OpKind::attention && policy_.recompute == Recompute::selective;
             if (is_core || is_repeated) backward += once;
         }
-        auto const messages =
-            block_messages(body_, context_, setting_.tp, setting_.ep, weights_.dealt_tables > 0.0, efficiency_);
+        auto const messages = block_messages(
+            body_, context_, {setting_.tp, setting_.ep, weights_.dealt_tables > 0.0, rates_.product_bits}, efficiency_);
         forward.tensor_parallel += messages.forward;
         forward.expert_parallel += messages.routed;
         if (is_training) {

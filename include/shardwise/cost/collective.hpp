@@ -76,22 +76,26 @@ struct Wire {
            detail::flat_all_reduce(part, group.nodes(), outside);
 }
 
-/// The time in which every rank deals its `bytes` evenly to all ranks, itself included; messages in a node and between
-/// nodes go at once.
+/// The time in which every rank sends `bytes` of rows to the ranks of a group, `copies` of each row to as many of them
+/// evenly chosen. Between nodes a row goes once to each node that has a rank it is for, and is dealt there.
 ///
-/// Units  seconds
-[[nodiscard]] constexpr double all_to_all_seconds(double bytes, RankGroup const& group,
-                                                  Efficiency const& efficiency = default_efficiency) {
+/// Units   seconds
+/// Source  the order of DeepSeek-V3's dispatch (arXiv 2412.19437), section 3.2.2
+[[nodiscard]] constexpr double dispatch_seconds(double bytes, std::int64_t copies, RankGroup const& group,
+                                                Efficiency const& efficiency = default_efficiency) {
     if (group.ranks <= 1) return 0.0;
-    auto const p = static_cast<double>(group.ranks);
+    auto const near = static_cast<double>(group.per_node);
     auto const inside = detail::wire_of(group.link, group.per_node, efficiency);
-    auto const neighbours = static_cast<double>(group.per_node) - 1.0;
-    auto const near = neighbours > 0.0 ? inside.latency + inside.seconds(bytes * neighbours / p) : 0.0;
-    if (group.nodes() <= 1) return near;
+    auto const dealt = static_cast<double>(copies) * bytes * (near - 1.0) / near;
+    auto const dealing = group.per_node > 1 ? inside.latency + inside.seconds(dealt) : 0.0;
+    if (group.nodes() <= 1) return dealing;
+    auto const nodes = static_cast<double>(group.nodes());
+    auto missed = 1.0;
+    for (std::int64_t copy = 0; copy < copies; ++copy) missed *= 1.0 - 1.0 / nodes;
     auto const outside = detail::wire_of(group.network, 2, efficiency);
-    auto const strangers = p - 1.0 - neighbours;
-    auto const far = detail::doublings(group.nodes()) * outside.latency + outside.seconds(bytes * strangers / p);
-    return near < far ? far : near;
+    auto const sent = bytes * nodes * (1.0 - missed) * (nodes - 1.0) / nodes;
+    auto const sending = detail::doublings(group.nodes()) * outside.latency + outside.seconds(sent);
+    return dealing < sending ? sending : dealing;
 }
 
 /// The time of one message over a link.
