@@ -164,6 +164,8 @@ public:
                List<SlotNeeds> const& bodies, RankPlace const& place)
         : model_(&model), request_(request), piece_(piece_of(request)), kinds_(held.kinds), ties_(held.ties),
           largest_module_(held.largest_module) {
+        auto const step = step_of(Phase::prefill, piece_, model.config);
+        message_ = Bytes{step.tokens() * model.config.hidden_size * bits(step.dtype) / 8};
         for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
             for (auto const body : slots.kinds[kind].bodies) {
                 kinds_[kind].add(bodies[body]);
@@ -243,11 +245,7 @@ private:
     }
 
     /// Where the next piece's hidden state arrives while this one is computed.
-    Bytes message(std::int64_t stage) const {
-        if (request_.parallel.pp == 1 || stage == 0) return Bytes{0};
-        auto const step = step_of(Phase::prefill, piece_, model_->config);
-        return Bytes{step.tokens() * model_->config.hidden_size * bits(step.dtype) / 8};
-    }
+    Bytes message(std::int64_t stage) const { return request_.parallel.pp == 1 || stage == 0 ? Bytes{0} : message_; }
 
     Model const* model_ = nullptr;
     EstimateRequest request_;
@@ -255,6 +253,7 @@ private:
     List<SlotNeeds> kinds_;
     List<SlotNeeds> ties_;
     std::int64_t largest_module_ = 0;
+    Bytes message_{};
 };
 
 }  // namespace shardwise::inline v0

@@ -112,14 +112,20 @@ public:
             if (even.seconds <= seconds(least_) * (1.0 + 1e-13)) return even;
             if (stages_ == 1) return even.seconds <= limit * rounding ? even : StageBounds{};
             if (even.seconds < limit) limit = even.seconds;
-        } else if (stages_ == 1) {
+        } else if (stages_ == 1 || !has_room_for_all()) {
             return {};
         }
         limit_ = limit * rounding;
+        most_ = slowest_within(limit_);
         fronts_.resize(stages_ * (slots_ + 1));
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             bool const is_last = stage + 1 == stages_;
-            for (auto end = is_last ? slots_ : stage + 1; end + (stages_ - 1 - stage) <= slots_; ++end) grow(stage, end);
+            auto const left = static_cast<double>(stages_ - 1 - stage);
+            for (auto end = is_last ? slots_ : stage + 1; end + (stages_ - 1 - stage) <= slots_; ++end) {
+                // Neither the stages so far nor those to come may take longer than the slowest may.
+                if (rest_[0] - rest_[end] > static_cast<double>(stage + 1) * most_) break;
+                if (rest_[end] <= left * most_) grow(stage, end);
+            }
         }
         return best_way();
     }
@@ -201,30 +207,65 @@ private:
         return next == slots_;
     }
 
+    /// The longest that a stage may take in a step of `limit` seconds, with some room for rounding.
+    double slowest_within(double limit) const {
+        auto const fits = [&](double slowest) {
+            auto times = least_;
+            times.slowest = slowest;
+            return seconds(times) <= limit;
+        };
+        auto low = least_.slowest;
+        auto high = least_.sum > low ? least_.sum : low;
+        if (fits(high)) return 2.0 * high;
+        for (int i = 0; i < 40; ++i) {
+            auto const middle = low + (high - low) / 2.0;
+            (fits(middle) ? low : high) = middle;
+        }
+        return high * (1.0 + 1e-9);
+    }
+
+    /// True where stages that each take all that their memory holds reach the end; one that can take nothing there may
+    /// still take what an earlier one holds.
+    bool has_room_for_all() const {
+        std::size_t next = 0;
+        for (std::size_t stage = 0; stage < stages_ && next < slots_; ++stage) {
+            auto const begin = next;
+            GrowingStage own;
+            List<SlotNeeds> needs(task_.memory.ranks.size());
+            while (next < slots_) {
+                take(own, needs, stage, next);
+                if (!has_room(stage, begin, next + 1, needs)) break;
+                ++next;
+            }
+        }
+        return next == slots_;
+    }
+
     /// All stages `stage` that end before slot `end`.
     void grow(std::size_t stage, std::size_t end) {
         auto own = stage_before(stage, end);
         List<SlotNeeds> needs(task_.memory.ranks.size());
+        auto const message = message_seconds(stage, own);
         for (auto begin = end; begin-- > stage;) {
             take(own, needs, stage, begin);
-            auto times = stage_times(stage, own);
-            auto alone = times;
-            alone.sum += rest_[0] - rest_[begin] + messages_[0] - messages_[stage];
-            // Of a longer stage more is hidden, so that its reduction may take less.
-            alone.reduce = 0.0;
+            auto const seconds = own.seconds + message;
+            PipelineTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage], .slowest = seconds};
             if (seconds_at_least(alone, stage, end) > limit_) break;
-            if (stage == 0 && begin > 0) continue;
-            join(stage, begin, end, times, needs);
+            if (stage == 0 ? begin == 0 : !front(stage - 1, begin).empty()) join(stage, begin, end, stage_times(stage, own), needs);
         }
     }
 
+    double message_seconds(std::size_t stage, GrowingStage const& own) const {
+        if (stage + 1 == stages_) return 0.0;
+        return stage_message_seconds(own.cost(), task_.sites.stages[stage], task_.setting);
+    }
+
     PipelineTimes stage_times(std::size_t stage, GrowingStage const& own) const {
-        auto const& site = task_.sites.stages[stage];
-        auto const cost = own.cost();
-        auto seconds = own.seconds;
-        if (stage + 1 < stages_) seconds += stage_message_seconds(cost, site, task_.setting);
+        auto const seconds = own.seconds + message_seconds(stage, own);
         PipelineTimes times{.sum = seconds, .slowest = seconds};
         if (is_training()) {
+            auto const& site = task_.sites.stages[stage];
+            auto const cost = own.cost();
             times.reduce = data_parallel_seconds(cost, site, task_.degrees, task_.setting);
             times.update = optimizer_seconds(cost, site, task_.degrees, task_.setting);
         }
@@ -305,6 +346,8 @@ private:
     /// What no stages can be better than.
     PipelineTimes least_;
     double limit_ = 0.0;
+    /// The longest that a stage may take.
+    double most_ = 0.0;
 };
 
 }  // namespace detail
