@@ -117,6 +117,24 @@ TEST_CASE("block price: selective recomputation repeats the attention only") {
     CHECK(at(Recompute::full) == near(4.0 * whole));
 }
 
+TEST_CASE("block price: messages of the forward pass come again with full recomputation") {
+    auto const model = *describe(presets::mixtral_8x7b);
+    auto const& layer = model.program.bodies()[1];
+    BlockSetting const setting{.pass = Pass::training,
+                               .tp = RankGroup::in_node(2, {LinkType::nvlink, 300e9, 5e-6}),
+                               .ep = RankGroup::in_node(4, {LinkType::nvlink, 300e9, 5e-6})};
+    auto const at = [&](Recompute recompute) {
+        return block_price(layer, step(64, true), setting, {}, rates, {.recompute = recompute}, perfect).terms;
+    };
+    auto const context = op_context(layer, step(64, true), {.tp = 2});
+    auto const messages = block_messages(layer, context, {setting.tp, setting.ep}, perfect);
+    CHECK(at(Recompute::none).tensor_parallel == near(messages.forward + messages.backward));
+    CHECK(at(Recompute::full).tensor_parallel == near(2.0 * messages.forward + messages.backward));
+    CHECK(at(Recompute::none).expert_parallel == near(2.0 * messages.routed));
+    CHECK(at(Recompute::full).expert_parallel == near(3.0 * messages.routed));
+    CHECK(at(Recompute::selective).expert_parallel == near(2.0 * messages.routed));
+}
+
 TEST_CASE("block price: weights narrower than what products take are unpacked first") {
     auto efficiency = perfect;
     efficiency.unpack_operations = 4.0;

@@ -145,11 +145,19 @@ TEST_CASE("step cost: what is reduced behind the backward pass costs nothing") {
     site.device = &a100;
     StepSetting setting{.pass = Pass::training, .efficiency = perfect};
     setting.efficiency.overlap = 1.0;
-    auto const degrees = PlanDegrees{.dp = 8};
-    // 20 seconds of backward pass hide the 14 of the reduction.
-    CHECK(step_cost({stages.data(), 1}, {&site, 1}, degrees, setting).data_parallel == 0.0);
+    auto const at = [&](std::int32_t zero, std::int64_t m) {
+        PlanDegrees const degrees{.dp = 8, .zero = zero, .micro_batches = m};
+        return step_cost({stages.data(), 1}, {&site, 1}, degrees, setting).data_parallel;
+    };
+    // 20 seconds of backward pass hide the 14 of the reduction; 4 hide 4.
+    CHECK(at(0, 1) == 0.0);
     stages[0].backward_seconds = 4.0;
-    CHECK(step_cost({stages.data(), 1}, {&site, 1}, degrees, setting).data_parallel == near(10.0));
+    CHECK(at(0, 1) == near(10.0));
+    CHECK(at(1, 5) == near(10.0));
+    // Stage 2 has 6 times 7 seconds behind five backward passes, stage 3 15 times 7 behind five whole micro-batches.
+    CHECK(at(2, 5) == near(42.0 - 20.0));
+    stages[0].terms.compute = 6.0;
+    CHECK(at(3, 5) == near(105.0 - 30.0));
 }
 
 TEST_CASE("step cost: Adam moves 28 bytes for each parameter of a 16-bit model, and of a 32-bit one") {
