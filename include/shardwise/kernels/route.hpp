@@ -1,0 +1,172 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/core/list.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0 {
+
+/// What a router's logits become before experts are chosen.
+enum class RouterScore : std::uint8_t {
+    softmax,         // over all experts, then the best are chosen (mixtral, qwen, deepseek_v2)
+    sigmoid,         // each by itself (deepseek_v3)
+    softmax_chosen,  // the best logits are chosen, then softmax over these (gpt_oss)
+};
+
+/// How a group of experts is ranked, where only some groups may be chosen from.
+enum class GroupRank : std::uint8_t {
+    best,      // by its best expert (deepseek_v2)
+    best_two,  // by the sum of its two best (deepseek_v3)
+};
+
+/// How each token's experts are chosen and weighted.
+struct RouterOptions {
+    std::int64_t experts_per_token = 1;
+    RouterScore score = RouterScore::softmax;
+    /// The chosen weights are divided by their sum.
+    bool renormalises = false;
+    /// Multiplies the weights at last.
+    float scale = 1.0F;
+    /// Experts are in this many groups of equal size, and only those of the best `kept_groups` are chosen from; 0: no groups.
+    std::int64_t groups = 0;
+    std::int64_t kept_groups = 0;
+    GroupRank group_rank = GroupRank::best;
+};
+
+namespace detail {
+
+/// Turns one token's logits into scores, in place.
+inline void score_experts(float* scores, std::int64_t experts, RouterScore kind) {
+    if (kind == RouterScore::softmax_chosen) return;
+    if (kind == RouterScore::sigmoid) {
+        for (std::int64_t i = 0; i < experts; ++i) scores[i] = 1.0F / (1.0F + std::exp(-scores[i]));
+        return;
+    }
+    auto largest = scores[0];
+    for (std::int64_t i = 1; i < experts; ++i) largest = scores[i] > largest ? scores[i] : largest;
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < experts; ++i) sum += scores[i] = std::exp(scores[i] - largest);
+    for (std::int64_t i = 0; i < experts; ++i) scores[i] /= sum;
+}
+
+/// The best of `count` ranks that are not taken yet; the first of equals.
+[[nodiscard]] inline std::int64_t best_left(float const* ranks, std::int64_t count,
+                                            List<unsigned char> const& is_taken) {
+    std::int64_t best = -1;
+    for (std::int64_t i = 0; i < count; ++i) {
+        if (is_taken[static_cast<std::size_t>(i)] == 0 && (best < 0 || ranks[i] > ranks[best])) best = i;
+    }
+    return best;
+}
+
+/// Marks the experts of all but the best groups as taken.
+inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions const& options,
+                        List<unsigned char>& is_taken) {
+    auto const width = experts / options.groups;
+    List<float> group_ranks(static_cast<std::size_t>(options.groups));
+    for (std::int64_t group = 0; group < options.groups; ++group) {
+        auto const* const members = ranks + group * width;
+        auto first = -INFINITY;
+        auto second = -INFINITY;
+        for (std::int64_t i = 0; i < width; ++i) {
+            if (members[i] > first) {
+                second = first;
+                first = members[i];
+            } else if (members[i] > second) {
+                second = members[i];
+            }
+        }
+        bool const counts_two = options.group_rank == GroupRank::best_two && width > 1;
+        group_ranks[static_cast<std::size_t>(group)] = counts_two ? first + second : first;
+    }
+    List<unsigned char> is_kept(static_cast<std::size_t>(options.groups), 0);
+    for (std::int64_t i = 0; i < options.kept_groups; ++i) {
+        is_kept[static_cast<std::size_t>(best_left(group_ranks.data(), options.groups, is_kept))] = 1;
+    }
+    for (std::int64_t i = 0; i < experts; ++i) {
+        is_taken[static_cast<std::size_t>(i)] = is_kept[static_cast<std::size_t>(i / width)] == 0 ? 1 : 0;
+    }
+}
+
+}  // namespace detail
+
+/// Chooses each token's experts, the best first, the lower number of equals, and their weights.
+///
+/// Shapes  logits [tokens, experts]; correction [experts] or empty: added to the scores for the choice, not to the weights
+///         (deepseek_v3); ids, weights [tokens, experts_per_token]
+/// Order   on `stream`
+/// Errors  shape_mismatch; invalid_argument for groups that do not divide the experts or are too few
+/// Source  transformers 4.57: MixtralSparseMoeBlock, DeepseekV2MoEGate, DeepseekV3TopkRouter, GptOssTopKRouter
+[[nodiscard]] inline Result<> route(TensorView<float const, 2, Host> logits,
+                                    TensorView<float const, 1, Host> correction, TensorView<std::int32_t, 2, Host> ids,
+                                    TensorView<float, 2, Host> weights, RouterOptions const& options,
+                                    HostStream& stream) {
+    auto const experts = logits.extent(1);
+    auto const chosen = options.experts_per_token;
+    Error error{ErrorCode::shape_mismatch};
+    error.in("route");
+    if (chosen < 1 || chosen > experts)
+        return error.because("asks for another number of experts than there are").got(chosen).expected(experts);
+    if (ids.extent(0) != logits.extent(0) || weights.extent(0) != logits.extent(0)) {
+        return error.because("ids and weights do not have a row per token")
+            .got(ids.extent(0))
+            .expected(logits.extent(0));
+    }
+    if (ids.extent(1) != chosen || weights.extent(1) != chosen) {
+        return error.because("ids and weights do not have a column per chosen expert")
+            .got(ids.extent(1))
+            .expected(chosen);
+    }
+    if (!correction.empty() && correction.elements() != experts) {
+        return error.because("the correction has another number of experts")
+            .got(correction.elements())
+            .expected(experts);
+    }
+    if (options.groups > 0) {
+        bool const divides =
+            experts % options.groups == 0 && options.kept_groups >= 1 && options.kept_groups <= options.groups;
+        if (!divides || options.kept_groups * (experts / options.groups) < chosen) {
+            return Error{ErrorCode::invalid_argument}
+                .in("route")
+                .at("groups")
+                .because("do not hold the experts that are asked for")
+                .got(options.groups)
+                .expected(experts);
+        }
+    }
+    auto const choose = [=](std::int64_t begin, std::int64_t end) {
+        List<float> scores(static_cast<std::size_t>(experts));
+        List<float> ranks(static_cast<std::size_t>(experts));
+        List<unsigned char> is_taken(static_cast<std::size_t>(experts), 0);
+        for (auto token = begin; token < end; ++token) {
+            for (std::int64_t i = 0; i < experts; ++i) scores[static_cast<std::size_t>(i)] = logits.row(token)[i];
+            detail::score_experts(scores.data(), experts, options.score);
+            for (std::int64_t i = 0; i < experts; ++i) {
+                auto const k = static_cast<std::size_t>(i);
+                ranks[k] = scores[k] + (correction.empty() ? 0.0F : correction.data()[i]);
+                is_taken[k] = 0;
+            }
+            if (options.groups > 0) detail::drop_groups(ranks.data(), experts, options, is_taken);
+            auto* const token_weights = weights.row(token);
+            for (std::int64_t i = 0; i < chosen; ++i) {
+                auto const expert = detail::best_left(ranks.data(), experts, is_taken);
+                is_taken[static_cast<std::size_t>(expert)] = 1;
+                ids.row(token)[i] = static_cast<std::int32_t>(expert);
+                token_weights[i] = scores[static_cast<std::size_t>(expert)];
+            }
+            if (options.score == RouterScore::softmax_chosen)
+                detail::score_experts(token_weights, chosen, RouterScore::softmax);
+            float sum = 0.0F;
+            for (std::int64_t i = 0; i < chosen; ++i) sum += token_weights[i];
+            auto const factor = options.scale / (options.renormalises ? sum : 1.0F);
+            for (std::int64_t i = 0; i < chosen; ++i) token_weights[i] *= factor;
+        }
+    };
+    Host::launch(logits.extent(0), choose, stream, 16);
+    return {};
+}
+
+}  // namespace shardwise::inline v0
