@@ -67,15 +67,3 @@ TEST_CASE("Contradictory and unknown configurations are errors that name the key
         CHECK_FALSE(scheme.error().message().empty());
     }
 }
-
-TEST_CASE("Modules that a checkpoint keeps unpacked are found by whole components") {
-    std::array<std::string_view, 5> const kept{"lm_head", "mlp.gate", "model.layers.*.self_attn", "visual", ""};
-    CHECK(is_kept_unpacked("lm_head", kept));
-    CHECK(is_kept_unpacked("model.layers.3.mlp.gate", kept));
-    CHECK_FALSE(is_kept_unpacked("model.layers.3.mlp.gate_proj", kept));
-    CHECK(is_kept_unpacked("model.layers.31.self_attn.q_proj", kept));
-    CHECK_FALSE(is_kept_unpacked("layers.31.self_attn.q_proj", kept));
-    CHECK(is_kept_unpacked("visual.blocks.0", kept));
-    CHECK_FALSE(is_kept_unpacked("model.visualiser", kept));
-    CHECK_FALSE(is_kept_unpacked("model", kept));
-}

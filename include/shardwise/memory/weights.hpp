@@ -4,6 +4,7 @@
 #include <shardwise/memory/shard.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/module_tree.hpp>
+#include <shardwise/model/tensor_weight.hpp>
 #include <shardwise/quant/quantized_bytes.hpp>
 
 #include <array>
@@ -70,15 +71,8 @@ namespace detail {
 /// What a scheme sees of a tensor.
 [[nodiscard]] constexpr Weight weight_of(Tensor const& tensor, LayerPosition const& position,
                                          EstimateRequest const& request) {
-    Weight weight{.shape = tensor.shape,
-                  .dtype = request.dtype && traits(tensor.dtype).is_floating ? *request.dtype : tensor.dtype,
-                  .use = tensor.use,
-                  .layer = position.layer < 0 ? 0 : position.layer,
-                  .in_block = position.layer >= 0};
-    weight.is_expert = position.is_expert || tensor.shard.experts > 0;
-    weight.is_transposed = position.class_name == "Conv1D" ||
-                           (tensor.shape.rank() == 3 && position.class_name.starts_with("GptOss"));
-    weight.in_linear_module = position.class_name.empty() || is_linear_class(position.class_name);
+    auto weight = shardwise::weight_of(tensor, position.class_name, position.is_expert, position.layer);
+    if (request.dtype && traits(tensor.dtype).is_floating) weight.dtype = *request.dtype;
     if (request.quant->is_ggml()) {
         std::array<char, 160> name{};
         std::size_t size = 0;

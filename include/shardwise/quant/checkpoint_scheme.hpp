@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
 namespace shardwise::inline v0 {
@@ -88,7 +87,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// The scheme that a checkpoint's `quantization_config` describes.
+/// The scheme that a checkpoint's `quantization_config` describes (compressed-tensors has several: compressed_tensors.hpp).
 ///
 /// Errors  missing_field, invalid_field; unsupported for another quant_method, which it names
 /// Source  transformers 4.57 utils/quantization_config.py
@@ -106,42 +105,7 @@ namespace detail {
     if (detail::is_same_name(method, "fp8")) return detail::fp8_scheme(config);
     if (detail::is_same_name(method, "mxfp4")) return QuantScheme::mxfp4();
     return Error{ErrorCode::unsupported}.in("quantization_config").at(method).because(
-        "this quant_method is not known").fix("known are bitsandbytes, gptq, awq, fp8 and mxfp4");
-}
-
-namespace detail {
-
-/// Whether the dotted components of `entry` begin `path`; a component "*" stands for any one.
-[[nodiscard]] constexpr bool begins_with_components(std::string_view path, std::string_view entry) {
-    while (true) {
-        auto const dot = path.find('.');
-        auto const entry_dot = entry.find('.');
-        auto const wanted = entry.substr(0, entry_dot);
-        if (wanted != "*" && wanted != path.substr(0, dot)) return false;
-        if (entry_dot == std::string_view::npos) return true;
-        if (dot == std::string_view::npos) return false;
-        path.remove_prefix(dot + 1);
-        entry.remove_prefix(entry_dot + 1);
-    }
-}
-
-}  // namespace detail
-
-/// Whether `modules_to_not_convert` (or `llm_int8_skip_modules`) keeps a module unpacked: one of its entries is a run
-/// of whole components of the module's name ("lm_head", "mlp.gate", "model.layers.*.self_attn").
-///
-/// Source  transformers 4.57 integrations/bitsandbytes.py, integrations/mxfp4.py
-[[nodiscard]] constexpr bool is_kept_unpacked(std::string_view module_name, std::span<std::string_view const> kept) {
-    for (auto const entry : kept) {
-        if (entry.empty()) continue;
-        for (auto rest = module_name; true;) {
-            if (detail::begins_with_components(rest, entry)) return true;
-            auto const dot = rest.find('.');
-            if (dot == std::string_view::npos) break;
-            rest.remove_prefix(dot + 1);
-        }
-    }
-    return false;
+        "this quant_method is not known").fix("known are bitsandbytes, gptq, awq, fp8, mxfp4 and compressed-tensors");
 }
 
 }  // namespace shardwise::inline v0

@@ -305,8 +305,8 @@ TEST_CASE("read_config: a quantisation that is unknown or malformed names its ke
     auto const refused = [](std::string const& members) {
         return message(llama("\"quantization_config\": {" + members + "}"));
     };
-    CHECK(code(llama(R"("quantization_config": {"quant_method": "compressed-tensors"})")) == ErrorCode::unsupported);
-    CHECK(refused(R"("quant_method": "compressed-tensors")").find("compressed-tensors") != std::string::npos);
+    CHECK(code(llama(R"("quantization_config": {"quant_method": "hqq"})")) == ErrorCode::unsupported);
+    CHECK(refused(R"("quant_method": "hqq")").find("hqq") != std::string::npos);
     CHECK(refused(R"("quant_method": "gptq", "bits": "4")") ==
           "config.json: quantization_config.bits: must be an integer, but is a string");
     CHECK(refused(R"("quant_method": "gptq", "bits": 5)").starts_with("config.json: quantization_config.bits: "));

@@ -202,7 +202,7 @@ TEST_CASE("read_tree: what a tree may hold is limited") {
     for (char c = 'a'; c < 'j'; ++c) long_names += ",\"" + std::string(2'000'000, c) + "\"";
     CHECK(module("\"tied\": [[" + long_names + "]]").find("more text than") != std::string::npos);
     std::string tensors = tensor("w", "[1]");
-    for (int i = 0; i < 100'000; ++i) tensors += "," + tensor("w" + std::to_string(i), "[1]");
+    for (int i = 0; i < 300'000; ++i) tensors += "," + tensor("w" + std::to_string(i), "[1]");
     CHECK(module("\"params\": [" + tensors + "]").find("more different tensors than") != std::string::npos);
     std::string tied = "\"a\"";
     for (int i = 0; i < 10'000; ++i) tied += ",\"a" + std::to_string(i) + "\"";

@@ -6,6 +6,7 @@
 #include <shardwise/model/files/checkpoint_tensors.hpp>
 #include <shardwise/model/files/checkpoint_tree.hpp>
 #include <shardwise/model/files/config_json.hpp>
+#include <shardwise/model/files/described_sizes.hpp>
 #include <shardwise/model/files/gguf_config.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
@@ -26,7 +27,8 @@ struct Checkpoint {
     Model model;
     /// How config.json says that the weights are packed.
     std::optional<CheckpointQuantization> quantization;
-    /// True where the tree holds the bytes that files store for each tensor; else sizes follow from the config.
+    /// True where the tree holds the bytes that files store for each tensor, or would by a config that packs some modules
+    /// and keeps others; else sizes follow from the config and, where there is one, `quantization->scheme`.
     bool has_stored_sizes = false;
     /// False where no family describes the architecture: the tree is made of the tensors' names, and there is no
     /// program.
@@ -69,7 +71,7 @@ private:
         if (!config) return config.error();
         out_.quantization = std::move(config->quantization);
         for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
-        if (!config->config.dtype && out_.quantization) config->config.dtype = usual_dtype(out_.quantization->scheme);
+        if (!config->config.dtype && out_.quantization) config->config.dtype = usual_dtype(*out_.quantization);
         return describe_config(config->config, file->path());
     }
     Result<> describe_config(ModelConfig const& config, std::string_view path) {
@@ -85,7 +87,25 @@ private:
         out_.model = *std::move(model);
         return {};
     }
-    Result<> read_config_only() { return read_config_model(); }
+    Result<> read_config_only() {
+        if (auto const done = read_config_model(); !done) return done;
+        return describe_packing();
+    }
+    /// Takes over the sizes that the config's packing means, module by module, where one scheme for all does not do.
+    Result<> describe_packing() {
+        if (!out_.quantization || !(out_.quantization->is_compressed || out_.quantization->lists_kept)) return {};
+        auto& model = out_.model;
+        TreeTensors const tensors(model.tree);
+        auto const sizes = described_sizes(tensors, model.config, *out_.quantization);
+        if (!sizes) {
+            auto error = sizes.error();
+            return error.in(source_.config.empty() ? source_.name : source_.config);
+        }
+        auto tree = with_stored_sizes(tensors, *sizes);
+        model.tree = std::move(tree);
+        out_.has_stored_sizes = true;
+        return {};
+    }
 
     Result<> read_safetensors_model() {
         std::optional<Error> unknown;
@@ -143,7 +163,7 @@ private:
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         auto const stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
-        if (!has_shapes) return {};
+        if (!has_shapes) return describe_packing();
         auto tree = with_stored_sizes(tensors, *stored);
         model.tree = std::move(tree);
         out_.has_stored_sizes = true;

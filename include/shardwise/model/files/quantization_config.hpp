@@ -3,7 +3,9 @@
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/json/value.hpp>
+#include <shardwise/model/files/compressed_groups.hpp>
 #include <shardwise/model/files/config_fields.hpp>
+#include <shardwise/model/files/module_names.hpp>
 #include <shardwise/quant/checkpoint_scheme.hpp>
 
 #include <cstdint>
@@ -16,16 +18,23 @@ namespace shardwise::inline v0 {
 
 /// How the tensors of a checkpoint are packed.
 struct CheckpointQuantization {
+    /// Of every method but compressed-tensors, which has `groups`.
     QuantScheme scheme;
-    /// Modules that stay as they are (`modules_to_not_convert`, ...); is_kept_unpacked matches them.
+    std::vector<CompressedGroup> groups;
+    bool is_compressed = false;
+    /// Modules that stay as they are (`modules_to_not_convert`, `ignore`, ...); ModuleNames matches them by `rule`.
     std::vector<std::string> kept;
+    NameRule rule = NameRule::parts;
+    /// True where the config lists what stays, be it nothing: bitsandbytes then packs the head too.
+    bool lists_kept = false;
 };
 
 /// The dtype of what a quantised checkpoint leaves unpacked where its config names none.
 ///
-/// Source  transformers 4.57 quantizers/quantizer_*.py update_dtype (mxfp4: bf16; bitsandbytes, gptq, awq: fp16)
-[[nodiscard]] constexpr std::optional<Dtype> usual_dtype(QuantScheme const& scheme) {
-    switch (scheme.method) {
+/// Source  transformers 4.57 quantizers/quantizer_*.py update_dtype (mxfp4: bf16; the others but fp8: fp16)
+[[nodiscard]] inline std::optional<Dtype> usual_dtype(CheckpointQuantization const& quantization) {
+    if (quantization.is_compressed) return Dtype::f16;
+    switch (quantization.scheme.method) {
         case QuantMethod::mxfp4: return Dtype::bf16;
         case QuantMethod::int8:
         case QuantMethod::nf4:
@@ -53,16 +62,36 @@ public:
             take("version", config.version) && take("activation_scheme", config.activation_scheme) &&
             take_blocks(config) && take_kept();
         if (!is_read) return error_;
+        if (is_same_name(config.quant_method, "compressed-tensors")) return read_compressed();
         auto const scheme = checkpoint_scheme(config);
         if (!scheme) {
             auto error = scheme.error();
             return error.in(object_.file()).at("quantization_config." + std::string(error.place()));
         }
         out_.scheme = *scheme;
+        out_.rule = rule_of(scheme->method);
         return out_;
     }
 
 private:
+    [[nodiscard]] static NameRule rule_of(QuantMethod method) {
+        switch (method) {
+            case QuantMethod::int8:
+            case QuantMethod::nf4:
+            case QuantMethod::fp4: return NameRule::prefixes;
+            case QuantMethod::mxfp4: return NameRule::patterns;
+            default: return NameRule::parts;
+        }
+    }
+    Result<CheckpointQuantization> read_compressed() {
+        auto groups = read_compressed_groups(object_);
+        if (!groups) return groups.error();
+        out_.groups = *std::move(groups);
+        out_.is_compressed = true;
+        out_.rule = NameRule::targets;
+        return out_;
+    }
+
     bool fail(Error const& error) {
         error_ = error;
         return false;
@@ -104,10 +133,11 @@ private:
         return true;
     }
     bool take_kept() {
-        for (std::string_view const key : {"modules_to_not_convert", "llm_int8_skip_modules", "ignored_layers"}) {
+        for (std::string_view const key : {"modules_to_not_convert", "llm_int8_skip_modules", "ignored_layers", "ignore"}) {
             auto const found = object_.find_set(key);
             if (!found) continue;
             if (!found->is_array()) return fail(object_.wrong_type(key, *found, "a list"));
+            out_.lists_kept = true;
             for (auto const entry : *found) {
                 auto const name = object_.string(key, entry);
                 if (!name) return fail(name.error());
@@ -126,8 +156,8 @@ private:
 
 /// The packing that a config.json states in `quantization_config`; nothing where it has none.
 ///
-/// Errors  missing_field, invalid_field; unsupported for a quant_method that is not bitsandbytes, gptq, awq, fp8 or
-///         mxfp4
+/// Errors  missing_field, invalid_field; unsupported for a quant_method that is not bitsandbytes, gptq, awq, fp8, mxfp4 or
+///         compressed-tensors
 [[nodiscard]] inline Result<std::optional<CheckpointQuantization>> read_quantization(
     detail::ConfigObject const& config) {
     constexpr std::string_view key = "quantization_config";

@@ -23,9 +23,9 @@ namespace shardwise::inline v0::detail {
 class TreeBuilder {
 public:
     /// The most different bodies, tensors and uses of bodies that a tree may have: they take less than 64 MiB.
-    static constexpr std::size_t max_bodies = 200'000;
-    static constexpr std::size_t max_tensors = 100'000;
-    static constexpr std::size_t max_children = 400'000;
+    static constexpr std::size_t max_bodies = 300'000;
+    static constexpr std::size_t max_tensors = 300'000;
+    static constexpr std::size_t max_children = 600'000;
     static constexpr std::size_t max_tied_names = 8'192;
     /// Units  bytes of different names
     static constexpr std::size_t max_text = std::size_t{16} << 20U;
