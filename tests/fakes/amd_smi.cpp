@@ -65,6 +65,13 @@ int amdsmi_get_gpu_device_bdf(Handle handle, std::uint64_t* out) {
     *out = static_cast<std::uint64_t>(domain) << 16U | bus << 8U | device << 3U | function;
     return status("amdsmi_get_gpu_device_bdf", handle);
 }
+#ifdef FAKE_AMD_SMI_WITHOUT_MEMORY
+int amdsmi_get_gpu_vram_usage(Handle handle, std::uint32_t* out) {
+    out[0] = static_cast<std::uint32_t>(gpus.at(index_of(handle)).number("memory") >> 20U);
+    out[1] = static_cast<std::uint32_t>(gpus.at(index_of(handle)).number("used") >> 20U);
+    return status("amdsmi_get_gpu_vram_usage", handle);
+}
+#else
 int amdsmi_get_gpu_memory_total(Handle handle, int type, std::uint64_t* out) {
     if (type != 0) return invalid;
     *out = gpus.at(index_of(handle)).number("memory");
@@ -74,6 +81,11 @@ int amdsmi_get_gpu_memory_usage(Handle handle, int type, std::uint64_t* out) {
     if (type != 0) return invalid;
     *out = gpus.at(index_of(handle)).number("used");
     return status("amdsmi_get_gpu_memory_usage", handle);
+}
+#endif
+int amdsmi_get_gpu_device_uuid(Handle handle, unsigned* length, char* out) {
+    std::snprintf(out, *length, "%s", gpus.at(index_of(handle)).text("uuid").c_str());
+    return success;
 }
 // The structure of three releases: texts of 64 bytes, a name of 256, all of 256.
 int amdsmi_get_gpu_asic_info(Handle handle, void* info) {

@@ -157,6 +157,18 @@ TEST_CASE("amd_smi and the kernel agree on one list: HIP's order, and GPUs out o
     CHECK(found.word_between(0, 1) == "XGMI");
 }
 
+TEST_CASE("Where amd_smi lacks the call for memory, another stands in; its own UUID where there is no serial number") {
+    FakeMachine machine;
+    machine.amd(
+        "gpu name=A serial=none uuid=75a300ff-0000-1000-8011-aabbccddeeff pci=0000:03:00.0 memory=1073741824 "
+        "used=1048576\n",
+        "fake_amd_smi_without_memory");
+    auto const found = detect(machine);
+    CHECK(found.devices[0].device.memory == 1_GiB);
+    CHECK(found.devices[0].device.memory_free == 1023_MiB);
+    CHECK(found.devices[0].device.uuid.view() == "75a300ff-0000-1000-8011-aabbccddeeff");
+}
+
 TEST_CASE("A broken AMD driver is an error that names the call; a missing one is no device") {
     FakeMachine machine;
     machine.amd(

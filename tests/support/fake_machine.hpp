@@ -34,8 +34,8 @@ public:
         ::setenv("SHARDWISE_FAKE_NVML", folder_.write("nvidia", rows).c_str(), 1);
     }
     /// Gives the machine AMD's library with the GPUs of a machine file.
-    void amd(std::string_view rows) {
-        options_.amd_smi_libraries = {library_path("fake_amd_smi")};
+    void amd(std::string_view rows, std::string_view library = "fake_amd_smi") {
+        options_.amd_smi_libraries = {library_path(library)};
         ::setenv("SHARDWISE_FAKE_AMD_SMI", folder_.write("amd", rows).c_str(), 1);
     }
 

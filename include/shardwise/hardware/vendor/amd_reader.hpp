@@ -49,17 +49,7 @@ public:
                                  static_cast<std::uint32_t>(bits >> 8U & 0xFFU),
                                  static_cast<std::uint32_t>(bits >> 3U & 0x1FU), static_cast<std::uint32_t>(bits & 7U)};
         locate(gpu, address);
-        constexpr int vram = 0;
-        std::uint64_t total = 0;
-        if (auto const got = session.require(api.memory_total, index, handle, vram, &total); !got) return got.error();
-        std::uint64_t used = 0;
-        auto const known = session.ask(api.memory_used, index, handle, vram, &used);
-        if (!known) return known.error();
-        if (total > static_cast<std::uint64_t>(INT64_MAX)) {
-            return Error{ErrorCode::backend_failure}.in(api.memory_total.name).because("tells an impossible size");
-        }
-        gpu.found.device.memory = Bytes{static_cast<std::int64_t>(total)};
-        if (*known) gpu.found.device.memory_free = Bytes{used < total ? static_cast<std::int64_t>(total - used) : 0};
+        if (auto const read = memory(session, gpu); !read) return read.error();
         AsicInfo info{};
         auto const told = session.ask(api.asic_info, index, handle, static_cast<void*>(info.data()));
         if (!told) return told.error();
@@ -71,6 +61,14 @@ public:
             if (*asked && numa < 65536) gpu.found.device.numa = static_cast<std::int32_t>(numa);
         }
         complete(gpu);
+        if (gpu.found.device.uuid.empty()) {
+            std::array<char, 64> text{};
+            unsigned length = text.size() - 1;
+            auto const asked = session.ask(api.uuid, index, handle, &length, text.data());
+            if (!asked) return asked.error();
+            text.back() = '\0';
+            if (*asked) gpu.found.device.uuid.assign(text.data());
+        }
         return gpu;
     }
 
@@ -101,11 +99,40 @@ private:
         gpu.found.device.pci.assign(kernel_name(address));
         gpu.found.device.numa = pci_numa_node(files_, gpu.found.device.pci.view());
         read_pcie_width(files_, gpu.found);
-        gpu.found.near_processors =
-            files_.word("/sys/bus/pci/devices/" + kernel_name(address) + "/local_cpulist").value_or("");
+        gpu.found.near_processors = pci_near_processors(files_, gpu.found.device.pci.view());
         for (auto const& node : nodes_) {
             if (node.address == address) gpu.node = node;
         }
+    }
+
+    /// Total and free memory in bytes.
+    static Result<> memory(AmdSmiSession const& session, AmdGpu& gpu) {
+        auto const& api = session.api();
+        auto& found = gpu.found;
+        std::uint64_t total = 0;
+        std::uint64_t used = 0;
+        bool is_used_known = false;
+        if (!api.memory_total && api.vram_usage) {
+            std::array<std::uint32_t, 64> usage{};
+            auto const got = session.require(api.vram_usage, found.index, gpu.handle, static_cast<void*>(usage.data()));
+            if (!got) return got.error();
+            total = std::uint64_t{usage[0]} << 20U;
+            used = std::uint64_t{usage[1]} << 20U;
+            is_used_known = true;
+        } else {
+            constexpr int vram = 0;
+            auto const got = session.require(api.memory_total, found.index, gpu.handle, vram, &total);
+            if (!got) return got.error();
+            auto const known = session.ask(api.memory_used, found.index, gpu.handle, vram, &used);
+            if (!known) return known.error();
+            is_used_known = *known;
+        }
+        if (total > static_cast<std::uint64_t>(INT64_MAX)) {
+            return Error{ErrorCode::backend_failure}.in(api.memory_total.name).because("tells an impossible size");
+        }
+        found.device.memory = Bytes{static_cast<std::int64_t>(total)};
+        if (is_used_known) found.device.memory_free = Bytes{used < total ? static_cast<std::int64_t>(total - used) : 0};
+        return {};
     }
 
     static std::string text_at(AsicInfo const& info, std::size_t offset, std::size_t size) {

@@ -46,6 +46,8 @@ struct AmdSmiApi {
           bdf(find_call<int(AmdHandle, std::uint64_t*)>(library, {"amdsmi_get_gpu_device_bdf"})),
           memory_total(find_call<int(AmdHandle, int, std::uint64_t*)>(library, {"amdsmi_get_gpu_memory_total"})),
           memory_used(find_call<int(AmdHandle, int, std::uint64_t*)>(library, {"amdsmi_get_gpu_memory_usage"})),
+          vram_usage(find_call<int(AmdHandle, void*)>(library, {"amdsmi_get_gpu_vram_usage"})),
+          uuid(find_call<int(AmdHandle, unsigned*, char*)>(library, {"amdsmi_get_gpu_device_uuid"})),
           asic_info(find_call<int(AmdHandle, void*)>(library, {"amdsmi_get_gpu_asic_info"})),
           numa_node(find_call<int(AmdHandle, std::uint32_t*)>(library, {"amdsmi_topo_get_numa_node_number"})),
           link_type(find_call<int(AmdHandle, AmdHandle, std::uint64_t*, int*)>(library, {"amdsmi_topo_get_link_type"})),
@@ -60,6 +62,9 @@ struct AmdSmiApi {
     Call<AmdHandle, int*> processor_type;
     Call<AmdHandle, std::uint64_t*> bdf;
     Call<AmdHandle, int, std::uint64_t*> memory_total, memory_used;
+    /// Stands in for the two before it: total and used in MiB, 32 bits each.
+    Call<AmdHandle, void*> vram_usage;
+    Call<AmdHandle, unsigned*, char*> uuid;
     Call<AmdHandle, void*> asic_info;
     Call<AmdHandle, std::uint32_t*> numa_node;
     Call<AmdHandle, AmdHandle, std::uint64_t*, int*> link_type;

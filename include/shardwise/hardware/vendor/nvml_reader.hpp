@@ -182,6 +182,7 @@ private:
         if (!got) return got.error();
         auto const near = *got ? bits_of(processors) : std::vector<std::int64_t>{};
         found.near_processors = list_text(near);
+        if (near.empty()) found.near_processors = pci_near_processors(files_, found.device.pci.view());
         found.device.numa = pci_numa_node(files_, found.device.pci.view());
         if (found.device.numa >= 0) return {};
         std::array<unsigned long, words> nodes{};

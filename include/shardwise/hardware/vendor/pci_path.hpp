@@ -66,6 +66,13 @@ namespace detail {
     return node && *node >= 0 && *node <= INT32_MAX ? static_cast<std::int32_t>(*node) : -1;
 }
 
+/// The processors near to a device by the kernel, as a list; "" where it does not tell.
+[[nodiscard]] inline std::string pci_near_processors(SystemFiles const& files, std::string_view pci) {
+    auto const address = detail::parse_pci_address(pci);
+    if (!address) return {};
+    return files.word("/sys/bus/pci/devices/" + detail::kernel_name(*address) + "/local_cpulist").value_or("");
+}
+
 /// Notes the generation and the lanes of a device's PCIe connection, where the kernel tells them.
 inline void read_pcie_width(SystemFiles const& files, DetectedDevice& found) {
     auto const address = detail::parse_pci_address(found.device.pci.view());
