@@ -16,5 +16,7 @@ show() { # prints the command, then what it answers; 3 (does not fit) is an answ
 show estimate llama-3-70b --dtype bf16 --context 8192
 show map llama-3-70b --dtype bf16 --context 8192 --devices 4xA100-40GB --strategy auto
 show map llama-3-70b --dtype bf16 --context 8192 --devices 4xRTX4090 --strategy auto
+show plan llama-3.1-405b --dtype bf16 --context 8192 --batch 16 --devices "4x(8xH100-80GB)"
+show detect
 show estimate "$model" --context 2048
 show map "$model" --devices 1xRTX4090+cpu:64GiB --strategy auto

@@ -40,6 +40,10 @@ if [ "$purpose" = all ]; then
     need doxygen has doxygen
     need pkg-config has pkg-config
     need python3-venv python3 -c 'import ensurepip, venv'
+    need zsh has zsh
+    need fish has fish
+    need groff-base has groff
+    need mandoc has mandoc
 fi
 
 install_missing() {
@@ -49,7 +53,7 @@ install_missing() {
             echo "setup: this is not Debian; please install, under the names your system has for them:"
             printf '  %s\n' "${missing[@]}"
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
-            echo "tests also both compilers, doctest 2.4, Doxygen 1.9, pkg-config)"
+            echo "tests also both compilers, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff, mandoc)"
         } >&2
         exit 1
     fi
