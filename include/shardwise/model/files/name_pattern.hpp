@@ -10,8 +10,9 @@
 
 namespace shardwise::inline v0 {
 
-/// A regular expression over module names as quantisation configs write them: letters, `.`, escapes (`\.` `\d` `\w`), sets,
-/// `*` `+` `?` after one of these, `^`, `$`, and groups of alternatives that nothing repeats.
+/// A regular expression over module names as quantisation configs write them: letters, dots, escapes (a backslash before a
+/// sign, `d` or `w`), sets, a star, plus or question mark after one of these, both anchors, and groups of alternatives that
+/// nothing repeats.
 ///
 /// Order   O(length of the pattern * length of the name) for each alternative, whatever the pattern
 /// Source  Python's re.match, which transformers 4.57 (mxfp4) and compressed-tensors call
