@@ -138,7 +138,8 @@ private:
                 return std::binary_search(allowed.begin(), allowed.end(), processor);
             });
         }
-        for (auto const line : split_text(files_.text("/proc/self/cgroup").value_or(""), '\n')) {
+        auto const groups = files_.text("/proc/self/cgroup").value_or("");
+        for (auto const line : split_text(groups, '\n')) {
             if (line.substr(0, 3) == "0::") count = std::min(count, quota(std::string(line.substr(3)), count));
         }
         return static_cast<int>(std::max<std::int64_t>(count, 1));
@@ -215,7 +216,8 @@ private:
         auto const table = files_.text(at + "/meminfo").value_or("");
         node.total = meminfo_row(table, "MemTotal").value_or(Bytes{});
         node.free = meminfo_row(table, "MemFree").value_or(Bytes{});
-        for (auto const word : split_text(files_.word(at + "/distance").value_or(""), ' ')) {
+        auto const distances = files_.word(at + "/distance").value_or("");
+        for (auto const word : split_text(distances, ' ')) {
             if (auto const distance = to_integer(word)) node.distances.push_back(*distance);
         }
         return node;

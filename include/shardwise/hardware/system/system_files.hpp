@@ -39,6 +39,9 @@ namespace detail {
     }
 }
 
+/// The parts would outlive their text.
+std::vector<std::string_view> split_text(std::string&& text, char separator) = delete;
+
 /// A whole text that is a number; nothing where it is none or too large.
 [[nodiscard]] inline std::optional<std::int64_t> to_integer(std::string_view text, int base = 10) {
     text = trimmed(text);
