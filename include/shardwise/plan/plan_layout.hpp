@@ -175,7 +175,8 @@ public:
         auto const node = is_network_worse ? largest_node_ : count();
         auto const in_node = [&](std::int64_t ranks, std::int64_t stride) {
             auto const most = ranks * stride <= node ? ranks : node / stride > 0 ? node / stride : 1;
-            return RankGroup{ranks, most < ranks ? most : ranks, link, network};
+            auto const nodes = most < ranks ? (ranks + most - 1) / most : 1;
+            return RankGroup{ranks, (ranks + nodes - 1) / nodes, link, network};
         };
         site.tp = in_node(tp, 1);
         site.ep = in_node(ep, tp);
