@@ -1,5 +1,6 @@
 #include <shardwise/model/walk.hpp>
 #include <shardwise/placement/dialect/accelerate.hpp>
+#include <shardwise/placement/dialect/quantizer_names.hpp>
 #include <shardwise/placement/dialect/transformers.hpp>
 
 #include "map_plan.hpp"
@@ -29,13 +30,8 @@ namespace {
     return scheme.bits == 8 ? Dtype::i8 : Dtype::i4;
 }
 
-/// The full names of the weights that a quantiser packs: those of products, neither embedding nor head.
-[[nodiscard]] std::vector<std::string> packed_names(ModuleTree const& tree) {
-    std::vector<std::string> names;
-    walk_tensors(tree, [&](std::string_view name, Tensor const& tensor) {
-        if (tensor.is_matrix() && tensor.use == TensorUse::linear) names.emplace_back(name);
-    });
-    return names;
+[[nodiscard]] bool is_bitsandbytes(QuantScheme const& scheme) {
+    return scheme.method == QuantMethod::int8 || scheme.method == QuantMethod::nf4 || scheme.method == QuantMethod::fp4;
 }
 
 [[nodiscard]] Result<std::optional<Dtype>> dtype_of_packed(MapRequest const& request) {
@@ -58,8 +54,18 @@ namespace {
     options.no_split.assign(no_split.begin(), no_split.end());
     options.fallback_allocation = request.has_fallback;
     options.offload_buffers = request.offloads_buffers;
-    if (packed) {
-        for (auto& name : packed_names(modules)) options.special_dtypes.emplace_back(std::move(name), *packed);
+    if (!packed) return infer_accelerate_map(tree, request.max_memory, options);
+    if (is_bitsandbytes(*request.estimate.quant)) {
+        // accelerate's own loader prices everything as packed, but for what it leaves alone.
+        options.dtype = packed;
+        walk_tensors(modules, [&, kept = unpacked_names(modules), next = std::size_t{0}](std::string_view name,
+                                                                                         Tensor const& tensor) mutable {
+            if (next == kept.size() || kept[next] != name) return;
+            options.special_dtypes.emplace_back(kept[next++], request.estimate.dtype.value_or(tensor.dtype));
+        });
+    } else {
+        for (auto& name : packed_names(modules, *request.estimate.quant))
+            options.special_dtypes.emplace_back(std::move(name), *packed);
     }
     return infer_accelerate_map(tree, request.max_memory, options);
 }
@@ -73,12 +79,10 @@ namespace {
     options.no_split.assign(no_split.begin(), no_split.end());
     options.offload_buffers = request.offloads_buffers;
     if (packed) {
-        for (auto& name : packed_names(modules)) options.element_bits.emplace_back(std::move(name), bits(*packed));
-        auto const method = request.estimate.quant->method;
-        bool const is_bitsandbytes =
-            method == QuantMethod::int8 || method == QuantMethod::nf4 || method == QuantMethod::fp4;
+        for (auto& name : packed_names(modules, *request.estimate.quant))
+            options.element_bits.emplace_back(std::move(name), bits(*packed));
         // Its quantizer's adjust_max_memory leaves room for buffers that packing needs.
-        if (is_bitsandbytes) options.budget_share = 0.9;
+        if (is_bitsandbytes(*request.estimate.quant)) options.budget_share = 0.9;
     }
     return infer_transformers_map(tree, request.max_memory, options);
 }

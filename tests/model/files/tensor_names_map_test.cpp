@@ -126,3 +126,11 @@ TEST_CASE("tables and masks that files repeat are no part of a model") {
     CHECK_FALSE(is_harmless_extra("h.0.attn.c_attn.bias"));
     CHECK_FALSE(is_harmless_extra("model.norm.weight"));
 }
+
+TEST_CASE("a GGUF of phi-2 that keeps queries, keys and values in one tensor names all three") {
+    auto const phi = model_of("small-phi");
+    CHECK(mapped(phi, "blk.1.attn_qkv.weight") == Names{"model.layers.1.self_attn.q_proj.weight",
+                                                        "model.layers.1.self_attn.k_proj.weight",
+                                                        "model.layers.1.self_attn.v_proj.weight"});
+    CHECK(mapped(phi, "blk.1.attn_qkv.bias").size() == 3);
+}

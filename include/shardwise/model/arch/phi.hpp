@@ -43,6 +43,13 @@ struct Phi {
         NameAlias{"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias"},
         NameAlias{"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight"},
         NameAlias{"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias"},
+        // Older conversions store the three as one.
+        NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.q_proj.weight"},
+        NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.k_proj.weight"},
+        NameAlias{"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.v_proj.weight"},
+        NameAlias{"blk.{}.attn_qkv.bias", "model.layers.{}.self_attn.q_proj.bias"},
+        NameAlias{"blk.{}.attn_qkv.bias", "model.layers.{}.self_attn.k_proj.bias"},
+        NameAlias{"blk.{}.attn_qkv.bias", "model.layers.{}.self_attn.v_proj.bias"},
         NameAlias{"blk.{}.attn_output.weight", "model.layers.{}.self_attn.dense.weight"},
         NameAlias{"blk.{}.attn_output.bias", "model.layers.{}.self_attn.dense.bias"},
         NameAlias{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.fc1.weight"},

@@ -16,10 +16,10 @@
 
 namespace shardwise::inline v0 {
 
-/// What a file's tensor is in the model: up to two sets of tensors (a fused weight covers the gates and the ups of
-/// every expert), none for a tensor that the model does not have.
+/// What a file's tensor is in the model: up to three sets of tensors (a fused weight covers queries, keys and
+/// values, or the gates and the ups of every expert), none for a tensor that the model does not have.
 struct NameMatch {
-    std::array<TensorSet, 2> sets{};
+    std::array<TensorSet, 3> sets{};
     std::size_t set_count = 0;
     /// False for scales and codebooks, which only add bytes.
     bool holds_values = true;
