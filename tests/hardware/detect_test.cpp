@@ -277,8 +277,8 @@ TEST_CASE("A broken NVIDIA driver is an error that names the call") {
               "nvmlDeviceGetMemoryInfo: failed with GPU is lost on NVIDIA device 1 (got 15); see what "
               "nvidia-smi and dmesg say; a restart or a matching driver usually helps");
     }
-    SUBCASE("a call whose answer may be unknown fails for a reason that is none") {
-        machine.nvidia(rows + "fail call=nvmlDeviceGetNvLinkState device=0 status=999\n");
+    SUBCASE("a call whose answer may be unknown finds the device broken") {
+        machine.nvidia(rows + "fail call=nvmlDeviceGetNvLinkState device=0 status=15\n");
         CHECK(failure(machine).subject() == "nvmlDeviceGetNvLinkState");
     }
     SUBCASE("driver and library do not match") {
@@ -298,6 +298,18 @@ TEST_CASE("A broken NVIDIA driver is an error that names the call") {
         machine.options().nvml_library = machine.folder().write("broken.so", "not an object");
         CHECK(failure(machine).subject() == "dlopen");
     }
+}
+
+TEST_CASE("Where a call for more fails without a reason, the device is there, with a warning") {
+    FakeMachine machine;
+    machine.nvidia(
+        std::string(machines::one_gpu) +
+        "fail call=nvmlDeviceGetNvLinkState status=999\nfail call=nvmlDeviceGetMaxPcieLinkWidth status=999\n");
+    auto const found = detect(machine);
+    CHECK(available(found) == "cuda:0 cpu");
+    REQUIRE(found.warnings.size() == 2);
+    CHECK(found.warnings[0] ==
+          "nvmlDeviceGetMaxPcieLinkWidth failed with Unknown Error on NVIDIA device 0: what it tells stays unknown");
 }
 
 TEST_CASE("A library without a driver is no device") {

@@ -136,6 +136,7 @@ inline void sort_as_hip(std::vector<AmdGpu>& gpus, std::vector<KfdNode> const& n
         }
     }
     for (auto& gpu : gpus) found.devices.push_back(std::move(gpu.found));
+    if (session != nullptr) found.warnings = session->warnings();
     return found;
 }
 

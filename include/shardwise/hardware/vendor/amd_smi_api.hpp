@@ -3,8 +3,12 @@
 #include <shardwise/hardware/vendor/call_watch.hpp>
 #include <shardwise/hardware/vendor/nvml_api.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -18,6 +22,7 @@ enum AmdStatus : int {
     amd_invalid = 1,
     amd_not_supported = 2,
     amd_not_yet_implemented = 3,
+    amd_api_failed = 7,
     amd_no_permission = 10,
     amd_file_error = 14,
     amd_not_found = 31,
@@ -26,6 +31,7 @@ enum AmdStatus : int {
     amd_unexpected_data = 43,
     amd_no_driver = 51,
     amd_file_not_found = 52,
+    amd_unknown_error = -1,
 };
 
 /// The functions of libamd_smi that detection calls, all of them the same since ROCm 6.0 and none with a structure in
@@ -111,7 +117,7 @@ public:
         return {};
     }
 
-    /// A call whose answer may stay unknown.
+    /// A call whose answer may stay unknown; with a warning where it fails without a reason.
     ///
     /// Errors  backend_failure
     template <class Function, class... Arguments>
@@ -132,12 +138,25 @@ public:
             case amd_unexpected_data:
             case amd_file_not_found:
                 return false;
+            case amd_api_failed:
+            case amd_unknown_error:
+                warn(failure(call.name, status, device).reason(), call.name);
+                return false;
             default:
                 return failure(call.name, status, device);
         }
     }
 
+    /// What could not be asked, a sentence for each.
+    [[nodiscard]] std::vector<std::string> const& warnings() const { return warnings_; }
+
 private:
+    void warn(std::string_view reason, char const* call) const {
+        auto text = std::string(call) + " " + std::string(reason) + ": what it tells stays unknown";
+        if (std::find(warnings_.begin(), warnings_.end(), text) == warnings_.end())
+            warnings_.push_back(std::move(text));
+    }
+
     [[nodiscard]] Error failure(char const* call, int status, int device) const {
         char const* words = nullptr;
         if (api_.status_text && api_.status_text.function(status, &words) != amd_success) words = nullptr;
@@ -155,6 +174,7 @@ private:
 
     AmdSmiApi const& api_;
     CallWatch& watch_;
+    mutable std::vector<std::string> warnings_;
     bool is_open_ = false;
 };
 

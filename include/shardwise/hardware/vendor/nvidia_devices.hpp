@@ -54,6 +54,7 @@ namespace shardwise::inline v0 {
         if (!instances) return instances.error();
         for (auto& instance : *instances) found.devices.push_back(std::move(instance));
     }
+    found.warnings = session.warnings();
     for (auto& link : *links) {
         link.first = position[static_cast<std::size_t>(link.first)];
         link.second = position[static_cast<std::size_t>(link.second)];

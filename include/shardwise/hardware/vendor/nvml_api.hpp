@@ -49,6 +49,7 @@ enum NvmlStatus : int {
     nvml_version_mismatch = 25,
     nvml_deprecated = 26,
     nvml_gpu_not_found = 28,
+    nvml_unknown = 999,
 };
 
 /// A function of the library under the name that it was found by.

@@ -4,7 +4,11 @@
 #include <shardwise/hardware/vendor/call_watch.hpp>
 #include <shardwise/hardware/vendor/nvml_api.hpp>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace shardwise::inline v0 {
 
@@ -57,7 +61,8 @@ public:
         return failure(call.name, status, device);
     }
 
-    /// A call whose answer may stay unknown: false where the library, the device or the user's rights lack it.
+    /// A call whose answer may stay unknown: false where the library, the device or the user's rights lack it, and,
+    /// with a warning, where the driver fails without a reason, as some do for what a virtual GPU lacks.
     ///
     /// Errors  backend_failure: the device or its driver is broken
     template <class Function, class... Arguments>
@@ -75,6 +80,9 @@ public:
             case nvml_no_data:
             case nvml_version_mismatch:
             case nvml_deprecated:
+                return false;
+            case nvml_unknown:
+                warn(failure(call.name, status, device).reason(), call.name);
                 return false;
             default:
                 return failure(call.name, status, device);
@@ -95,9 +103,19 @@ public:
             .fix("install the libnvidia-ml.so.1 that belongs to the driver");
     }
 
+    /// What could not be asked, a sentence for each.
+    [[nodiscard]] std::vector<std::string> const& warnings() const { return warnings_; }
+
 private:
+    void warn(std::string_view reason, char const* call) const {
+        auto text = std::string(call) + " " + std::string(reason) + ": what it tells stays unknown";
+        if (std::find(warnings_.begin(), warnings_.end(), text) == warnings_.end())
+            warnings_.push_back(std::move(text));
+    }
+
     NvmlApi const& api_;
     CallWatch& watch_;
+    mutable std::vector<std::string> warnings_;
     bool is_open_ = false;
 };
 
