@@ -64,7 +64,7 @@ namespace detail {
         if (is_better(best[kind], best[chosen], request.objective)) chosen = kind;
     }
     auto const& cut = best[chosen];
-    if (!cut.is_found) return plan_shortfall(search);
+    if (!cut.is_found) return plan_shortfall(search, topology);
     ParallelPlan plan;
     plan.degrees = cut.degrees;
     plan.stages = search.stages_of(cut);

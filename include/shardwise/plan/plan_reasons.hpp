@@ -1,20 +1,250 @@
 #pragma once
 
 #include <shardwise/plan/plan_search.hpp>
+#include <shardwise/plan/plan_words.hpp>
 
 #include <string>
 
 namespace shardwise::inline v0 {
 
-/// How much worse a cut's objective is than the chosen one's: 0.25 is a quarter more.
+/// How much worse a cut's objective is than the chosen one's: 0.25 is a quarter more time or devices, or a quarter less
+/// throughput.
 [[nodiscard]] inline double plan_loss(FoundCut const& other, FoundCut const& chosen, PlanObjective objective) {
+    auto const& one = other.cost;
     if (objective == PlanObjective::devices && other.degrees.ranks() != chosen.degrees.ranks())
         return static_cast<double>(other.degrees.ranks()) / static_cast<double>(chosen.degrees.ranks()) - 1.0;
-    if (objective == PlanObjective::throughput) return 1.0 - other.cost.tokens_per_second / chosen.cost.tokens_per_second;
-    return other.cost.step.total() / chosen.cost.step.total() - 1.0;
+    if (objective == PlanObjective::throughput) return 1.0 - one.tokens_per_second / chosen.cost.tokens_per_second;
+    return one.step.total() / chosen.cost.step.total() - 1.0;
 }
 
-[[nodiscard]] inline std::string alternative_reason(FoundCut const&, FoundCut const&, PlanObjective) { return {}; }
-[[nodiscard]] inline List<std::string> plan_reasons(PlanSearch&, FoundCut const&) { return {}; }
+/// Why a runner-up is worse: what it spends its time on, or the devices that it takes.
+[[nodiscard]] inline std::string alternative_reason(FoundCut const& other, FoundCut const& chosen, PlanObjective objective) {
+    auto const more = other.degrees.ranks() - chosen.degrees.ranks();
+    if (objective == PlanObjective::devices && more > 0) return "needs " + detail::count_text(more, "device", "devices") + " more";
+    CostTerms::Name most{};
+    double difference = 0.0;
+    for (auto const& name : CostTerms::cost_term_names()) {
+        auto const own = other.cost.step.*name.term - chosen.cost.step.*name.term;
+        if (own > difference) most = name, difference = own;
+    }
+    auto const ratio = other.cost.step.total() / chosen.cost.step.total();
+    if (ratio < 1.0 + 1e-9 || most.term == nullptr) {
+        if (other.cost.prefill.total() > chosen.cost.prefill.total() * (1.0 + 1e-9)) {
+            return "as fast in a step, but prompts take " +
+                   detail::decimal_text(other.cost.prefill.total() / chosen.cost.prefill.total(), 2) + " times as long";
+        }
+        return more > 0 ? "as fast, on " + detail::count_text(more, "device", "devices") + " more" : "as fast";
+    }
+    return detail::times_text(ratio) + ", above all for " + std::string(detail::term_text(most.name)) + ": " +
+           detail::seconds_text(other.cost.step.*most.term) + " instead of " + detail::seconds_text(chosen.cost.step.*most.term);
+}
+
+namespace detail {
+
+/// Puts into words why a cut is what it is; asks the search what its neighbours would cost.
+class ReasonWriter {
+public:
+    ReasonWriter(PlanSearch& search, FoundCut const& cut) : search_(search), cut_(cut), degrees_(cut.degrees) {}
+
+    List<std::string> write() && {
+        explain_ranks();
+        explain_tensor();
+        explain_pipeline();
+        explain_data();
+        explain_experts();
+        explain_zero();
+        explain_uneven();
+        explain_memory();
+        return static_cast<List<std::string>&&>(reasons_);
+    }
+
+private:
+    void say(std::string text) { reasons_.push_back(static_cast<std::string&&>(text)); }
+
+    /// What a neighbour costs against the chosen cut: "would cost 1.4 times the step".
+    std::string verdict(PlanDegrees const& other) {
+        auto const found = search_.best_of(other);
+        if (!found.is_found) return "would not fit";
+        auto const ratio = found.cost.step.total() / cut_.cost.step.total();
+        if (search_.request().objective == PlanObjective::devices && found.degrees.ranks() > degrees_.ranks())
+            return "would take " + count_text(found.degrees.ranks() - degrees_.ranks(), "device", "devices") + " more";
+        return ratio < 1.0005 ? "would be no faster" : "would cost " + times_text(ratio);
+    }
+    /// Lowers other degrees than the one in question until there are devices enough; says so in `note`.
+    bool shrink(PlanDegrees& other, std::int64_t PlanDegrees::*kept, std::string& note) const {
+        struct Named {
+            std::int64_t PlanDegrees::*degree;
+            std::string_view name;
+        };
+        auto const devices = search_.sites().count();
+        for (auto const& [degree, name] : {Named{&PlanDegrees::dp, "dp"}, Named{&PlanDegrees::pp, "pp"},
+                                           Named{&PlanDegrees::ep, "ep"}, Named{&PlanDegrees::tp, "tp"}}) {
+            if (degree == kept || other.ranks() <= devices || other.*degree == 1) continue;
+            while (other.ranks() > devices && other.*degree > 1) other.*degree /= 2;
+            note += " with " + std::string(name) + " " + std::to_string(other.*degree);
+        }
+        return other.ranks() <= devices;
+    }
+
+    void explain_ranks() {
+        auto const devices = search_.sites().count();
+        auto const ranks = degrees_.ranks();
+        if (search_.request().objective == PlanObjective::devices) {
+            say(ranks == 1 ? "one device holds it" : "no cut on fewer than " + std::to_string(ranks) + " devices fits");
+        } else if (ranks < devices) {
+            say(std::to_string(ranks) + " of " + std::to_string(devices) + " devices: no cut on more of them has a shorter step");
+        } else {
+            say("all " + count_text(devices, "device", "devices") + ", of " + std::to_string(search_.examined()) +
+                " cuts the best");
+        }
+    }
+
+    void explain_tensor() {
+        auto const most = search_.limits().tp;
+        auto const heads = search_.model().config.heads;
+        auto const tp = degrees_.tp;
+        auto const start = tp == 1 ? std::string{"no tensor parallelism: "} : "tensor parallel stops at " + std::to_string(tp) + ": ";
+        if (tp >= heads) {
+            say(start + "the model has " + count_text(heads, "query head", "query heads"));
+            return;
+        }
+        if (tp >= most) {
+            say(start + "there " + (most == 1 ? "is " : "are ") + count_text(most, "device", "devices"));
+            return;
+        }
+        auto other = degrees_;
+        other.tp = 2 * tp < most ? 2 * tp : most;
+        std::string note;
+        if (!shrink(other, &PlanDegrees::tp, note)) return;
+        auto const node = search_.sites().largest_node();
+        auto const next = std::to_string(other.tp) + note;
+        bool const is_leaving = search_.sites().node_count() > 1 && tp <= node && other.tp > node;
+        if (!is_leaving) {
+            say(start + next + " " + verdict(other));
+            return;
+        }
+        auto const& device = search_.sites().device(0);
+        auto const network = device.network.type == LinkType::none ? default_network.type : device.network.type;
+        say(start + (node == tp ? "the node's " + std::string(link_text(device.link.type)) + " domain; " : std::string{}) + next +
+            " would cross the network (" + std::string(link_text(network)) + ") and " +
+            verdict(other).substr(std::string_view{"would "}.size()));
+    }
+
+    void explain_pipeline() {
+        auto const pp = degrees_.pp;
+        if (search_.limits().pp == 1) return;
+        auto other = degrees_;
+        std::string note;
+        if (pp == 1) {
+            other.pp = 2;
+            if (shrink(other, &PlanDegrees::pp, note)) say("no pipeline: 2 stages" + note + " " + verdict(other));
+            return;
+        }
+        other.pp = pp / 2;
+        say("a pipeline of " + std::to_string(pp) + " stages, cut where the step is shortest: " +
+            count_text(other.pp, "stage", "stages") + " " + verdict(other));
+        auto const waiting = cut_.cost.step.bubble / cut_.cost.step.total();
+        say(count_text(degrees_.micro_batches, "micro-batch", "micro-batches") + " of " +
+            count_text(piece(), "sequence", "sequences") + ": stages wait " + decimal_text(100.0 * waiting, 0) +
+            " % of the step");
+    }
+
+    void explain_data() {
+        auto const batch = search_.job().batch;
+        auto const dp = degrees_.dp;
+        if (batch == 1) {
+            say("one replica: the batch is one sequence");
+            return;
+        }
+        if (dp > 1) {
+            auto other = degrees_;
+            other.dp = dp / 2;
+            say(std::to_string(dp) + " replicas, " + count_text(rank_batch(batch, degrees_), "sequence", "sequences") +
+                (degrees_.ep > 1 ? " on each rank: " : " each: ") + std::to_string(other.dp) + " " + verdict(other));
+            return;
+        }
+        auto other = degrees_;
+        other.dp = 2;
+        std::string note;
+        if (shrink(other, &PlanDegrees::dp, note)) say("one replica: 2" + note + " " + verdict(other));
+    }
+
+    void explain_experts() {
+        auto const experts = search_.model().config.experts;
+        if (experts == 0) return;
+        auto other = degrees_;
+        if (degrees_.ep > 1) {
+            other.ep = 1;
+            say("experts dealt to " + std::to_string(degrees_.ep) + " ranks, at most " +
+                std::to_string(ceil_divide(experts, degrees_.ep)) + " each: all on each rank " + verdict(other));
+            return;
+        }
+        other.ep = 2;
+        std::string note;
+        if (shrink(other, &PlanDegrees::ep, note)) say("experts are not dealt: to 2 ranks" + note + " " + verdict(other));
+    }
+
+    void explain_zero() {
+        if (!search_.job().training || degrees_.dp == 1) return;
+        auto const stage = "ZeRO stage " + std::to_string(degrees_.zero);
+        if (search_.request().is_zero_fixed) {
+            say(stage + ", as asked for");
+            return;
+        }
+        if (degrees_.zero == 0) {
+            say("no ZeRO: everything fits without");
+            return;
+        }
+        auto other = cut_;
+        --other.degrees.zero;
+        auto const needs = search_.fullest(other);
+        auto const before = "; stage " + std::to_string(other.degrees.zero);
+        if (search_.smallest_device(other) < needs) {
+            say(stage + before + " would need " + to_text(needs) + " on the fullest rank");
+            return;
+        }
+        auto stages = search_.stages_of(other);
+        say(stage + before + " would cost " + times_text(search_.price(other, stages).step.total() / cut_.cost.step.total()));
+    }
+
+    void explain_uneven() {
+        auto const& config = search_.model().config;
+        auto const tp = degrees_.tp;
+        std::string what;
+        auto const check = [&](std::int64_t count, std::string_view name) {
+            if (count > 0 && count % tp != 0) what += (what.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(name);
+        };
+        check(config.heads, "query heads");
+        check(config.intermediate_size, "columns of the feed-forward");
+        check(config.vocab_size, "rows of the vocabulary");
+        if (!what.empty()) say("uneven but legal: " + what + " do not divide by " + std::to_string(tp) + ", the first ranks hold more");
+        if (config.kv_heads > 0 && config.kv_lora_rank == 0 && config.kv_heads % tp != 0) {
+            say("several ranks hold the same of the " + count_text(config.kv_heads, "key-value head", "key-value heads"));
+        }
+        auto const ep = degrees_.ep;
+        if (ep > 1 && config.experts % ep != 0)
+            say("uneven but legal: " + std::to_string(config.experts) + " experts do not divide by " + std::to_string(ep));
+    }
+
+    void explain_memory() {
+        say("the fullest rank takes " + to_text(search_.fullest(cut_)) + " of " + to_text(search_.smallest_device(cut_)));
+    }
+
+    std::int64_t piece() const {
+        return ceil_divide(rank_batch(search_.job().batch, degrees_), degrees_.micro_batches);
+    }
+
+    PlanSearch& search_;
+    FoundCut const& cut_;
+    PlanDegrees const& degrees_;
+    List<std::string> reasons_;
+};
+
+}  // namespace detail
+
+/// Why each degree of a cut is what it is, in words and with the numbers of its neighbours.
+[[nodiscard]] inline List<std::string> plan_reasons(PlanSearch& search, FoundCut const& cut) {
+    return detail::ReasonWriter(search, cut).write();
+}
 
 }  // namespace shardwise::inline v0

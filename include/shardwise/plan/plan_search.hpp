@@ -124,6 +124,18 @@ public:
         return ranks;
     }
 
+    /// The fullest rank of a cut, and the smallest device that it lies on.
+    [[nodiscard]] Bytes fullest(FoundCut const& cut) {
+        Bytes most{};
+        for (auto const& rank : ranks_of(cut)) most = most < rank.terms.total() ? rank.terms.total() : most;
+        return most;
+    }
+    [[nodiscard]] Bytes smallest_device(FoundCut const& cut) {
+        auto least = largest_memory_;
+        for (auto const capacity : sites_.sites(cut.degrees, cut.layout).capacities) least = capacity < least ? capacity : least;
+        return least;
+    }
+
     [[nodiscard]] std::int64_t examined() const { return examined_; }
     [[nodiscard]] std::int64_t too_large() const { return too_large_; }
     [[nodiscard]] ModelParts const& parts() const { return parts_; }

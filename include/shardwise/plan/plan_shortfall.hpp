@@ -1,10 +1,117 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/plan/plan_search.hpp>
+#include <shardwise/plan/closest_cut.hpp>
+#include <shardwise/plan/plan_words.hpp>
+
+#include <cstdint>
+#include <string>
 
 namespace shardwise::inline v0 {
 
-[[nodiscard]] inline Error plan_shortfall(PlanSearch&) { return Error{ErrorCode::out_of_memory}.because("no cut fits"); }
+namespace detail {
+
+/// Looks for the smallest changes with which a job would fit.
+class PlanFixes {
+public:
+    PlanFixes(Model const& model, Topology const& topology, PlanRequest const& request)
+        : model_(model), topology_(topology), request_(request) {}
+
+    /// What to do, in words; each change suffices by itself.
+    std::string advice() {
+        try_training();
+        try_quant();
+        try_context();
+        try_devices();
+        if (changes_.empty()) return "use devices with more memory, or a smaller model";
+        return changes_;
+    }
+
+private:
+    void add(std::string const& change) { changes_ += (changes_.empty() ? "" : ", or ") + change; }
+    bool fits(PlanRequest const& request) const { return has_plan(model_, topology_, request); }
+
+    void try_training() {
+        if (!request_.estimate.training) return;
+        for (auto const recompute : {Recompute::selective, Recompute::full}) {
+            auto changed = request_;
+            changed.estimate.training->recompute = recompute;
+            if (request_.estimate.training->recompute >= recompute || !fits(changed)) continue;
+            return add(recompute == Recompute::full ? "--recompute full" : "--recompute selective");
+        }
+    }
+
+    void try_quant() {
+        if (request_.estimate.training || request_.estimate.quant) return;
+        auto changed = request_;
+        changed.estimate.quant = QuantScheme::int8();
+        if (fits(changed)) return add("--quant int8");
+        changed.estimate.quant = QuantScheme::int4();
+        if (fits(changed)) add("--quant int4");
+    }
+
+    void try_context() {
+        auto const now = context_of(request_.estimate, model_.config);
+        auto changed = request_;
+        std::int64_t good = 0;
+        std::int64_t bad = now;
+        while (bad - good > (good >> 6U) + 1) {
+            auto const middle = good + (bad - good) / 2;
+            changed.estimate.context = middle;
+            (fits(changed) ? good : bad) = middle;
+            if (bad <= now >> 10U) return;
+        }
+        if (good > 0) add("--context " + std::to_string(good));
+    }
+
+    void try_devices() {
+        auto const count = static_cast<std::int64_t>(topology_.accelerators().size());
+        std::int64_t bad = 0;
+        std::int64_t good = 1;
+        while (!fits_with(good)) {
+            bad = good;
+            good *= 2;
+            if (good > most_added || good > 64 * count) return;
+        }
+        while (good - bad > 1) {
+            auto const middle = bad + (good - bad) / 2;
+            (fits_with(middle) ? good : bad) = middle;
+        }
+        add(count_text(good, "more device", "more devices") + " like the last");
+    }
+
+    bool fits_with(std::int64_t added) const {
+        auto more = topology_;
+        auto const accelerators = topology_.accelerators();
+        auto device = accelerators.back();
+        std::int64_t in_node = 0;
+        for (auto const& other : accelerators) in_node += other.node == device.node ? 1 : 0;
+        // One node grows; of several nodes another one of the same size begins.
+        bool const has_nodes = accelerators.front().node != device.node;
+        for (std::int64_t i = 0; i < added; ++i) {
+            if (has_nodes && i % in_node == 0) ++device.node;
+            ++device.id.index;
+            more.devices.insert(more.devices.begin() + accelerators.size() + static_cast<std::size_t>(i), device);
+        }
+        return has_plan(model_, more, request_);
+    }
+
+    static constexpr std::int64_t most_added = 4096;
+
+    Model const& model_;
+    Topology const& topology_;
+    PlanRequest const& request_;
+    std::string changes_;
+};
+
+}  // namespace detail
+
+/// Why a job fits nowhere: the cut that comes closest, what its fullest rank needs and has, and what would make it fit.
+[[nodiscard]] inline Error plan_shortfall(PlanSearch& search, Topology const& topology) {
+    auto const cut = find_closest_cut(search);
+    auto const where = "the fullest rank of the closest cut (" + detail::degrees_text(cut.degrees) + ")";
+    return Error{ErrorCode::out_of_memory}.in(where).needs(cut.needs).has(cut.has)
+        .fix("try " + detail::PlanFixes(search.model(), topology, search.request()).advice());
+}
 
 }  // namespace shardwise::inline v0
