@@ -126,6 +126,7 @@ template <class Meaning, std::size_t count>
         auto choice = choose_devices(*arguments.devices);
         if (!choice) return choice.error();
         request.devices = std::move(choice->topology.devices);
+        request.links = std::move(choice->topology.links);
         for (auto& warning : choice->warnings) request.warnings.push_back(std::move(warning));
         for (auto const& device : request.devices) {
             if (auto const added = request.max_memory.add(device.id, device.memory); !added) return added.error();

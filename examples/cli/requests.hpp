@@ -3,6 +3,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/cost/profile.hpp>
 #include <shardwise/hardware/device.hpp>
+#include <shardwise/hardware/topology.hpp>
 #include <shardwise/memory/request.hpp>
 #include <shardwise/placement/max_memory.hpp>
 #include <shardwise/placement/placement.hpp>
@@ -37,6 +38,8 @@ struct MapRequest {
     std::string strategy_word;
     /// From --devices, or from --max-memory with names and rates unknown.
     List<Device> devices;
+    /// Between those of this machine: what detection found.
+    List<DeviceLink> links;
     /// The same as limits, for the dialects.
     MaxMemory max_memory;
     /// Classes given by --no-split; nothing: the architecture's.

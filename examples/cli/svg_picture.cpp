@@ -36,8 +36,10 @@ Picture map_picture(MapRequest const& request, MapAnswer const& answer) {
     }
     List<MapEntry> entries;
     for (auto const& entry : answer.device_map) entries.push_back({entry.prefix, entry.device});
-    auto picture = picture_of_map({uses.data(), uses.size()}, {entries.data(), entries.size()},
-                                  topology_of({request.devices.data(), request.devices.size()}));
+    auto topology = topology_of({request.devices.data(), request.devices.size()});
+    // --max devices counts devices that detection did not see: no links are known of those.
+    if (request.inverse != Inverse::devices) topology.links = request.links;
+    auto picture = picture_of_map({uses.data(), uses.size()}, {entries.data(), entries.size()}, topology);
     picture.title = answer.model;
     if (answer.parameters) picture.title += ", " + short_count(*answer.parameters) + " parameters";
     picture.subtitle = answer.question;

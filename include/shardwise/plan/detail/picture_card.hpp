@@ -135,7 +135,9 @@ private:
         if (!device.capacity || *device.capacity <= Bytes{}) return {};
         auto const share =
             100.0 * static_cast<double>(device.terms.total().count()) / static_cast<double>(device.capacity->count());
-        return share < 1e6 ? short_number(share) + " %" : std::string();
+        if (!(share < 1e6)) return {};
+        auto const tenths = static_cast<std::int64_t>(share * 10.0 + 0.5);
+        return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
     }
 
     static void add_range(std::string& text, std::string_view name, PictureRange range, PictureRange all) {
