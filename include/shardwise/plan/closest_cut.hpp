@@ -143,7 +143,8 @@ private:
 [[nodiscard]] inline ClosestCut find_closest_cut(PlanSearch& search) { return detail::ClosestSearch(search).find(); }
 
 /// True where some cut of the job fits: the quick answer, without what it would cost.
-[[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest const& request) {
+[[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request) {
+    if (request.estimate.batch == 0) request.estimate.batch = 1;
     PlanSearch search(model, topology, request);
     return find_closest_cut(search).fits();
 }

@@ -29,7 +29,8 @@ enum class PlanObjective : std::uint8_t {
 }
 
 /// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; `estimate.batch` counts
-/// the sequences of the whole job, dealt to data- and expert-parallel ranks.
+/// the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a search for throughput in
+/// inference, and is 1 elsewhere.
 struct PlanRequest {
     EstimateRequest estimate{};
     PlanObjective objective = PlanObjective::latency;
@@ -95,6 +96,8 @@ struct PlanAlternative {
 /// A model cut over the devices of a topology, with its reasons.
 struct ParallelPlan {
     PlanDegrees degrees{};
+    /// The sequences of the whole job: the request's, or the ones that were chosen.
+    std::int64_t batch = 1;
     List<PlanStage> stages;
     /// Tensor-parallel ranks next to each other, then expert-, data- and pipeline-parallel ones.
     List<PlanRank> ranks;

@@ -7,11 +7,15 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace shardwise::inline v0 {
 
 /// The most runners-up that a plan lists.
 inline constexpr std::size_t most_alternatives = 5;
+
+/// The largest batch that a plan chooses by itself.
+inline constexpr std::int64_t most_chosen_batch = 65536;
 
 namespace detail {
 
@@ -33,12 +37,55 @@ namespace detail {
     return check_sizes(model, job);
 }
 
-[[nodiscard]] inline Bytes largest_rank(List<PlanRank> const& ranks) {
-    Bytes largest{};
-    for (auto const& rank : ranks) {
-        if (largest < rank.terms.total()) largest = rank.terms.total();
+/// The best cut of all kinds; null where none fits.
+[[nodiscard]] inline FoundCut const* best_cut(std::array<FoundCut, PlanSearch::kinds> const& cuts, PlanObjective objective) {
+    FoundCut const* best = &cuts[0];
+    for (auto const& cut : cuts) {
+        if (is_better(cut, *best, objective)) best = &cut;
     }
-    return largest;
+    return best->is_found ? best : nullptr;
+}
+
+/// The runners-up: the best of every other kind of parallelism, the least loss first.
+[[nodiscard]] inline List<PlanAlternative> list_alternatives(PlanSearch& search, std::array<FoundCut, PlanSearch::kinds> const& cuts,
+                                                             FoundCut const& chosen) {
+    auto const objective = search.request().objective;
+    List<FoundCut const*> others;
+    for (auto const& cut : cuts) {
+        if (&cut == &chosen || !cut.is_found) continue;
+        auto place = others.size();
+        while (place > 0 && is_better(cut, *others[place - 1], objective)) --place;
+        (void)others.insert(others.begin() + place, &cut);
+    }
+    List<PlanAlternative> alternatives;
+    for (std::size_t i = 0; i < others.size() && i < most_alternatives; ++i) {
+        auto const& other = *others[i];
+        PlanAlternative alternative;
+        alternative.degrees = other.degrees;
+        alternative.cost = other.cost;
+        alternative.largest_rank = search.fullest(other);
+        alternative.loss = plan_loss(other, chosen, objective);
+        alternative.reason = alternative_reason(other, chosen, objective);
+        alternatives.push_back(static_cast<PlanAlternative&&>(alternative));
+    }
+    return alternatives;
+}
+
+/// The batch with the most tokens per second among 1, 2, 4, ... as long as they fit; of equal ones the smallest.
+[[nodiscard]] inline std::int64_t choose_batch(Model const& model, Topology const& topology, PlanRequest request) {
+    std::int64_t best = 1;
+    double most = 0.0;
+    for (std::int64_t batch = 1; batch <= most_chosen_batch; batch *= 2) {
+        request.estimate.batch = batch;
+        if (!check_plan(model, topology, request)) break;
+        PlanSearch search(model, topology, request);
+        auto const* cut = best_cut(search.run(), request.objective);
+        if (cut == nullptr) break;
+        if (cut->cost.tokens_per_second <= most) continue;
+        most = cut->cost.tokens_per_second;
+        best = batch;
+    }
+    return best;
 }
 
 }  // namespace detail
@@ -50,46 +97,32 @@ namespace detail {
 /// wherever they may be cut; batches whole or in pieces. The answer is the best of them under the cost model
 /// (plan_cost) among those whose every rank fits its device by the estimator's bytes.
 ///
+/// A batch of 0 is chosen where throughput in inference is asked for: of 1, 2, 4, ... the one with the most tokens per second.
+///
 /// Order   by the objective, then the shorter prefill, then the fewest ranks, then the smaller tp, pp, ep, dp, ZeRO stage
 ///         and number of micro-batches
 /// Errors  no_such_device without accelerators; out_of_memory, naming the cut that comes closest; as check_request and
 ///         check_sizes
-[[nodiscard]] inline Result<ParallelPlan> plan_parallel(Model const& model, Topology const& topology,
-                                                        PlanRequest const& request) {
+[[nodiscard]] inline Result<ParallelPlan> plan_parallel(Model const& model, Topology const& topology, PlanRequest request) {
+    bool const is_free = request.estimate.batch == 0;
+    if (is_free) request.estimate.batch = 1;
     if (auto const checked = detail::check_plan(model, topology, request); !checked) return checked.error();
+    if (is_free && request.objective == PlanObjective::throughput && !request.estimate.training)
+        request.estimate.batch = detail::choose_batch(model, topology, request);
     PlanSearch search(model, topology, request);
-    auto const& best = search.run();
-    std::size_t chosen = 0;
-    for (std::size_t kind = 1; kind < best.size(); ++kind) {
-        if (is_better(best[kind], best[chosen], request.objective)) chosen = kind;
-    }
-    auto const& cut = best[chosen];
-    if (!cut.is_found) return plan_shortfall(search, topology);
+    auto const& cuts = search.run();
+    auto const* const cut = detail::best_cut(cuts, request.objective);
+    if (cut == nullptr) return plan_shortfall(search, topology);
     ParallelPlan plan;
-    plan.degrees = cut.degrees;
-    plan.stages = search.stages_of(cut);
-    plan.cost = search.price(cut, plan.stages);
-    plan.ranks = search.ranks_of(cut);
+    plan.degrees = cut->degrees;
+    plan.batch = request.estimate.batch;
+    plan.stages = search.stages_of(*cut);
+    plan.cost = search.price(*cut, plan.stages);
+    plan.ranks = search.ranks_of(*cut);
     plan.examined = search.examined();
     plan.too_large = search.too_large();
-    List<FoundCut const*> others;
-    for (std::size_t kind = 0; kind < best.size(); ++kind) {
-        if (kind == chosen || !best[kind].is_found) continue;
-        auto place = others.size();
-        while (place > 0 && is_better(best[kind], *others[place - 1], request.objective)) --place;
-        (void)others.insert(others.begin() + place, &best[kind]);
-    }
-    for (std::size_t i = 0; i < others.size() && i < most_alternatives; ++i) {
-        auto const& other = *others[i];
-        PlanAlternative alternative;
-        alternative.degrees = other.degrees;
-        alternative.cost = other.cost;
-        alternative.largest_rank = detail::largest_rank(search.ranks_of(other));
-        alternative.loss = plan_loss(other, cut, request.objective);
-        alternative.reason = alternative_reason(other, cut, request.objective);
-        plan.alternatives.push_back(static_cast<PlanAlternative&&>(alternative));
-    }
-    plan.reasons = plan_reasons(search, cut);
+    plan.alternatives = detail::list_alternatives(search, cuts, *cut);
+    plan.reasons = plan_reasons(search, *cut);
     return plan;
 }
 
