@@ -75,8 +75,6 @@ private:
         }
         auto entries = split_text(value, ',');
         if (entries.back().empty()) entries.pop_back();
-        // ROCr looks at as many entries as there are GPUs.
-        if (entries.size() > before.size()) entries.resize(before.size());
         std::optional<std::string> invalid;
         for (auto const raw : entries) {
             auto const entry = upper(raw);
