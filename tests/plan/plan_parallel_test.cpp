@@ -1,0 +1,233 @@
+#include <shardwise/hardware/spec.hpp>
+#include <shardwise/memory/estimator.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/presets.hpp>
+#include <shardwise/plan/plan_parallel.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <set>
+#include <string>
+
+using namespace shardwise;
+
+namespace {
+
+Topology topology_named(std::string_view spec) {
+    auto const devices = parse_device_spec(spec);
+    REQUIRE(devices);
+    return topology_of(*devices);
+}
+
+Result<ParallelPlan> plan_of(ModelConfig const& config, std::string_view spec, PlanRequest const& request = {}) {
+    auto const model = describe(config);
+    REQUIRE(model);
+    return plan_parallel(*model, topology_named(spec), request);
+}
+
+bool has_reason(ParallelPlan const& plan, std::string_view text) {
+    for (auto const& reason : plan.reasons) {
+        if (reason.find(text) != std::string::npos) return true;
+    }
+    return false;
+}
+
+std::int64_t milliseconds_of(ModelConfig const& config, std::string_view spec, PlanRequest const& request) {
+    auto const model = describe(config);
+    auto const topology = topology_named(spec);
+    auto const start = std::chrono::steady_clock::now();
+    CHECK(plan_parallel(*model, topology, request));
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TEST_CASE("plan: tensor parallelism stops at the node's fast domain, and the report says so with numbers") {
+    auto const plan = plan_of(presets::llama_3_70b, "2x(8xH100-80GB)", {.estimate = {.batch = 32}});
+    REQUIRE(plan);
+    CHECK(plan->degrees.tp == 8);
+    CHECK(has_reason(*plan, "tensor parallel stops at 8: the node's NVLink domain; 16"));
+    CHECK(has_reason(*plan, "would cross the network (InfiniBand) and cost"));
+    CHECK(has_reason(*plan, "times the step"));
+}
+
+TEST_CASE("plan: every stage, rank and device is listed, ranks in the estimator's order") {
+    auto const plan = plan_of(presets::llama_3_70b, "4xA100-40GB", {.estimate = {.batch = 4, .context = 8192}});
+    REQUIRE(plan);
+    CHECK(plan->ranks.size() == static_cast<std::size_t>(plan->degrees.ranks()));
+    std::int64_t layers = 0;
+    for (auto const& stage : plan->stages) {
+        CHECK(stage.first_layer == layers);
+        CHECK(stage.seconds > 0.0);
+        layers += stage.layer_count;
+    }
+    CHECK(layers == 80);
+    CHECK(plan->stages[0].has_embedding);
+    CHECK(plan->stages[plan->stages.size() - 1].has_head);
+    std::set<std::int32_t> devices;
+    for (auto const& rank : plan->ranks) {
+        CHECK(devices.insert(rank.device).second);
+        CHECK(rank.terms.total() <= 40_GiB);
+    }
+}
+
+TEST_CASE("plan: the fewest devices are no more than needed, and one device less has no plan") {
+    auto const model = *describe(presets::llama_3_70b);
+    PlanRequest request{.estimate = {.context = 8192}, .objective = PlanObjective::devices};
+    auto const plan = plan_parallel(model, topology_named("8xA100-40GB"), request);
+    REQUIRE(plan);
+    // facts/memory.md: four 40 GiB cards hold it, three do not.
+    CHECK(plan->degrees.ranks() == 4);
+    CHECK(has_plan(model, topology_named("4xA100-40GB"), request));
+    CHECK(!has_plan(model, topology_named("3xA100-40GB"), request));
+    for (auto const& alternative : plan->alternatives) CHECK(alternative.degrees.ranks() >= 4);
+}
+
+TEST_CASE("plan: where nothing fits the error names the closest cut, what its fullest rank needs and has, and what would do") {
+    auto const plan = plan_of(presets::llama_3_70b, "3xA100-40GB", {.estimate = {.context = 8192}});
+    REQUIRE(!plan);
+    auto const error = plan.error();
+    CHECK(error.code() == ErrorCode::out_of_memory);
+    CHECK(error.available() == 40_GiB);
+    CHECK(error.needed() > 40_GiB);
+    CHECK(error.message().find("closest cut (tp 3)") != std::string::npos);
+    CHECK(error.message().find("--quant int8") != std::string::npos);
+    CHECK(error.message().find("1 more device like the last") != std::string::npos);
+    CHECK(plan_of(presets::llama_3_70b, "4xA100-40GB", {.estimate = {.context = 8192}}));
+    CHECK(plan_of(presets::llama_3_70b, "3xA100-40GB", {.estimate = {.quant = QuantScheme::int8(), .context = 8192}}));
+}
+
+TEST_CASE("plan: training that does not fit is told to recompute or to shorten its context, and then fits") {
+    PlanRequest request{.estimate = {.batch = 8, .training = TrainingPlan{}}};
+    auto const refused = plan_of(presets::llama_3_8b, "2xA100-80GB", request);
+    REQUIRE(!refused);
+    CHECK(refused.error().message().find("--recompute selective") != std::string::npos);
+    request.estimate.training->recompute = Recompute::selective;
+    CHECK(plan_of(presets::llama_3_8b, "2xA100-80GB", request));
+}
+
+TEST_CASE("plan: ZeRO's stage is searched in training unless it is fixed, and is 0 in inference") {
+    PlanRequest request{.estimate = {.batch = 16, .training = TrainingPlan{.recompute = Recompute::selective}}};
+    auto const free = plan_of(presets::llama_3_8b, "8xA100-80GB", request);
+    REQUIRE(free);
+    CHECK(free->degrees.zero > 0);
+    request.is_zero_fixed = true;
+    request.estimate.training->zero = 3;
+    auto const fixed = plan_of(presets::llama_3_8b, "8xA100-80GB", request);
+    REQUIRE(fixed);
+    CHECK(fixed->degrees.zero == 3);
+    CHECK(fixed->cost.step.total() >= free->cost.step.total());
+    CHECK(plan_of(presets::llama_3_8b, "8xA100-80GB")->degrees.zero == 0);
+}
+
+TEST_CASE("plan: degrees need not divide heads or vocabulary, and the report says what is uneven") {
+    auto const plan = plan_of(presets::qwen2_5_7b, "3xA100-80GB");
+    REQUIRE(plan);
+    CHECK(plan->degrees.tp == 3);
+    CHECK(has_reason(*plan, "uneven but legal: 28 query heads"));
+    CHECK(has_reason(*plan, "several ranks hold the same of the 4 key-value heads"));
+}
+
+TEST_CASE("plan: runners-up are of other kinds, each worse and with the reason, the least loss first") {
+    auto const plan = plan_of(presets::mixtral_8x7b, "4xA100-80GB", {.estimate = {.batch = 8}});
+    REQUIRE(plan);
+    CHECK(plan->alternatives.size() == most_alternatives);
+    CHECK(plan->examined > 0);
+    std::set<std::size_t> kinds{kind_of_parallelism(plan->degrees)};
+    double loss = 0.0;
+    for (auto const& other : plan->alternatives) {
+        CHECK(kinds.insert(kind_of_parallelism(other.degrees)).second);
+        CHECK(other.loss >= loss);
+        CHECK(other.reason.find("times the step, above all for") != std::string::npos);
+        CHECK(other.largest_rank <= 80_GiB);
+        loss = other.loss;
+    }
+}
+
+TEST_CASE("plan: without a batch throughput chooses the one with the most tokens per second that fits") {
+    PlanRequest request{.estimate = {.batch = 0, .context = 2048}, .objective = PlanObjective::throughput};
+    auto const free = plan_of(presets::llama_3_8b, "2xA100-80GB", request);
+    REQUIRE(free);
+    CHECK(free->batch > 1);
+    for (std::int64_t batch = 1; batch <= 2 * free->batch; batch *= 2) {
+        request.estimate.batch = batch;
+        auto const fixed = plan_of(presets::llama_3_8b, "2xA100-80GB", request);
+        if (fixed) CHECK(fixed->cost.tokens_per_second <= free->cost.tokens_per_second);
+    }
+    request.estimate.batch = 0;
+    request.objective = PlanObjective::latency;
+    CHECK(plan_of(presets::llama_3_8b, "2xA100-80GB", request)->batch == 1);
+}
+
+TEST_CASE("plan: without accelerators there is nothing to plan") {
+    auto const plan = plan_of(presets::llama_3_8b, "cpu:64GiB");
+    REQUIRE(!plan);
+    CHECK(plan.error().code() == ErrorCode::no_such_device);
+}
+
+TEST_CASE("plan: of unequal devices the smaller one gets the shorter stage") {
+    // 54 GB of weights: neither device holds them, nor does the smaller one half of them.
+    auto const plan = plan_of(presets::gemma_2_27b, "1xA100-40GB+1xRTX4090", {.estimate = {.context = 1024}});
+    REQUIRE(plan);
+    CHECK(plan->degrees.pp == 2);
+    CHECK(plan->degrees.tp == 1);
+    for (auto const& rank : plan->ranks) {
+        auto const& stage = plan->stages[static_cast<std::size_t>(rank.place.pp)];
+        CHECK(rank.terms.total() <= (rank.device == 0 ? 40_GiB : 24_GiB));
+        if (rank.device == 1) CHECK(stage.layer_count < 46 / 2);
+    }
+}
+
+TEST_CASE("plan: the memory of any cut of any preset is the estimator's to the byte") {
+    std::mt19937 random(3);
+    auto const from = [&](std::int64_t low, std::int64_t high) {
+        return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+    };
+    auto const topology = topology_named("4096xH100-80GB");
+    for (auto const& preset : model_presets) {
+        CAPTURE(preset.name);
+        auto const model = *describe(*preset.config);
+        PlanRequest request;
+        request.estimate.batch = from(1, 40);
+        request.estimate.context = 128 * from(1, 16);
+        auto const choice = from(0, 4);
+        if (choice == 1) request.estimate.quant = QuantScheme::int4();
+        if (choice == 2) request.estimate.quant = QuantScheme::ggml(GgmlFileType::q4_k_m);
+        if (choice >= 3) request.estimate.training = TrainingPlan{.recompute = static_cast<Recompute>(from(0, 2))};
+        PlanSearch search(model, topology, request);
+        FoundCut cut;
+        cut.degrees = {.tp = from(1, std::min<std::int64_t>(6, model.config.heads)), .pp = from(1, 3), .dp = from(1, 3),
+                       .ep = from(1, std::min<std::int64_t>(3, std::max<std::int64_t>(1, model.config.experts)))};
+        cut.degrees.micro_batches = from(1, rank_batch(request.estimate.batch, cut.degrees));
+        if (request.estimate.training) cut.degrees.zero = static_cast<std::int32_t>(from(0, 3));
+        cut.begins.push_back(0);
+        for (std::int64_t stage = 1; stage < cut.degrees.pp; ++stage)
+            cut.begins.push_back(cut.begins.back() + from(1, (search.slots().size() - cut.begins.back()) / (cut.degrees.pp + 1 - stage)));
+        cut.begins.push_back(search.slots().size());
+        auto const ranks = search.ranks_of(cut);
+        auto const estimate = estimate_memory(model, rank_request(request.estimate, cut.degrees),
+                                              {cut.begins.data(), cut.begins.size()});
+        REQUIRE(estimate);
+        REQUIRE(ranks.size() == estimate->devices.size());
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            auto const& device = estimate->devices[i];
+            auto const same = std::find_if(ranks.begin(), ranks.end(), [&](auto const& rank) { return rank.place == device.place; });
+            REQUIRE(same != ranks.end());
+            CHECK(same->terms == device.terms);
+        }
+    }
+}
+
+TEST_SUITE("timing") {
+    // The facts ask for 100 ms; machines under load get ten times that.
+    TEST_CASE("plan: 1,024 devices take no more than a second") {
+        constexpr std::string_view cluster = "128x(8xH100-80GB)";
+        CHECK(milliseconds_of(presets::llama_3_1_405b, cluster, {.estimate = {.batch = 64}}) <= 1000);
+        CHECK(milliseconds_of(presets::deepseek_v3, cluster, {.estimate = {.batch = 1024}}) <= 1000);
+        CHECK(milliseconds_of(presets::llama_3_70b, cluster,
+                              {.estimate = {.batch = 512, .training = TrainingPlan{.recompute = Recompute::full}}}) <= 1000);
+    }
+}
