@@ -40,14 +40,27 @@ std::string Style::paint(std::string_view code, std::string_view text) const {
     return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
 }
 
+namespace {
+
+/// True where the environment wants plain text.
+[[nodiscard]] bool is_plain_environment() {
+    char const* const no_color = std::getenv("NO_COLOR");
+    char const* const terminal = std::getenv("TERM");
+    return (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view{terminal} == "dumb");
+}
+
+}  // namespace
+
+bool may_animate(ColorMode mode) {
+    bool const is_wanted = mode == ColorMode::always || (mode == ColorMode::automatic && !is_plain_environment());
+    return is_wanted && ::isatty(STDERR_FILENO) == 1;
+}
+
 Style style_of_stdout(ColorMode mode) {
     Style style;
     bool const is_terminal = ::isatty(STDOUT_FILENO) == 1;
-    char const* const no_color = std::getenv("NO_COLOR");
-    char const* const terminal = std::getenv("TERM");
-    bool const is_refused =
-        (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view{terminal} == "dumb");
-    style.has_color = mode == ColorMode::always || (mode == ColorMode::automatic && is_terminal && !is_refused);
+    style.has_color =
+        mode == ColorMode::always || (mode == ColorMode::automatic && is_terminal && !is_plain_environment());
     winsize size{};
     if (is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
         style.width = std::clamp<int>(size.ws_col, 60, 160);

@@ -37,4 +37,7 @@ struct Style {
 /// Colours only on a terminal: NO_COLOR beats automatic, always beats NO_COLOR.
 [[nodiscard]] Style style_of_stdout(ColorMode mode);
 
+/// True where lines on stderr may be drawn over: on a terminal, by the same rules as colours.
+[[nodiscard]] bool may_animate(ColorMode mode);
+
 }  // namespace shardwise::cli

@@ -4,6 +4,7 @@
 #include "estimate_answer.hpp"
 #include "load_model.hpp"
 #include "model_facts.hpp"
+#include "progress.hpp"
 #include "requests.hpp"
 
 #include <utility>
@@ -15,6 +16,7 @@ namespace {
 /// The library names the fields of its request; here they are flags.
 [[nodiscard]] Error as_flag(Error error) {
     std::string const place{error.place()};
+    if (place == "micro_batches") return error.in("--micro-batches").at({});
     for (std::string_view const field :
          {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "batch", "context"}) {
         if (error.subject().empty() && place == field) return error.in("--" + place).at({});
@@ -22,13 +24,14 @@ namespace {
     return error;
 }
 
-[[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, Style const& style) {
+[[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, ColorMode mode) {
     auto const fail = [&](Error const& error) {
         // Flags that do not go together are wrong usage, whatever the library calls them.
         bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
         return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
     };
-    auto const loaded = load_model(*arguments.model);
+    auto const loaded =
+        with_progress(mode, [&](Observer const& observer) { return load_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
     if (!loaded->has_program) {
         return fail(
@@ -50,7 +53,7 @@ namespace {
         answer.warnings.push_back(warning);
     }
     print_warnings(answer.warnings);
-    print_text(arguments.json ? estimate_json(answer) : estimate_text(answer, style));
+    print_text(arguments.json ? estimate_json(answer) : estimate_text(answer, style_of_stdout(mode)));
     return ExitCode::done;
 }
 
@@ -68,7 +71,7 @@ ExitCode run_estimate(Arguments const& arguments) {
                           .fix("name one: shardwise estimate llama-3-8b"),
                       Stage::arguments, arguments.json);
     }
-    return print_estimate(arguments, *request, style_of_stdout(*color));
+    return print_estimate(arguments, *request, *color);
 }
 
 }  // namespace shardwise::cli

@@ -28,7 +28,7 @@ namespace {
 
 }  // namespace
 
-Result<LoadedModel> load_model(std::string const& model) {
+Result<LoadedModel> load_model(std::string const& model, Observer const& observer) {
     auto const names = preset_names();
     auto const source = find_model(model, names, HubCache(HubEnvironment::current()));
     bool const is_preset = source && source->kind == SourceKind::preset;
@@ -38,7 +38,7 @@ Result<LoadedModel> load_model(std::string const& model) {
         if (auto const* preset = find_preset(is_preset ? source->name : model)) return load_preset(*preset);
     }
     if (!source) return source.error();
-    auto checkpoint = read_checkpoint(*source);
+    auto checkpoint = read_checkpoint(*source, observer);
     if (!checkpoint) return checkpoint.error();
     LoadedModel loaded{.model = std::move(checkpoint->model),
                        .name = source->name,

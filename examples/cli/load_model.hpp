@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/quant/scheme.hpp>
@@ -30,9 +31,9 @@ struct LoadedModel {
     }
 };
 
-/// Finds and reads a MODEL: a preset, a file, a folder, or a repository in the Hugging Face cache.
+/// Finds and reads a MODEL: a preset, a file, a folder, or a repository in the Hugging Face cache. `observer` hears of each file.
 ///
 /// Errors  unknown_name with the closest name; what the readers refuse, with file and field
-[[nodiscard]] Result<LoadedModel> load_model(std::string const& model);
+[[nodiscard]] Result<LoadedModel> load_model(std::string const& model, Observer const& observer = {});
 
 }  // namespace shardwise::cli

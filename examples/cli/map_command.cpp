@@ -8,6 +8,7 @@
 #include "map_plan.hpp"
 #include "map_profile.hpp"
 #include "model_facts.hpp"
+#include "progress.hpp"
 #include "svg_picture.hpp"
 
 #include <utility>
@@ -25,10 +26,10 @@ struct Subject {
     [[nodiscard]] bool has_program() const { return model && model->has_program; }
 };
 
-[[nodiscard]] Result<Subject> load_subject(Arguments const& arguments, MapAnswer& answer) {
+[[nodiscard]] Result<Subject> load_subject(Arguments const& arguments, MapAnswer& answer, Observer const& observer) {
     Subject subject;
     if (arguments.model) {
-        auto loaded = load_model(*arguments.model);
+        auto loaded = load_model(*arguments.model, observer);
         if (!loaded) return loaded.error();
         subject.model = *std::move(loaded);
         answer.warnings = std::move(subject.model->warnings);
@@ -111,8 +112,10 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
         answer.warnings.push_back(warning);
 }
 
-[[nodiscard]] Result<> answer_map(Arguments const& arguments, MapRequest& request, MapAnswer& answer) {
-    auto subject = load_subject(arguments, answer);
+[[nodiscard]] Result<> answer_map(Arguments const& arguments, MapRequest& request, MapAnswer& answer,
+                                  Observer const& observer) {
+    auto subject = load_subject(arguments, answer, observer);
+    observer("placing", 0, 0);
     if (!subject) return subject.error();
     for (auto const& warning : request.warnings) answer.warnings.push_back(warning);
     if (auto const checked = check_subject(request, *subject); !checked) return checked.error();
@@ -150,7 +153,9 @@ ExitCode run_map(Arguments const& arguments) {
     }
     MapAnswer answer;
     answer.profile = arguments.profile.value_or(std::string());
-    if (auto const answered = answer_map(arguments, *request, answer); !answered) {
+    auto const answered = with_progress(
+        *color, [&](Observer const& observer) { return answer_map(arguments, *request, answer, observer); });
+    if (!answered) {
         bool const is_usage = answered.error().code() == ErrorCode::invalid_argument;
         return report(answered.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);
     }

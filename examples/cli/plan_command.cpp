@@ -6,6 +6,7 @@
 #include "load_model.hpp"
 #include "model_facts.hpp"
 #include "plan_answer.hpp"
+#include "progress.hpp"
 #include "requests.hpp"
 #include "svg_picture.hpp"
 #include "values.hpp"
@@ -19,7 +20,7 @@ namespace {
 /// The library names the fields of its request; here they are flags.
 [[nodiscard]] Error as_flag(Error error) {
     std::string const place{error.place()};
-    for (std::string_view const field : {"zero", "offload", "training", "recompute", "batch", "context"}) {
+    for (std::string_view const field : {"zero", "offload", "training", "recompute", "batch", "context", "devices"}) {
         if (error.subject().empty() && place == field) return error.in("--" + place).at({});
     }
     return error;
@@ -63,7 +64,9 @@ namespace {
         bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
         return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
     };
-    auto const loaded = load_model(*arguments.model);
+    auto const mode = *read_color(arguments);
+    auto const loaded =
+        with_progress(mode, [&](Observer const& observer) { return load_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
     if (!loaded->has_program) {
         return fail(
@@ -75,8 +78,14 @@ namespace {
     apply_stored_quantisation(*loaded, request.estimate);
     PlanAnswer answer{
         .loaded = *loaded, .request = request, .topology = std::move(devices.topology), .warnings = loaded->warnings};
+    if (auto const idle = answer.topology.devices.size() - answer.topology.accelerators().size(); idle > 0)
+        answer.warnings.push_back("a parallel plan runs on accelerators only: cpu and disk are left out");
     for (auto& warning : devices.warnings) answer.warnings.push_back(std::move(warning));
-    if (auto const answered = answer_plan(answer); !answered) return fail(answered.error());
+    auto const answered = with_progress(mode, [&](Observer const& observer) {
+        observer("planning", 0, 0);
+        return answer_plan(answer);
+    });
+    if (!answered) return fail(answered.error());
     auto const& config = loaded->model.config;
     if (auto const warning = context_warning(config, context_of(request.estimate, config)); !warning.empty())
         answer.warnings.push_back(warning);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/checkpoint_match.hpp>
@@ -42,7 +43,8 @@ namespace detail {
 /// Puts a model together from the files of one source.
 class CheckpointReader {
 public:
-    explicit CheckpointReader(ModelSource const& source) : source_(source), files_(name_of_files(source)) {
+    CheckpointReader(ModelSource const& source, Observer const& observer)
+        : source_(source), observer_(observer), files_(name_of_files(source)) {
         out_.warnings = source.warnings;
     }
 
@@ -118,7 +120,7 @@ private:
             if (done.error().code() != ErrorCode::unknown_name) return done;
             unknown = done.error();
         }
-        auto const checkpoint = read_safetensors_checkpoint(source_, out_.warnings);
+        auto const checkpoint = read_safetensors_checkpoint(source_, out_.warnings, observer_);
         if (!checkpoint) return checkpoint.error();
         bool const has_shapes = !checkpoint->shards.empty();
         if (!has_shapes)
@@ -131,7 +133,7 @@ private:
         return match(*checkpoint, CheckpointMatcher::Layout::torch, has_shapes);
     }
     Result<> read_gguf_model() {
-        auto const checkpoint = read_gguf_checkpoint(source_);
+        auto const checkpoint = read_gguf_checkpoint(source_, observer_);
         if (!checkpoint) return checkpoint.error();
         auto const config = read_gguf_config(checkpoint->header, files_);
         if (!config) {
@@ -192,6 +194,7 @@ private:
     }
 
     ModelSource const& source_;
+    Observer observer_;
     std::string files_;
     Checkpoint out_;
 };
@@ -201,14 +204,14 @@ private:
 /// Reads the model that a source's files describe: a config.json alone, safetensors with their config.json, or GGUF.
 /// Names, shapes and counts are those of transformers 4.57's model; bytes are the files' own where tensors are there.
 ///
-/// Only configs, indexes and headers are read, never tensors' data.
+/// Only configs, indexes and headers are read, never tensors' data. `observer` hears of each file.
 ///
 /// Errors  what the readers of the files refuse; malformed_file for a missing tensor, shape_mismatch, which name the
 ///         tensor
 /// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
-[[nodiscard]] inline Result<Checkpoint> read_checkpoint(ModelSource const& source) {
-    return detail::CheckpointReader(source).read();
+[[nodiscard]] inline Result<Checkpoint> read_checkpoint(ModelSource const& source, Observer const& observer = {}) {
+    return detail::CheckpointReader(source, observer).read();
 }
 
 }  // namespace shardwise::inline v0

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/files/text_file.hpp>
+#include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
 #include <shardwise/model/files/checkpoint_match.hpp>
@@ -53,11 +54,12 @@ namespace detail {
 
 /// Opens and reads the shards of an index that are there: all or none.
 [[nodiscard]] inline Result<> read_shards(ModelSource const& source, std::string_view path, SafetensorsCheckpoint& out,
-                                          std::vector<std::string>& warnings) {
+                                          std::vector<std::string>& warnings, Observer const& observer) {
     auto const& index = *out.index;
     std::optional<Error> absent;
     std::vector<std::uint32_t> shard_numbers;
     for (std::uint32_t i = 0; i < index.shards.size(); ++i) {
+        observer("reading shards", i, static_cast<std::int64_t>(index.shards.size()));
         auto const file = source.open(index.shards[i]);
         if (!file) {
             if (file.error().code() != ErrorCode::file_not_found) return file.error();
@@ -106,7 +108,8 @@ namespace detail {
 /// Errors  as read_safetensors and parse_checkpoint_index; malformed_file for a tensor in two shards or in none of
 ///         them; file_not_found where only some shards are there
 [[nodiscard]] inline Result<SafetensorsCheckpoint> read_safetensors_checkpoint(ModelSource const& source,
-                                                                               std::vector<std::string>& warnings) {
+                                                                               std::vector<std::string>& warnings,
+                                                                               Observer const& observer = {}) {
     SafetensorsCheckpoint out;
     if (!source.index.empty()) {
         auto const file = source.open(source.index);
@@ -116,11 +119,13 @@ namespace detail {
         auto index = parse_checkpoint_index(*text, file->path());
         if (!index) return index.error();
         out.index = *std::move(index);
-        if (auto const done = detail::read_shards(source, file->path(), out, warnings); !done) return done.error();
+        if (auto const done = detail::read_shards(source, file->path(), out, warnings, observer); !done) return done.error();
         return out;
     }
     TensorNames seen;
     for (auto const& weights : source.weights) {
+        observer("reading files", static_cast<std::int64_t>(out.shards.size()),
+                 static_cast<std::int64_t>(source.weights.size()));
         auto const file = source.open(weights);
         if (!file) return file.error();
         auto header = read_safetensors(*file);
@@ -199,7 +204,8 @@ namespace detail {
 /// Reads the headers of a GGUF model, all parts of a split one.
 ///
 /// Errors  as read_gguf; file_not_found for an absent part; malformed_file for a tensor in two parts
-[[nodiscard]] inline Result<GgufCheckpoint> read_gguf_checkpoint(ModelSource const& source) {
+[[nodiscard]] inline Result<GgufCheckpoint> read_gguf_checkpoint(ModelSource const& source,
+                                                                 Observer const& observer = {}) {
     if (source.weights.empty()) return Error{ErrorCode::invalid_argument}.in(source.name).because("names no GGUF file");
     auto const read = [&source](std::string const& name) -> Result<GgufHeader> {
         auto file = source.open(name);
@@ -218,6 +224,7 @@ namespace detail {
     TensorNames seen;
     for (auto const& tensor : out.header.tensors) (void)seen.add(tensor.name);
     for (std::size_t i = 1; i < parts->size(); ++i) {
+        observer("reading parts", static_cast<std::int64_t>(i), static_cast<std::int64_t>(parts->size()));
         auto part = read((*parts)[i]);
         if (!part) return part.error();
         for (auto const& tensor : part->tensors) {
