@@ -50,6 +50,9 @@ concept GivesBlockProgram = requires(ModelConfig const& config) {
 };
 
 /// Describes one family of models, once for all readers. Add one: docs/how-to/add-an-architecture.md.
+///
+/// Our families take the config of `tree` and `program` as `auto const&`: a program then compiles those that it uses, and
+/// including them all costs 35 ms less (g++ -O0).
 template <class A>
 concept ModelArchitecture = HasModelType<A> && HasFieldTable<A> && HasNameAliases<A> && CompletesConfig<A> &&
                             GivesModuleTree<A> && GivesBlockProgram<A>;

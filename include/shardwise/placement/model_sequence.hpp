@@ -14,6 +14,15 @@ namespace shardwise::inline v0 {
 
 namespace detail {
 
+/// The bytes of a tensor as a request stores it. (A class, so that the builder of sequences is instantiated once.)
+struct WeightPricer {
+    EstimateRequest const& request;
+
+    [[nodiscard]] constexpr Bytes operator()(Tensor const& tensor, LayerPosition const& position) const {
+        return weight_bytes(tensor, position, request);
+    }
+};
+
 /// The share of a block's weights that one step reads: all of the dense ones, the chosen experts', a table's rows.
 [[nodiscard]] constexpr double weights_read(BlockBody const& body, BlockWork const& work) {
     double read = 0.0;
@@ -40,7 +49,7 @@ namespace detail {
 [[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& request,
                                                       Span<std::string_view const> no_split,
                                                       Granularity granularity = Granularity::modules) {
-    auto const weigh = [&](Tensor const& tensor, LayerPosition const& position) { return weight_bytes(tensor, position, request); };
+    detail::WeightPricer const weigh{request};
     // GGUF types go by a tensor's name and, in mixtures, its layer.
     bool const is_priced_by_place = request.quant && request.quant->is_ggml();
     auto sequence = build_sequence(model.tree, no_split, weigh, granularity, root_position(model.config, model.tree),
@@ -70,11 +79,8 @@ namespace detail {
 [[nodiscard]] constexpr ModuleSequence build_tree_sequence(ModuleTree const& tree, Optional<Dtype> dtype,
                                                            Span<std::string_view const> no_split,
                                                            Granularity granularity = Granularity::modules) {
-    auto const weigh = [dtype](Tensor const& tensor, LayerPosition const&) {
-        if (!dtype || !traits(tensor.dtype).is_floating) return tensor.bytes();
-        return Bytes{ceil_divide(tensor.shape.elements() * bits(*dtype), 8)};
-    };
-    return build_sequence(tree, no_split, weigh, granularity);
+    EstimateRequest const request{.dtype = dtype};
+    return build_sequence(tree, no_split, detail::WeightPricer{request}, granularity);
 }
 
 }  // namespace shardwise::inline v0

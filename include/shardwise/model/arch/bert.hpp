@@ -73,7 +73,7 @@ struct Bert {
         return detail::complete_bert(config);
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         auto const model = detail::add_bert_model(tree, config, layout, !has_head(config));
         tree.set_root(model);
@@ -94,7 +94,7 @@ struct Bert {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
         bool const head = has_head(config);
         detail::append_bert_embeddings(program, config, layout, head ? "bert.embeddings" : "embeddings");

@@ -59,8 +59,8 @@ struct DeepseekV3 {
         return detail::complete_deepseek(config);
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::deepseek_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::deepseek_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::deepseek_program(config, layout);
     }
 };

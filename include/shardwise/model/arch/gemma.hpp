@@ -44,8 +44,8 @@ struct Gemma {
         return detail::complete_gemma(config);
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::dense_decoder_program(config, layout);
     }
 };

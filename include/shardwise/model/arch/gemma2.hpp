@@ -49,8 +49,8 @@ struct Gemma2 {
         return detail::complete_windows(config, [](std::int64_t layer) { return layer % 2 == 0; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::dense_decoder_program(config, layout);
     }
 };

@@ -57,7 +57,7 @@ struct Gemma3Text {
                                         [&](std::int64_t layer) { return (layer + 1) % config.sliding_pattern != 0; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         auto const dtype = config.dtype_or(Dtype::f32);
         detail::PartMaker part(tree, dtype);
@@ -81,7 +81,7 @@ struct Gemma3Text {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         if (!config.is_bidirectional) return detail::dense_decoder_program(config, layout);
         // transformers halves the window, whose bounds then exclude the far end, where tokens see both sides.
         auto both_sides = config;

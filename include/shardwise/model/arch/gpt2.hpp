@@ -60,7 +60,7 @@ struct Gpt2 {
         return {};
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const hidden = config.hidden_size;
@@ -103,7 +103,7 @@ struct Gpt2 {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
         bool const head = has_head(config);
         detail::append_token_block(program, config, head ? "transformer.wte" : "wte", config.hidden_size);

@@ -59,7 +59,7 @@ struct GptNeoX {
         return detail::derive_rotary_dim(config, "rotary_pct");
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const hidden = config.hidden_size;
@@ -100,7 +100,7 @@ struct GptNeoX {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
         bool const head = has_head(config);
         detail::append_token_block(program, config, head ? "gpt_neox.embed_in" : "embed_in", config.hidden_size);

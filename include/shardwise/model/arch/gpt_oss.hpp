@@ -75,7 +75,7 @@ struct GptOss {
         return detail::complete_windows(config, [](std::int64_t layer) { return layer % 2 == 0; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         auto const dtype = config.dtype_or(Dtype::f32);
         detail::PartMaker part(tree, dtype);
@@ -97,7 +97,7 @@ struct GptOss {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
             return detail::decoder_body(
                 config, layout,

@@ -47,8 +47,8 @@ struct Llama {
         return {};
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::dense_decoder_program(config, layout);
     }
 };

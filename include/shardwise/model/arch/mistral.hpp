@@ -46,8 +46,8 @@ struct Mistral {
         return detail::complete_windows(config, [](std::int64_t) { return true; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::dense_decoder_program(config, layout);
     }
 };

@@ -62,7 +62,7 @@ struct Mixtral {
         return detail::complete_windows(config, [](std::int64_t) { return true; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const width = config.expert_intermediate_size;
@@ -81,7 +81,7 @@ struct Mixtral {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         constexpr detail::SparseMlpNames names{
             .router = "block_sparse_moe.gate.weight",
             .experts = {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight",

@@ -52,7 +52,7 @@ struct Opt {
         return {};
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const hidden = config.hidden_size;
@@ -97,7 +97,7 @@ struct Opt {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
         bool const head = has_head(config);
         detail::append_token_block(program, config, head ? "model.decoder.embed_tokens" : "decoder.embed_tokens",

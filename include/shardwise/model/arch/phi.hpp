@@ -73,7 +73,7 @@ struct Phi {
         return detail::derive_rotary_dim(config, "partial_rotary_factor");
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const hidden = config.hidden_size;
@@ -119,7 +119,7 @@ struct Phi {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
         bool const head = has_head(config);
         detail::append_token_block(program, config, head ? "model.embed_tokens" : "embed_tokens", config.hidden_size);

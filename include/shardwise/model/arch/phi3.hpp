@@ -56,7 +56,7 @@ struct Phi3 {
         return detail::complete_windows(config, [](std::int64_t) { return true; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const q_width = config.heads * config.head_dim;
@@ -87,7 +87,7 @@ struct Phi3 {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
             return detail::decoder_body(
                 config, layout,

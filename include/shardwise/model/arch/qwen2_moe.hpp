@@ -73,8 +73,8 @@ struct Qwen2Moe {
         return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::mixed_decoder_program(config, layout);
     }
 };

@@ -50,8 +50,8 @@ struct Qwen3 {
         return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::dense_decoder_program(config, layout);
     }
 };

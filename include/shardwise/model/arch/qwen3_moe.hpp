@@ -59,8 +59,8 @@ struct Qwen3Moe {
         return detail::complete_windows(config, [](std::int64_t) { return true; });
     }
 
-    static constexpr ModuleTree tree(ModelConfig const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }
+    static constexpr BlockProgram program(auto const& config) {
         return detail::mixed_decoder_program(config, layout);
     }
 };

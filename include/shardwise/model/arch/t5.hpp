@@ -100,7 +100,7 @@ struct T5 {
     }
 
     /// One table serves `shared` and both stacks: their names are tied in any case, the head's where configured.
-    static constexpr ModuleTree tree(ModelConfig const& config) {
+    static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const table = part.vocabulary(config.vocab_size, config.hidden_size);
@@ -122,7 +122,7 @@ struct T5 {
         return tree;
     }
 
-    static constexpr BlockProgram program(ModelConfig const& config) {
+    static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
         detail::append_t5_stack(program, config, false);
         if (has_decoder(config)) detail::append_t5_stack(program, config, true);
