@@ -21,7 +21,8 @@ struct DeviceRates {
     friend constexpr bool operator==(DeviceRates const&, DeviceRates const&) = default;
 };
 
-/// A device's rates for products with weights in `dtype`; attention takes at least 16 bits. Launches of a cpu cost nothing.
+/// A device's rates for products with weights in `dtype`; attention takes at least 16 bits. Launches of a cpu cost
+/// nothing.
 [[nodiscard]] constexpr DeviceRates device_rates(Device const& device, Dtype dtype,
                                                  Efficiency const& efficiency = default_efficiency) {
     // Without a unit for 8 bits, weights become 16 bits first.
