@@ -28,6 +28,7 @@ std::span<Command const> commands() {
                 "those libraries would infer.",
             .groups = {model_argument(), tree_options(), model_options(), device_options(), placement_options(),
                        output_options(), picture_options()},
+            .is_argument_optional = true,
             .examples = {{"shardwise map llama-3-70b --devices 4xA100-40GB --context 8192",
                           "does it fit, and where does each layer go?"},
                          {"shardwise map llama-3-8b --devices 1xRTX4090 --max context", "the longest context"},
@@ -38,13 +39,15 @@ std::span<Command const> commands() {
         Command{
             .name = "plan",
             .summary = "how to cut a model over a cluster: tensor, pipeline, data and expert parallelism",
-            .description = "Searches the ways to cut a model over devices for the best, by a cost model that prices "
-                           "every operation "
-                           "and every message, and says why each degree is what it is, what each rank holds, what a "
-                           "step's time is "
-                           "spent on, and what the runners-up lose. Where nothing fits, changes that would help are "
-                           "listed.\n\nThe "
-                           "batch is that of the whole job. Without --zero the stage of ZeRO is searched too.",
+            .description =
+                "Searches the ways to cut a model over devices for the best, by a cost model that prices every "
+                "operation "
+                "and every message, and says why each degree is what it is, what each rank holds, what a step's time "
+                "is "
+                "spent on, and what the runners-up lose. Where nothing fits, changes that would help are "
+                "listed.\n\nThe "
+                "batch is that of the whole job; with --objective throughput and without --batch it is chosen. Without "
+                "--zero the stage of ZeRO is searched too.",
             .groups = {model_argument(), model_options(), cache_options(), plan_options(), training_options(),
                        output_options(), picture_options()},
             .examples = {{"shardwise plan llama-3-70b --devices 8xH100-80GB --batch 16", "how to serve it"},
@@ -62,6 +65,7 @@ std::span<Command const> commands() {
                     "memory.\n\nA missing driver is no device. A broken one is an error that names the call, and one "
                     "that does not answer within a minute too.",
                 .groups = {model_argument(), model_options(), cache_options(), detection_options(), output_options()},
+                .is_argument_optional = true,
                 .examples = {{"shardwise detect", "the machine at a glance"},
                              {"shardwise detect llama-3-8b --context 8192", "which device to run it on"},
                              {"shardwise detect --devices cuda:0,cuda:1", "may these be used? Exit status 4 if not"},

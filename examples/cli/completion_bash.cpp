@@ -26,12 +26,14 @@ _shardwise_files() {
 # A SPEC is several devices with counts: completes the last name of 4xA100-40GB+2x(8xH1.
 _shardwise_devices() {
     local part=${current##*[+(]} word
+    case $current in *[./]*) _shardwise_files ;; esac
     local stem=${current%"$part"}
     if [[ $part =~ ^[0-9]+x ]]; then
         stem+=${BASH_REMATCH[0]}
         part=${part#"${BASH_REMATCH[0]}"}
     fi
     compopt -o nospace 2>/dev/null
+    case auto in "$current"*) COMPREPLY+=(auto) ;; esac
     for word in $1; do
         case $word in "$part"*) COMPREPLY+=("$stem$word") ;; esac
     done

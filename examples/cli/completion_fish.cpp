@@ -17,6 +17,8 @@ namespace {
 function __shardwise_devices
     set -l current (string replace -r '^--[a-z-]+=' '' -- (commandline -ct))
     set -l stem (string match -r '^(?:.*[+(])?(?:[0-9]+x)?' -- $current)
+    echo auto
+    string match -q '*[./]*' -- $current; and __fish_complete_path $current
     for name in )" +
            device_words() + R"(
         echo $stem$name

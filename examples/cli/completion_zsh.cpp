@@ -12,6 +12,8 @@ constexpr std::string_view head = R"(#compdef shardwise
 # A SPEC is several devices with counts: completes the last name of 4xA100-40GB+2x(8xH1.
 _shardwise_devices() {
     setopt localoptions extendedglob
+    compadd -- auto
+    [[ $PREFIX == *[./]* ]] && _files
     compset -P '*[+\(]'
     compset -P '[0-9]##x'
     compadd -S '' -- $shardwise_devices

@@ -93,7 +93,9 @@ std::string command_help(Command const& command, std::size_t width) {
     bool has_flags = false;
     bool has_json = false;
     command.for_each_option([&](Option const& option) {
-        if (option.is_positional()) usage += " " + std::string(option.flag);
+        if (option.is_positional())
+            usage +=
+                command.is_argument_optional ? " [" + std::string(option.flag) + "]" : " " + std::string(option.flag);
         has_flags = has_flags || !option.is_positional();
         has_json = has_json || option.is_set == &Arguments::json;
     });

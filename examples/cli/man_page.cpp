@@ -103,7 +103,10 @@ template <std::size_t count>
     std::string usage = bold("shardwise " + std::string(command.name));
     bool has_flags = false;
     command.for_each_option([&](Option const& option) {
-        if (option.is_positional()) usage += " " + italic(option.flag);
+        if (option.is_positional()) {
+            auto const word = italic(option.flag);
+            usage += command.is_argument_optional ? " [" + word + "]" : " " + word;
+        }
         has_flags = has_flags || !option.is_positional();
     });
     std::string summary{command.summary};
@@ -140,7 +143,10 @@ std::string man_page() {
         "An error is one line on the error output.");
     out += ".SH COMMANDS\n";
     for (auto const& command : commands()) out += command_section(command);
-    out += terms("DEVICES", device_words);
+    out += terms("DEVICES", device_words) + ".PP\n" +
+           paragraphs(
+               "Parentheses mean something to shells: quote them. An existing .json file is read as a description "
+               "of devices; auto, cuda:0,cuda:1 and UUIDs name devices of this machine.");
     out += terms("EXIT STATUS", exit_statuses);
     out += terms("ENVIRONMENT", environment);
     return out + example_section();

@@ -59,6 +59,8 @@ struct Command {
     /// For the manual: paragraphs, an empty line between them.
     std::string_view description;
     std::vector<OptionGroup> groups;
+    /// The command does without the word that stands for itself.
+    bool is_argument_optional = false;
     std::vector<UsageExample> examples;
     ExitCode (*run)(Arguments const&) = nullptr;
 
@@ -80,7 +82,7 @@ struct Command {
 [[nodiscard]] OptionGroup model_options();
 /// --kv-dtype, --sliding-window, --mla.
 [[nodiscard]] OptionGroup cache_options();
-/// --tp, --pp, --ep, --dp, --sequence-parallel.
+/// --tp, --pp, --ep, --dp, --micro-batches, --sequence-parallel.
 [[nodiscard]] OptionGroup parallel_options();
 /// --training, --zero, --offload, --recompute, --convention.
 [[nodiscard]] OptionGroup training_options();

@@ -64,6 +64,7 @@ TEST_CASE("completion: bash completes commands, flags, choices and names") {
              {{"map", "gpt2", "--strategy", "=", "seq"}, {"sequential"}},
              {{"map", "gpt2", "--dialect", "="}, {"shardwise", "accelerate", "transformers"}},
              {{"map", "gpt2", "--devices", "4xA100-4"}, {"4xA100-40GB"}},
+             {{"map", "gpt2", "--devices", "au"}, {"auto"}},
              {{"map", "gpt2", "--devices", "2x(8xH100-80GB)+RTX309"}, {"2x(8xH100-80GB)+RTX3090"}},
              {{"estimate", "--batch", "4", "smollm2-135"}, {"smollm2-135m"}},
              {{"completion", "f"}, {"fish"}},
@@ -85,6 +86,7 @@ TEST_CASE("completion: bash offers every model, every device, every flag, and fi
     for (auto const* flag : {"--devices", "--max-memory", "--no-split", "--json", "--help"}) CHECK(holds(flags, flag));
     CHECK_FALSE(holds(flags, "gpt2"));
     (void)bash.folder().write("a tree.json", "{}");
+    CHECK(bash.offers({"map", "gpt2", "--devices", "./a t"}) == std::vector<std::string>{"./a tree.json"});
     CHECK(bash.offers({"map", "--tree", "a t"}) == std::vector<std::string>{"a tree.json"});
     CHECK(bash.offers({"estimate", "a t"}) == std::vector<std::string>{"a tree.json"});
     CHECK(bash.offers({"map", "gpt2", "--batch", ""}) == std::vector<std::string>{""});
@@ -114,13 +116,14 @@ zpty -d shell
 shardwise map --strategy=op
 shardwise map --obj
 shardwise map gpt2 --devices 4xA100-4
+shardwise map gpt2 --devices aut
 shardwise map gpt2 --devices 4xA100-40GB+2xRTX309
 shardwise estimate smollm2-135
 shardwise completion f
 )");
     auto const ran = run_in_shell("timeout 60 zsh -f '" + driver + "' '" + script + "' '" + typed + "'");
     CHECK(lines_of(ran.out) == std::vector<std::string>{"estimate", "map --strategy=optimal", "map --objective",
-                                                        "map gpt2 --devices 4xA100-40GB",
+                                                        "map gpt2 --devices 4xA100-40GB", "map gpt2 --devices auto",
                                                         "map gpt2 --devices 4xA100-40GB+2xRTX3090",
                                                         "estimate smollm2-135m", "completion fish"});
 }
@@ -138,6 +141,7 @@ TEST_CASE("completion: fish completes what is typed") {
              {"map --strategy=op", "--strategy=optimal"},
              {"map gpt2 --obj", "--objective"},
              {"map gpt2 --devices 4xA100-4", "4xA100-40GB"},
+             {"map gpt2 --devices au", "auto"},
              {"map gpt2 --devices=4xA100-40GB+2xRTX309", "--devices=4xA100-40GB+2xRTX3090"},
              {"estimate smollm2-135", "smollm2-135m"},
              {"completion f", "fish"}}) {
