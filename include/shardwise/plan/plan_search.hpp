@@ -5,6 +5,7 @@
 #include <shardwise/plan/candidate_heap.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/plan_cost.hpp>
+#include <shardwise/plan/site_finder.hpp>
 #include <shardwise/plan/stage_partition.hpp>
 
 #include <array>
@@ -254,9 +255,8 @@ private:
             if (least_memory(degrees) <= largest_memory_) zeros.push_back(zero);
         }
         if (zeros.empty()) return false;
-        auto const layouts = sites_.layouts(degrees);
+        List<PlanLayout> layouts;
         List<PlanSites> sites;
-        for (auto const& layout : layouts) sites.push_back(sites_.sites(degrees, layout));
         auto const batch = rank_batch(job_.batch, degrees);
         auto const best_site = sites_.best_site(degrees.tp, degrees.ep);
         bool has_room = best.is_found;
@@ -264,6 +264,10 @@ private:
             degrees.micro_batches = pieces;
             auto const& least = pricer_.at(pass_, ceil_divide(batch, pieces), best_site);
             if (!may_win(best, degrees.ranks(), least_seconds(least, best_site, degrees.pp, pieces))) continue;
+            if (layouts.empty()) {
+                layouts = sites_.layouts(degrees);
+                for (auto const& layout : layouts) sites.push_back(sites_.sites(degrees, layout));
+            }
             auto const memory = memories_.of(degrees);
             for (std::size_t i = 0; i < layouts.size(); ++i) {
                 List<SlotPrices const*> prices;

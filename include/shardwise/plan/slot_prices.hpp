@@ -19,6 +19,8 @@ struct SlotPrices {
     double slowest = 0.0;
     /// The least that a slot hands to the next one.
     double message = 0.0;
+    /// Of all slots.
+    BodyWeights weights{};
 };
 
 /// Prices slots, each setting once.
@@ -78,6 +80,7 @@ private:
             prices.kinds.push_back(cost);
             prices.seconds.push_back(seconds);
             prices.total += counts_[kind] * seconds;
+            prices.weights += counts_[kind] * cost.weights;
             if (prices.slowest < seconds) prices.slowest = seconds;
             bool const is_sent = counts_[kind] > 1.0 || examples_[kind] + 1 < slots_.size();
             if (is_sent && (prices.message <= 0.0 || cost.output_bytes < prices.message)) prices.message = cost.output_bytes;

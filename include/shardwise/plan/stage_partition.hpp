@@ -89,15 +89,16 @@ public:
             rest_[slot] = rest_[slot + 1] + least;
         }
         StageCost mean;
-        for (auto const kind : task.slots.kind_of) mean.weights += task.prices[0]->kinds[kind].weights;
-        mean.weights = (1.0 / static_cast<double>(stages_)) * mean.weights;
+        if (is_training()) mean.weights = (1.0 / static_cast<double>(stages_)) * task.prices[0]->weights;
         for (auto stage = stages_; stage-- > 0;) {
             StageCost const least{.output_bytes = task.prices[stage]->message};
             auto const& site = task.sites.stages[stage];
             bool const is_last = stage + 1 == stages_;
             messages_[stage] = messages_[stage + 1] + (is_last ? 0.0 : stage_message_seconds(least, site, task.setting));
             auto const update = is_training() ? optimizer_seconds(mean, site, task.degrees, task.setting) : 0.0;
+            auto const reduce = is_training() ? least_reduction(mean, site) : 0.0;
             if (is_last || update < least_.update) least_.update = update;
+            if (is_last || reduce < least_.reduce) least_.reduce = reduce;
         }
         least_.sum = rest_[0] + messages_[0];
     }
@@ -109,7 +110,8 @@ public:
         auto even = even_stages();
         if (seconds(least_) > limit * rounding) return {};
         if (!even.begins.empty()) {
-            if (even.seconds <= seconds(least_) * (1.0 + 1e-13)) return even;
+            // As light as the heaviest stage can be, but for the order in which its layers were added up.
+            if (even.seconds <= seconds(least_) * rounding) return even;
             if (stages_ == 1) return even.seconds <= limit * rounding ? even : StageBounds{};
             if (even.seconds < limit) limit = even.seconds;
         } else if (stages_ == 1 || !has_room_for_all()) {
@@ -144,8 +146,21 @@ private:
     }
     /// What a step takes at least once the stages up to `stage`, which end before slot `end`, take this.
     double seconds_at_least(PipelineTimes times, std::size_t stage, std::size_t end) const {
-        times = times.joined({.sum = rest_[end] + messages_[stage + 1], .slowest = least_.slowest, .update = least_.update});
+        times = times.joined({.sum = rest_[end] + messages_[stage + 1], .slowest = least_.slowest, .reduce = least_.reduce,
+                              .update = least_.update});
         return seconds(times);
+    }
+
+    /// Some stage reduces at least the mean of the dense gradients, and some that of the experts', hidden as well as can be.
+    double least_reduction(StageCost const& mean, StageSite const& site) const {
+        auto dense = mean;
+        dense.backward_seconds = dense.terms.compute = 1e300;
+        auto experts = dense;
+        dense.weights.expert_parameters = 0.0;
+        experts.weights.dense_parameters = experts.weights.tied_parameters = 0.0;
+        auto const one = data_parallel_seconds(dense, site, task_.degrees, task_.setting);
+        auto const other = data_parallel_seconds(experts, site, task_.degrees, task_.setting);
+        return one > other ? one : other;
     }
 
     void take(GrowingStage& own, List<SlotNeeds>& needs, std::size_t stage, std::size_t slot) const {
@@ -164,16 +179,11 @@ private:
         if (stages_ > 1 && !task_.sites.are_alike) return {};
         StageBounds bounds{List<std::int64_t>(stages_ + 1), 0.0};
         auto const& prices = *task_.prices[0];
-        auto low = prices.total / static_cast<double>(stages_);
-        if (low < prices.slowest) low = prices.slowest;
-        auto high = low * (1.0 + 1e-13);
-        while (!fill(high, bounds.begins)) high += prices.slowest;
-        for (int i = 0; i < 50 && stages_ > 1 && high > low * (1.0 + 1e-12); ++i) {
-            auto const middle = low + (high - low) / 2.0;
-            (fill(middle, bounds.begins) ? high : low) = middle;
-        }
-        (void)fill(high, bounds.begins);
-        least_.slowest = low;
+        auto most = prices.total / static_cast<double>(stages_);
+        if (most < prices.slowest) most = prices.slowest;
+        most *= 1.0 - 1e-13;
+        for (auto more = fill(most, bounds.begins); more > 0.0; more = fill(most, bounds.begins)) most = more;
+        least_.slowest = most * (1.0 - 1e-13);
         PipelineTimes times;
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             auto const begin = static_cast<std::size_t>(bounds.begins[stage]);
@@ -188,23 +198,29 @@ private:
         return bounds;
     }
 
-    /// Gives each stage as many slots as take `most` seconds together; false where they do not suffice.
-    bool fill(double most, List<std::int64_t>& begins) const {
+    /// Gives each stage as many slots as take `most` seconds together, its message included; 0 where they suffice, else the
+    /// least that some stage would have to take for another slot.
+    double fill(double most, List<std::int64_t>& begins) const {
         auto const& seconds = task_.prices[0]->seconds;
         std::size_t next = 0;
+        double refused = 0.0;
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             begins[stage] = static_cast<std::int64_t>(next);
             auto const left = stages_ - 1 - stage;
-            double sum = 0.0;
+            auto sum = messages_[stage] - messages_[stage + 1];
             while (next + left < slots_) {
                 sum += seconds[task_.slots.kind_of[next]];
-                if (sum > most) break;
+                if (sum > most) {
+                    if (refused <= 0.0 || sum < refused) refused = sum;
+                    break;
+                }
                 ++next;
             }
-            if (static_cast<std::int64_t>(next) == begins[stage]) return false;
+            // Without a slot of its own a stage cannot be; the least that was refused is then no more than this slot.
+            if (static_cast<std::int64_t>(next) == begins[stage]) return refused;
         }
         begins[stages_] = static_cast<std::int64_t>(next);
-        return next == slots_;
+        return next == slots_ ? 0.0 : refused;
     }
 
     /// The longest that a stage may take in a step of `limit` seconds, with some room for rounding.
