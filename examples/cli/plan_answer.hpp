@@ -32,6 +32,8 @@ struct PlanAnswer {
     LoadedModel const& loaded;
     PlanRequest request{};
     Topology topology{};
+    /// True where the plan says the batch, because none was given.
+    bool is_batch_chosen = false;
     /// Nothing where no way to cut the model fits.
     std::optional<ParallelPlan> plan{};
     std::string reason{};

@@ -37,6 +37,8 @@ namespace {
         if (!objective) return objective.error();
         request.objective = *objective;
     }
+    bool const is_batch_free = !arguments.batch && !request.estimate.training;
+    if (is_batch_free && request.objective == PlanObjective::throughput) request.estimate.batch = 0;
     auto const lacks = [](std::string_view what, std::string_view advice) {
         return Error{ErrorCode::invalid_argument}.in(what).because("was not given").fix(advice);
     };
@@ -48,6 +50,8 @@ namespace {
 /// Plans; not fitting is an answer with changes that would help, as long as one is found in time.
 [[nodiscard]] Result<> answer_plan(PlanAnswer& answer) {
     auto plan = plan_parallel(answer.loaded.model, answer.topology, answer.request);
+    answer.is_batch_chosen = answer.request.estimate.batch == 0;
+    if (answer.is_batch_chosen) answer.request.estimate.batch = plan ? plan->batch : 1;
     if (plan) {
         answer.plan = *std::move(plan);
         return {};

@@ -1,10 +1,12 @@
 #include <shardwise/placement/fixes.hpp>
+#include <shardwise/plan/closest_cut.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
 
 #include "map_answer.hpp"
 #include "plan_answer.hpp"
 #include "text.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -15,7 +17,10 @@ namespace {
 /// Contexts are tried in steps of this part of what was asked for.
 constexpr std::int64_t context_steps = 64;
 /// Clusters larger than this are no fix.
-constexpr std::int64_t most_devices = 4096;
+constexpr std::int64_t most_devices = 1024;
+
+/// What is not found within this time is not worth waiting for: the answer itself is known.
+constexpr std::chrono::seconds patience{4};
 
 /// A node of at least this many devices is full: more devices come as more nodes.
 constexpr std::size_t full_node = 8;
@@ -61,17 +66,19 @@ public:
     explicit PlanFixSearch(PlanAnswer const& answer) : answer_(answer), model_(answer.loaded.model) {}
 
     std::vector<PlanFix> run() {
-        answer_.request.estimate.training ? try_training() : try_weights();
         try_context();
         try_batch();
+        answer_.request.estimate.training ? try_training() : try_weights();
         try_devices();
         return std::move(fixes_);
     }
 
 private:
-    [[nodiscard]] bool fits(PlanRequest const& request) const {
-        return plan_parallel(model_, answer_.topology, request).has_value();
+    [[nodiscard]] bool fits_on(Topology const& topology, PlanRequest const& request) const {
+        if (std::chrono::steady_clock::now() > end_) return false;
+        return has_plan(model_, topology, request);
     }
+    [[nodiscard]] bool fits(PlanRequest const& request) const { return fits_on(answer_.topology, request); }
 
     /// What keeps less for the backward pass, or elsewhere, the cheapest first.
     void try_training() {
@@ -165,7 +172,7 @@ private:
             (most_devices - static_cast<std::int64_t>(accelerators.size())) / static_cast<std::int64_t>(together);
         if (most < 1) return;
         auto const groups = smallest_that(most, [&](std::int64_t count) {
-            return plan_parallel(model_, with_more(answer_.topology, together, count), answer_.request).has_value();
+            return fits_on(with_more(answer_.topology, together, count), answer_.request);
         });
         if (!groups) return;
         auto const count = *groups * static_cast<std::int64_t>(together);
@@ -179,6 +186,7 @@ private:
     PlanAnswer const& answer_;
     Model const& model_;
     std::vector<PlanFix> fixes_;
+    std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + patience;
 };
 
 }  // namespace

@@ -140,7 +140,7 @@ void write_plan(JsonWriter& json, PlanAnswer const& answer) {
     auto const& plan = *answer.plan;
     json.key("plan").begin_object();
     write_degrees(json, plan.degrees);
-    json.end_object();
+    json.member("batch", answer.request.estimate.batch).end_object();
     write_stages(json, plan);
     write_ranks(json, answer);
     write_cost(json, plan.cost, answer.request.estimate.training.has_value());

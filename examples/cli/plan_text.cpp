@@ -200,6 +200,9 @@ std::string plan_text(PlanAnswer const& answer, Style const& style) {
     out += style.good(describe_degrees(plan.degrees));
     if (used != given) out += ": " + grouped(used) + " of " + counted(given, "device");
     out += "\n";
+    if (answer.is_batch_chosen)
+        out += "  - batch " + grouped(answer.request.estimate.batch) +
+               ": chosen, because none was given: the most tokens per second that fit\n";
     for (auto const& reason : plan.reasons) out += "  - " + reason + "\n";
     out += "\n" + picture(answer, style);
     if (auto const text = legend(answer, style); !text.empty()) out += "\n" + text;
