@@ -33,9 +33,13 @@ std::vector<Job> jobs() {
         {"llama-3.1-405b, batch 256, 1,024 devices", "llama-3.1-405b", cluster, {.estimate = {.batch = 256}}},
         {"deepseek-v3, batch 1, 1,024 devices", "deepseek-v3", cluster, {}},
         {"deepseek-v3, batch 1024, 1,024 devices", "deepseek-v3", cluster, {.estimate = {.batch = 1024}}},
-        {"llama-3.1-405b, training, batch 1024, 1,024 devices", "llama-3.1-405b", cluster,
+        {"llama-3.1-405b, training, batch 1024, 1,024 devices",
+         "llama-3.1-405b",
+         cluster,
          {.estimate = {.batch = 1024, .training = training}}},
-        {"llama-3-70b, fewest devices, 1,024 devices", "llama-3-70b", cluster,
+        {"llama-3-70b, fewest devices, 1,024 devices",
+         "llama-3-70b",
+         cluster,
          {.estimate = {.batch = 64}, .objective = PlanObjective::devices}},
         {"llama-3-70b, batch 32, 16 devices", "llama-3-70b", "2x(8xH100-80GB)", {.estimate = {.batch = 32}}, 10.0},
     };
@@ -74,7 +78,8 @@ int main(int argc, char** argv) {
         is_everything_met = is_everything_met && is_met;
         char row[512];
         std::snprintf(row, sizeof row,
-                      "%s{\"case\":\"%s\",\"ours\":%.3f,\"peer\":\"limit\",\"theirs\":%.3f,\"unit\":\"ms\",\"ratio\":%.3f,\"goal\":1,\"met\":%s}",
+                      "%s{\"case\":\"%s\",\"ours\":%.3f,\"peer\":\"limit\",\"theirs\":%.3f,\"unit\":\"ms\",\"ratio\":%."
+                      "3f,\"goal\":1,\"met\":%s}",
                       rows.empty() ? "" : ",", job.name.c_str(), ours, job.limit, ours > 0.0 ? job.limit / ours : 0.0,
                       is_met ? "true" : "false");
         rows += row;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <shardwise/memory/estimator.hpp>
-#include <shardwise/plan/plan_cost.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
+#include <shardwise/plan/plan_cost.hpp>
 
 #include <algorithm>
 #include <map>
@@ -27,12 +27,14 @@ struct TriedPlan {
     double seconds = 0.0;
 };
 
-/// Every way to run a job, tried one after another without bounds: all degrees, pieces, ZeRO stages, layouts and stages, with
-/// the estimator's memory and the cost model's price of each.
+/// Every way to run a job, tried one after another without bounds: all degrees, pieces, ZeRO stages, layouts and
+/// stages, with the estimator's memory and the cost model's price of each.
 class PlanOracle {
 public:
     explicit PlanOracle(PlanCase const& given)
-        : given_(given), job_(given.request.estimate), layers_(find_parts(given.model, false).layers),
+        : given_(given),
+          job_(given.request.estimate),
+          layers_(find_parts(given.model, false).layers),
           cost_(given.model, given.request.estimate) {
         for (std::size_t i = 0; i < given.topology.accelerators().size(); ++i) given_order_.push_back(i);
     }
@@ -46,7 +48,8 @@ public:
                     for (std::int64_t dp = 1; dp <= std::min(ranks, job_.batch); ++dp) {
                         for (std::int64_t ep = 1; ep <= std::max<std::int64_t>(1, config.experts); ++ep) {
                             if (tp * pp * dp * ep != ranks) continue;
-                            if (ep > 1 && (config.experts + ep - 1) / ep == (config.experts + ep - 2) / (ep - 1)) continue;
+                            if (ep > 1 && (config.experts + ep - 1) / ep == (config.experts + ep - 2) / (ep - 1))
+                                continue;
                             try_pieces({.tp = tp, .pp = pp, .dp = dp, .ep = ep});
                         }
                     }
@@ -197,8 +200,8 @@ private:
     }
 
     /// All ways to end the stages that begin so.
-    void try_stages(PlanDegrees const& degrees, std::vector<StageSite> const& sites, std::vector<Bytes> const& capacities,
-                    std::vector<std::int64_t>& begins) {
+    void try_stages(PlanDegrees const& degrees, std::vector<StageSite> const& sites,
+                    std::vector<Bytes> const& capacities, std::vector<std::int64_t>& begins) {
         auto const left = degrees.pp - static_cast<std::int64_t>(begins.size());
         if (left == 0) {
             begins.push_back(layers_);
@@ -227,7 +230,8 @@ private:
         if (fits(degrees, begins, capacities)) best_ = TriedPlan{degrees, begins, seconds};
     }
 
-    bool fits(PlanDegrees const& degrees, std::vector<std::int64_t> const& begins, std::vector<Bytes> const& capacities) {
+    bool fits(PlanDegrees const& degrees, std::vector<std::int64_t> const& begins,
+              std::vector<Bytes> const& capacities) {
         std::vector<std::int64_t> key{degrees.tp, degrees.ep, degrees.dp, degrees.zero, degrees.micro_batches};
         key.insert(key.end(), begins.begin(), begins.end());
         auto it = largest_.find(key);

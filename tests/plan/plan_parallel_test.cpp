@@ -86,7 +86,9 @@ TEST_CASE("plan: the fewest devices are no more than needed, and one device less
     for (auto const& alternative : plan->alternatives) CHECK(alternative.degrees.ranks() >= 4);
 }
 
-TEST_CASE("plan: where nothing fits the error names the closest cut, what its fullest rank needs and has, and what would do") {
+TEST_CASE(
+    "plan: where nothing fits the error names the closest cut, what its fullest rank needs and has, and what would "
+    "do") {
     auto const plan = plan_of(presets::llama_3_70b, "3xA100-40GB", {.estimate = {.context = 8192}});
     REQUIRE(!plan);
     auto const error = plan.error();
@@ -199,22 +201,26 @@ TEST_CASE("plan: the memory of any cut of any preset is the estimator's to the b
         if (choice >= 3) request.estimate.training = TrainingPlan{.recompute = static_cast<Recompute>(from(0, 2))};
         PlanSearch search(model, topology, request);
         FoundCut cut;
-        cut.degrees = {.tp = from(1, std::min<std::int64_t>(6, model.config.heads)), .pp = from(1, 3), .dp = from(1, 3),
+        cut.degrees = {.tp = from(1, std::min<std::int64_t>(6, model.config.heads)),
+                       .pp = from(1, 3),
+                       .dp = from(1, 3),
                        .ep = from(1, std::min<std::int64_t>(3, std::max<std::int64_t>(1, model.config.experts)))};
         cut.degrees.micro_batches = from(1, rank_batch(request.estimate.batch, cut.degrees));
         if (request.estimate.training) cut.degrees.zero = static_cast<std::int32_t>(from(0, 3));
         cut.begins.push_back(0);
         for (std::int64_t stage = 1; stage < cut.degrees.pp; ++stage)
-            cut.begins.push_back(cut.begins.back() + from(1, (search.slots().size() - cut.begins.back()) / (cut.degrees.pp + 1 - stage)));
+            cut.begins.push_back(cut.begins.back() +
+                                 from(1, (search.slots().size() - cut.begins.back()) / (cut.degrees.pp + 1 - stage)));
         cut.begins.push_back(search.slots().size());
         auto const ranks = search.ranks_of(cut);
-        auto const estimate = estimate_memory(model, rank_request(request.estimate, cut.degrees),
-                                              {cut.begins.data(), cut.begins.size()});
+        auto const estimate =
+            estimate_memory(model, rank_request(request.estimate, cut.degrees), {cut.begins.data(), cut.begins.size()});
         REQUIRE(estimate);
         REQUIRE(ranks.size() == estimate->devices.size());
         for (std::size_t i = 0; i < ranks.size(); ++i) {
             auto const& device = estimate->devices[i];
-            auto const same = std::find_if(ranks.begin(), ranks.end(), [&](auto const& rank) { return rank.place == device.place; });
+            auto const same =
+                std::find_if(ranks.begin(), ranks.end(), [&](auto const& rank) { return rank.place == device.place; });
             REQUIRE(same != ranks.end());
             CHECK(same->terms == device.terms);
         }
@@ -228,6 +234,7 @@ TEST_SUITE("timing") {
         CHECK(milliseconds_of(presets::llama_3_1_405b, cluster, {.estimate = {.batch = 64}}) <= 1000);
         CHECK(milliseconds_of(presets::deepseek_v3, cluster, {.estimate = {.batch = 1024}}) <= 1000);
         CHECK(milliseconds_of(presets::llama_3_70b, cluster,
-                              {.estimate = {.batch = 512, .training = TrainingPlan{.recompute = Recompute::full}}}) <= 1000);
+                              {.estimate = {.batch = 512, .training = TrainingPlan{.recompute = Recompute::full}}}) <=
+              1000);
     }
 }

@@ -2,9 +2,9 @@
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
 
-#include "plan_oracle.hpp"
-
 #include <doctest/doctest.h>
+
+#include "plan_oracle.hpp"
 
 #include <random>
 

@@ -21,8 +21,8 @@ struct ClosestCut {
 
 namespace detail {
 
-/// Looks at cuts by what their weights, states and cache need at least, with pieces of the batch as small as they can be and
-/// the most of ZeRO.
+/// Looks at cuts by what their weights, states and cache need at least, with pieces of the batch as small as they can
+/// be and the most of ZeRO.
 class ClosestSearch {
 public:
     explicit ClosestSearch(PlanSearch& search) : search_(search) {}
@@ -61,9 +61,9 @@ private:
         auto const zeros = search_.zeros(degrees.dp);
         if (zeros.empty()) return;
         degrees.zero = zeros.back();
-        heap_.push({0.0, static_cast<double>(search_.least_memory(degrees).count()), static_cast<std::int32_t>(degrees.tp),
-                    static_cast<std::int32_t>(degrees.pp), static_cast<std::int32_t>(degrees.dp),
-                    static_cast<std::int32_t>(degrees.ep)});
+        heap_.push({0.0, static_cast<double>(search_.least_memory(degrees).count()),
+                    static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
+                    static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)});
     }
 
     void look_at(PlanDegrees degrees) {
@@ -109,8 +109,10 @@ private:
             auto high = slots - (degrees.pp - 1 - stage);
             while (low < high) {
                 auto const end = low + (high - low + 1) / 2;
-                if (need(degrees, memory, stage, next, end) <= most) low = end;
-                else high = end - 1;
+                if (need(degrees, memory, stage, next, end) <= most)
+                    low = end;
+                else
+                    high = end - 1;
             }
             if (low == next) return false;
             next = low;
@@ -119,7 +121,8 @@ private:
         return next == slots;
     }
 
-    void consider(PlanDegrees const& degrees, CutMemory const& memory, PlanSites const& sites, List<std::int64_t> const& begins) {
+    void consider(PlanDegrees const& degrees, CutMemory const& memory, PlanSites const& sites,
+                  List<std::int64_t> const& begins) {
         ClosestCut cut{degrees, begins, {}, {}, 0};
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             auto const i = static_cast<std::size_t>(stage);
@@ -129,7 +132,8 @@ private:
             cut.has = sites.capacities[i];
             cut.stage = stage;
         }
-        if (best_.begins.empty() || cut.needs - cut.has < best_.needs - best_.has) best_ = static_cast<ClosestCut&&>(cut);
+        if (best_.begins.empty() || cut.needs - cut.has < best_.needs - best_.has)
+            best_ = static_cast<ClosestCut&&>(cut);
     }
 
     PlanSearch& search_;
@@ -140,7 +144,9 @@ private:
 }  // namespace detail
 
 /// Of a job that fits nowhere the cut that comes closest; of another one some cut that fits.
-[[nodiscard]] inline ClosestCut find_closest_cut(PlanSearch& search) { return detail::ClosestSearch(search).find(); }
+[[nodiscard]] inline ClosestCut find_closest_cut(PlanSearch& search) {
+    return detail::ClosestSearch(search).find();
+}
 
 /// True where some cut of the job fits: the quick answer, without what it would cost.
 [[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request) {

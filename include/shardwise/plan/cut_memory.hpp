@@ -18,7 +18,10 @@ namespace shardwise::inline v0 {
 [[nodiscard]] inline EstimateRequest rank_request(EstimateRequest const& job, PlanDegrees const& degrees) {
     auto request = job;
     request.batch = rank_batch(job.batch, degrees);
-    request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp,
+    request.parallel = {.tp = degrees.tp,
+                        .pp = degrees.pp,
+                        .ep = degrees.ep,
+                        .dp = degrees.dp,
                         .sequence_parallel = job.parallel.sequence_parallel};
     request.micro_batches = degrees.micro_batches;
     if (request.training) request.training->zero = degrees.zero;
@@ -44,7 +47,8 @@ public:
         cut.classes = find_rank_classes(dealt_, degrees.tp, degrees.ep, model_.config.experts,
                                         request.parallel.sequence_parallel ? rows : 0);
         for (auto const& place : cut.classes.places)
-            cut.ranks.push_back(RankMemory(model_, request, slots_, entry(request, place).weights, bodies(request, place), place));
+            cut.ranks.push_back(
+                RankMemory(model_, request, slots_, entry(request, place).weights, bodies(request, place), place));
         return cut;
     }
 
@@ -64,12 +68,15 @@ private:
 
     List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
         auto const piece = piece_of(request);
-        auto& known = running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * piece.batch) % running_.size()];
+        auto& known =
+            running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * piece.batch) %
+                     running_.size()];
         for (auto const& entry : known) {
             bool const is_cut = entry.tp == request.parallel.tp && entry.ep == request.parallel.ep;
             if (is_cut && entry.batch == piece.batch && entry.place == place) return entry.bodies;
         }
-        known.push_back({request.parallel.tp, request.parallel.ep, piece.batch, place, body_needs(model_, piece, place)});
+        known.push_back(
+            {request.parallel.tp, request.parallel.ep, piece.batch, place, body_needs(model_, piece, place)});
         return known.back().bodies;
     }
 
@@ -88,8 +95,8 @@ private:
         for (auto const& entry : known) {
             if (entry.ep == request.parallel.ep && entry.place == place) return entry;
         }
-        Entry entry{request.parallel.tp, request.parallel.ep, place,
-                    weigh_rank(model_, request, parts_, slots_, place), {}};
+        Entry entry{
+            request.parallel.tp, request.parallel.ep, place, weigh_rank(model_, request, parts_, slots_, place), {}};
         for (auto const kind : slots_.kind_of) entry.whole.add(entry.weights.kinds[kind]);
         for (auto const& tie : slots_.ties) entry.whole.drop(entry.weights.ties[tie.tie]);
         known.push_back(static_cast<Entry&&>(entry));

@@ -23,8 +23,9 @@ struct SlotTie {
     std::size_t tie = 0;
 };
 
-/// A model as a pipeline cuts it: one slot for each layer, in order, with what stands beside that layer (the embedding with
-/// the first, the head with the last). Slots that hold the same are of one kind, so that a kind is priced once.
+/// A model as a pipeline cuts it: one slot for each layer, in order, with what stands beside that layer (the
+/// embedding with the first, the head with the last). Slots that hold the same are of one kind, so that a kind is
+/// priced once.
 struct LayerSlots {
     List<SlotKind> kinds;
     /// The kind of each slot.
@@ -32,7 +33,9 @@ struct LayerSlots {
     List<SlotTie> ties;
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(kind_of.size()); }
-    [[nodiscard]] SlotKind const& kind(std::int64_t slot) const { return kinds[kind_of[static_cast<std::size_t>(slot)]]; }
+    [[nodiscard]] SlotKind const& kind(std::int64_t slot) const {
+        return kinds[kind_of[static_cast<std::size_t>(slot)]];
+    }
 };
 
 namespace detail {
@@ -63,7 +66,8 @@ namespace detail {
         auto const& part = parts.parts[i];
         bool const is_run = part.role == ModuleRole::layer && part.position.layer >= 0;
         auto const like = detail::first_like(parts, i, is_per_layer);
-        for (std::int64_t k = 0; k < (is_run ? part.count : 1); ++k) slots[clamped(part.layer + k)].parts.push_back(like);
+        for (std::int64_t k = 0; k < (is_run ? part.count : 1); ++k)
+            slots[clamped(part.layer + k)].parts.push_back(like);
     }
     std::int64_t passed = 0;
     for (auto const& block : model.program.blocks()) {
@@ -83,7 +87,9 @@ namespace detail {
         result.kind_of.push_back(kind);
     }
     for (std::size_t i = 0; i < parts.ties.size(); ++i) {
-        auto const slot_of = [&](std::size_t part) { return static_cast<std::int64_t>(clamped(parts.parts[part].layer)); };
+        auto const slot_of = [&](std::size_t part) {
+            return static_cast<std::int64_t>(clamped(parts.parts[part].layer));
+        };
         result.ties.push_back({slot_of(parts.ties[i].first), slot_of(parts.ties[i].other), i});
     }
     return result;

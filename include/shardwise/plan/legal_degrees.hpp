@@ -24,7 +24,8 @@ struct DegreeLimits {
     return {.tp = capped(config.heads), .pp = capped(layers), .dp = capped(batch), .ep = capped(config.experts)};
 }
 
-/// The expert-parallel degrees: one rank more must leave the fullest rank fewer experts, else it were a data-parallel one.
+/// The expert-parallel degrees: one rank more must leave the fullest rank fewer experts, else it were a data-parallel
+/// one.
 [[nodiscard]] inline List<std::int64_t> expert_degrees(std::int64_t experts, std::int64_t most) {
     List<std::int64_t> degrees{1};
     for (std::int64_t ep = 2; ep <= most; ++ep) {
@@ -33,8 +34,8 @@ struct DegreeLimits {
     return degrees;
 }
 
-/// The numbers of pieces that a rank's batch may be cut into, the fewest first: pieces of 1, 2, 4, ... sequences, or all of
-/// it. In inference a batch is only cut to fill a pipeline.
+/// The numbers of pieces that a rank's batch may be cut into, the fewest first: pieces of 1, 2, 4, ... sequences, or
+/// all of it. In inference a batch is only cut to fill a pipeline.
 [[nodiscard]] inline List<std::int64_t> piece_counts(std::int64_t batch, std::int64_t pp, bool is_training) {
     List<std::int64_t> counts{1};
     if (!is_training && pp == 1) return counts;

@@ -21,16 +21,19 @@ enum class PlanObjective : std::uint8_t {
 
 [[nodiscard]] constexpr std::string_view name_of(PlanObjective objective) {
     switch (objective) {
-        case PlanObjective::latency: return "latency";
-        case PlanObjective::throughput: return "throughput";
-        case PlanObjective::devices: return "devices";
+        case PlanObjective::latency:
+            return "latency";
+        case PlanObjective::throughput:
+            return "throughput";
+        case PlanObjective::devices:
+            return "devices";
     }
     return "unknown";
 }
 
-/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; `estimate.batch` counts
-/// the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a search for throughput in
-/// inference, and is 1 elsewhere.
+/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; `estimate.batch`
+/// counts the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a search for
+/// throughput in inference, and is 1 elsewhere.
 struct PlanRequest {
     EstimateRequest estimate{};
     PlanObjective objective = PlanObjective::latency;

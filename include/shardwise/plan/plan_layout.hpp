@@ -42,8 +42,9 @@ namespace detail {
     return result;
 }
 
-inline constexpr double PeakRates::*all_rates[] = {&PeakRates::fp32, &PeakRates::bf16, &PeakRates::fp8, &PeakRates::int8,
-                                                   &PeakRates::fp16, &PeakRates::fp64, &PeakRates::fp4};
+inline constexpr double PeakRates::*all_rates[] = {&PeakRates::fp32, &PeakRates::bf16, &PeakRates::fp8,
+                                                   &PeakRates::int8, &PeakRates::fp16, &PeakRates::fp64,
+                                                   &PeakRates::fp4};
 
 /// A device with the better (or worse) of each rate of two.
 [[nodiscard]] inline Device mixed_device(Device const& a, Device const& b, bool is_better) {

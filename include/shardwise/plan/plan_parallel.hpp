@@ -21,7 +21,9 @@ namespace detail {
 
 [[nodiscard]] inline Result<> check_plan(Model const& model, Topology const& topology, PlanRequest const& request) {
     if (topology.accelerators().empty()) {
-        return Error{ErrorCode::no_such_device}.at("devices").because("name no accelerator, and a parallel plan runs on nothing else")
+        return Error{ErrorCode::no_such_device}
+            .at("devices")
+            .because("name no accelerator, and a parallel plan runs on nothing else")
             .fix("give --devices like 8xH100-80GB or 4x(8xH100-80GB)");
     }
     auto job = request.estimate;
@@ -38,7 +40,8 @@ namespace detail {
 }
 
 /// The best cut of all kinds; null where none fits.
-[[nodiscard]] inline FoundCut const* best_cut(std::array<FoundCut, PlanSearch::kinds> const& cuts, PlanObjective objective) {
+[[nodiscard]] inline FoundCut const* best_cut(std::array<FoundCut, PlanSearch::kinds> const& cuts,
+                                              PlanObjective objective) {
     FoundCut const* best = &cuts[0];
     for (auto const& cut : cuts) {
         if (is_better(cut, *best, objective)) best = &cut;
@@ -47,7 +50,8 @@ namespace detail {
 }
 
 /// The runners-up: the best of every other kind of parallelism, the least loss first.
-[[nodiscard]] inline List<PlanAlternative> list_alternatives(PlanSearch& search, std::array<FoundCut, PlanSearch::kinds> const& cuts,
+[[nodiscard]] inline List<PlanAlternative> list_alternatives(PlanSearch& search,
+                                                             std::array<FoundCut, PlanSearch::kinds> const& cuts,
                                                              FoundCut const& chosen) {
     auto const objective = search.request().objective;
     List<FoundCut const*> others;
@@ -90,20 +94,24 @@ namespace detail {
 
 }  // namespace detail
 
-/// Cuts a model over the accelerators of a topology: tensor-, pipeline-, data- and expert-parallel, in training with ZeRO.
+/// Cuts a model over the accelerators of a topology: tensor-, pipeline-, data- and expert-parallel, in training with
+/// ZeRO.
 ///
-/// Every legal cut is considered: degrees up to the model's query heads, layers, sequences and experts whether they divide
-/// or not, on as many devices as it takes and on fewer; layouts that keep groups within nodes; stages of consecutive layers
-/// wherever they may be cut; batches whole or in pieces. The answer is the best of them under the cost model
-/// (plan_cost) among those whose every rank fits its device by the estimator's bytes.
+/// Every legal cut is considered: degrees up to the model's query heads, layers, sequences and experts whether they
+/// divide or not, on as many devices as it takes and on fewer; layouts that keep groups within nodes; stages of
+/// consecutive layers wherever they may be cut; batches whole or in pieces. The answer is the best of them under the
+/// cost model (plan_cost) among those whose every rank fits its device by the estimator's bytes.
 ///
-/// A batch of 0 is chosen where throughput in inference is asked for: of 1, 2, 4, ... the one with the most tokens per second.
+/// A batch of 0 is chosen where throughput in inference is asked for: of 1, 2, 4, ... the one with the most tokens
+/// per second.
 ///
-/// Order   by the objective, then the shorter prefill, then the fewest ranks, then the smaller tp, pp, ep, dp, ZeRO stage
+/// Order   by the objective, then the shorter prefill, then the fewest ranks, then the smaller tp, pp, ep, dp, ZeRO
+/// stage
 ///         and number of micro-batches
 /// Errors  no_such_device without accelerators; out_of_memory, naming the cut that comes closest; as check_request and
 ///         check_sizes
-[[nodiscard]] inline Result<ParallelPlan> plan_parallel(Model const& model, Topology const& topology, PlanRequest request) {
+[[nodiscard]] inline Result<ParallelPlan> plan_parallel(Model const& model, Topology const& topology,
+                                                        PlanRequest request) {
     bool const is_free = request.estimate.batch == 0;
     if (is_free) request.estimate.batch = 1;
     if (auto const checked = detail::check_plan(model, topology, request); !checked) return checked.error();

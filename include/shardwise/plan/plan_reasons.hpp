@@ -18,9 +18,11 @@ namespace shardwise::inline v0 {
 }
 
 /// Why a runner-up is worse: what it spends its time on, or the devices that it takes.
-[[nodiscard]] inline std::string alternative_reason(FoundCut const& other, FoundCut const& chosen, PlanObjective objective) {
+[[nodiscard]] inline std::string alternative_reason(FoundCut const& other, FoundCut const& chosen,
+                                                    PlanObjective objective) {
     auto const more = other.degrees.ranks() - chosen.degrees.ranks();
-    if (objective == PlanObjective::devices && more > 0) return "needs " + detail::count_text(more, "device", "devices") + " more";
+    if (objective == PlanObjective::devices && more > 0)
+        return "needs " + detail::count_text(more, "device", "devices") + " more";
     CostTerms::Name most{};
     double difference = 0.0;
     for (auto const& name : CostTerms::cost_term_names()) {
@@ -36,7 +38,8 @@ namespace shardwise::inline v0 {
         return more > 0 ? "as fast, on " + detail::count_text(more, "device", "devices") + " more" : "as fast";
     }
     return detail::times_text(ratio) + ", above all for " + std::string(detail::term_text(most.name)) + ": " +
-           detail::seconds_text(other.cost.step.*most.term) + " instead of " + detail::seconds_text(chosen.cost.step.*most.term);
+           detail::seconds_text(other.cost.step.*most.term) + " instead of " +
+           detail::seconds_text(chosen.cost.step.*most.term);
 }
 
 namespace detail {
@@ -92,7 +95,8 @@ private:
         if (search_.request().objective == PlanObjective::devices) {
             say(ranks == 1 ? "one device holds it" : "no cut on fewer than " + std::to_string(ranks) + " devices fits");
         } else if (ranks < devices) {
-            say(std::to_string(ranks) + " of " + std::to_string(devices) + " devices: no cut on more of them has a shorter step");
+            say(std::to_string(ranks) + " of " + std::to_string(devices) +
+                " devices: no cut on more of them has a shorter step");
         } else {
             say("all " + count_text(devices, "device", "devices") + ", of " + std::to_string(search_.examined()) +
                 " cuts the best");
@@ -103,7 +107,8 @@ private:
         auto const most = search_.limits().tp;
         auto const heads = search_.model().config.heads;
         auto const tp = degrees_.tp;
-        auto const start = tp == 1 ? std::string{"no tensor parallelism: "} : "tensor parallel stops at " + std::to_string(tp) + ": ";
+        auto const start =
+            tp == 1 ? std::string{"no tensor parallelism: "} : "tensor parallel stops at " + std::to_string(tp) + ": ";
         if (tp >= heads) {
             say(start + "the model has " + count_text(heads, "query head", "query heads"));
             return;
@@ -125,8 +130,9 @@ private:
         }
         auto const& device = search_.sites().device(0);
         auto const network = device.network.type == LinkType::none ? default_network.type : device.network.type;
-        say(start + (node == tp ? "the node's " + std::string(link_text(device.link.type)) + " domain; " : std::string{}) + next +
-            " would cross the network (" + std::string(link_text(network)) + ") and " +
+        say(start +
+            (node == tp ? "the node's " + std::string(link_text(device.link.type)) + " domain; " : std::string{}) +
+            next + " would cross the network (" + std::string(link_text(network)) + ") and " +
             verdict(other).substr(std::string_view{"would "}.size()));
     }
 
@@ -181,7 +187,8 @@ private:
         }
         other.ep = 2;
         std::string note;
-        if (shrink(other, &PlanDegrees::ep, note)) say("experts are not dealt: to 2 ranks" + note + " " + verdict(other));
+        if (shrink(other, &PlanDegrees::ep, note))
+            say("experts are not dealt: to 2 ranks" + note + " " + verdict(other));
     }
 
     void explain_zero() {
@@ -204,7 +211,8 @@ private:
             return;
         }
         auto stages = search_.stages_of(other);
-        say(stage + before + " would cost " + times_text(search_.price(other, stages).step.total() / cut_.cost.step.total()));
+        say(stage + before + " would cost " +
+            times_text(search_.price(other, stages).step.total() / cut_.cost.step.total()));
     }
 
     void explain_uneven() {
@@ -212,22 +220,28 @@ private:
         auto const tp = degrees_.tp;
         std::string what;
         auto const check = [&](std::int64_t count, std::string_view name) {
-            if (count > 0 && count % tp != 0) what += (what.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(name);
+            if (count > 0 && count % tp != 0)
+                what += (what.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(name);
         };
         check(config.heads, "query heads");
         check(config.intermediate_size, "columns of the feed-forward");
         check(config.vocab_size, "rows of the vocabulary");
-        if (!what.empty()) say("uneven but legal: " + what + " do not divide by " + std::to_string(tp) + ", the first ranks hold more");
+        if (!what.empty())
+            say("uneven but legal: " + what + " do not divide by " + std::to_string(tp) +
+                ", the first ranks hold more");
         if (config.kv_heads > 0 && config.kv_lora_rank == 0 && config.kv_heads % tp != 0) {
-            say("several ranks hold the same of the " + count_text(config.kv_heads, "key-value head", "key-value heads"));
+            say("several ranks hold the same of the " +
+                count_text(config.kv_heads, "key-value head", "key-value heads"));
         }
         auto const ep = degrees_.ep;
         if (ep > 1 && config.experts % ep != 0)
-            say("uneven but legal: " + std::to_string(config.experts) + " experts do not divide by " + std::to_string(ep));
+            say("uneven but legal: " + std::to_string(config.experts) + " experts do not divide by " +
+                std::to_string(ep));
     }
 
     void explain_memory() {
-        say("the fullest rank takes " + to_text(search_.fullest(cut_)) + " of " + to_text(search_.smallest_device(cut_)));
+        say("the fullest rank takes " + to_text(search_.fullest(cut_)) + " of " +
+            to_text(search_.smallest_device(cut_)));
     }
 
     std::int64_t piece() const {

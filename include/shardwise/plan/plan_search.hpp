@@ -23,17 +23,17 @@ struct FoundCut {
     bool is_found = false;
 };
 
-/// True where `a` is the better answer: by the objective, then the shorter prefill, then the fewest ranks, then the smaller
-/// tp, pp, ep, dp, ZeRO stage and number of micro-batches, in this order.
+/// True where `a` is the better answer: by the objective, then the shorter prefill, then the fewest ranks, then the
+/// smaller tp, pp, ep, dp, ZeRO stage and number of micro-batches, in this order.
 [[nodiscard]] inline bool is_better(FoundCut const& a, FoundCut const& b, PlanObjective objective) {
     if (!a.is_found || !b.is_found) return a.is_found;
     if (objective == PlanObjective::devices && a.degrees.ranks() != b.degrees.ranks())
         return a.degrees.ranks() < b.degrees.ranks();
     if (a.cost.step.total() != b.cost.step.total()) return a.cost.step.total() < b.cost.step.total();
     if (a.cost.prefill.total() != b.cost.prefill.total()) return a.cost.prefill.total() < b.cost.prefill.total();
-    std::int64_t const one[] = {a.degrees.ranks(), a.degrees.tp, a.degrees.pp,  a.degrees.ep,
+    std::int64_t const one[] = {a.degrees.ranks(), a.degrees.tp,   a.degrees.pp,           a.degrees.ep,
                                 a.degrees.dp,      a.degrees.zero, a.degrees.micro_batches};
-    std::int64_t const other[] = {b.degrees.ranks(), b.degrees.tp, b.degrees.pp,  b.degrees.ep,
+    std::int64_t const other[] = {b.degrees.ranks(), b.degrees.tp,   b.degrees.pp,           b.degrees.ep,
                                   b.degrees.dp,      b.degrees.zero, b.degrees.micro_batches};
     for (std::size_t i = 0; i < 7; ++i) {
         if (one[i] != other[i]) return one[i] < other[i];
@@ -47,10 +47,18 @@ public:
     static constexpr std::size_t kinds = 16;
 
     PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request)
-        : model_(model), request_(request), job_(job_of(request)), dtype_(job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
-          parts_(find_parts(model, depends_on_layer(job_))), slots_(find_slots(model, parts_, depends_on_layer(job_))),
-          cost_(model, job_), pricer_(cost_, slots_), sites_(topology), memories_(model, job_, parts_, slots_),
-          pass_(job_.training ? Pass::training : Pass::decode), setting_(step_setting(cost_, pass_)),
+        : model_(model),
+          request_(request),
+          job_(job_of(request)),
+          dtype_(job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
+          parts_(find_parts(model, depends_on_layer(job_))),
+          slots_(find_slots(model, parts_, depends_on_layer(job_))),
+          cost_(model, job_),
+          pricer_(cost_, slots_),
+          sites_(topology),
+          memories_(model, job_, parts_, slots_),
+          pass_(job_.training ? Pass::training : Pass::decode),
+          setting_(step_setting(cost_, pass_)),
           tokens_(static_cast<double>(job_.batch) *
                   (job_.training ? static_cast<double>(context_of(job_, model.config)) : 1.0)) {
         for (std::int64_t i = 0; i < sites_.count(); ++i) {
@@ -79,8 +87,12 @@ public:
     /// The best cut with these degrees, whatever their micro-batches and ZeRO stage.
     [[nodiscard]] FoundCut best_of(PlanDegrees const& degrees) {
         FoundCut best;
-        PlanCandidate const candidate{0.0, 0.0, static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
-                                      static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)};
+        PlanCandidate const candidate{0.0,
+                                      0.0,
+                                      static_cast<std::int32_t>(degrees.tp),
+                                      static_cast<std::int32_t>(degrees.pp),
+                                      static_cast<std::int32_t>(degrees.dp),
+                                      static_cast<std::int32_t>(degrees.ep)};
         (void)look_at(candidate, best);
         return best;
     }
@@ -98,7 +110,8 @@ public:
     /// The cost of a cut; writes the stages' seconds.
     PlanCost price(FoundCut const& cut, List<PlanStage>& stages) {
         auto const sites = sites_.sites(cut.degrees, cut.layout);
-        return plan_cost(cost_, cut.degrees, {stages.data(), stages.size()}, {sites.stages.data(), sites.stages.size()});
+        return plan_cost(cost_, cut.degrees, {stages.data(), stages.size()},
+                         {sites.stages.data(), sites.stages.size()});
     }
 
     /// Every rank of a cut with its device and its memory.
@@ -110,14 +123,15 @@ public:
             List<MemoryTerms> terms;
             auto const stage = static_cast<std::size_t>(pp);
             for (auto const& rank : memory.ranks)
-                terms.push_back(rank.stage_memory(rank.sum(slots_, cut.begins[stage], cut.begins[stage + 1]), pp, degrees.dp,
-                                                  degrees.zero));
+                terms.push_back(rank.stage_memory(rank.sum(slots_, cut.begins[stage], cut.begins[stage + 1]), pp,
+                                                  degrees.dp, degrees.zero));
             for (std::int64_t dp = 0; dp < degrees.dp; ++dp) {
                 for (std::int64_t ep = 0; ep < degrees.ep; ++ep) {
                     for (std::int64_t tp = 0; tp < degrees.tp; ++tp) {
                         RankPlace const place{.tp = tp, .pp = pp, .ep = ep, .dp = dp};
-                        ranks.push_back({place, sites_.device_of(place, degrees, cut.layout),
-                                         terms[memory.classes.class_of[static_cast<std::size_t>(ep * degrees.tp + tp)]]});
+                        ranks.push_back(
+                            {place, sites_.device_of(place, degrees, cut.layout),
+                             terms[memory.classes.class_of[static_cast<std::size_t>(ep * degrees.tp + tp)]]});
                     }
                 }
             }
@@ -133,7 +147,8 @@ public:
     }
     [[nodiscard]] Bytes smallest_device(FoundCut const& cut) {
         auto least = largest_memory_;
-        for (auto const capacity : sites_.sites(cut.degrees, cut.layout).capacities) least = capacity < least ? capacity : least;
+        for (auto const capacity : sites_.sites(cut.degrees, cut.layout).capacities)
+            least = capacity < least ? capacity : least;
         return least;
     }
 
@@ -152,7 +167,8 @@ public:
     }
     [[nodiscard]] List<std::int32_t> zeros(std::int64_t dp) const { return zero_stages(request_, dtype_, dp); }
 
-    /// Less than the fullest rank of such a cut needs, whatever its stages: its share of what the ranks hold of the model.
+    /// Less than the fullest rank of such a cut needs, whatever its stages: its share of what the ranks hold of the
+    /// model.
     [[nodiscard]] Bytes least_memory(PlanDegrees const& degrees) {
         auto const& whole = memories_.held(degrees);
         if (!job_.training) {
@@ -237,11 +253,10 @@ private:
                 auto const seconds = least_seconds(*prices[power], site, degrees.pp, pieces);
                 if (least < 0.0 || seconds < least) least = seconds;
             }
-            heaps_[kind_of_parallelism(degrees)].push({counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,
-                                                       static_cast<std::int32_t>(degrees.tp),
-                                                       static_cast<std::int32_t>(degrees.pp),
-                                                       static_cast<std::int32_t>(degrees.dp),
-                                                       static_cast<std::int32_t>(degrees.ep)});
+            heaps_[kind_of_parallelism(degrees)].push(
+                {counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,
+                 static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
+                 static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)});
             ++examined_;
         }
     }
@@ -271,7 +286,8 @@ private:
             auto const memory = memories_.of(degrees);
             for (std::size_t i = 0; i < layouts.size(); ++i) {
                 List<SlotPrices const*> prices;
-                for (auto const& site : sites[i].stages) prices.push_back(&pricer_.at(pass_, ceil_divide(batch, pieces), site));
+                for (auto const& site : sites[i].stages)
+                    prices.push_back(&pricer_.at(pass_, ceil_divide(batch, pieces), site));
                 for (auto const zero : zeros) {
                     degrees.zero = zero;
                     has_room = cut(degrees, layouts[i], sites[i], prices, memory, best) || has_room;

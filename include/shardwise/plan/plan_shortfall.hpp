@@ -110,8 +110,8 @@ private:
 [[nodiscard]] inline Error plan_shortfall(PlanSearch& search, Topology const& topology) {
     auto const cut = find_closest_cut(search);
     auto const where = "the fullest rank of the closest cut (" + detail::degrees_text(cut.degrees) + ")";
-    return Error{ErrorCode::out_of_memory}.in(where).needs(cut.needs).has(cut.has)
-        .fix("try " + detail::PlanFixes(search.model(), topology, search.request()).advice());
+    return Error{ErrorCode::out_of_memory}.in(where).needs(cut.needs).has(cut.has).fix(
+        "try " + detail::PlanFixes(search.model(), topology, search.request()).advice());
 }
 
 }  // namespace shardwise::inline v0

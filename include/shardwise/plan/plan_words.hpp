@@ -56,13 +56,20 @@ namespace shardwise::inline v0::detail {
 /// A kind of link as its makers write it.
 [[nodiscard]] inline std::string_view link_text(LinkType type) {
     switch (type) {
-        case LinkType::nvlink: return "NVLink";
-        case LinkType::pcie: return "PCIe";
-        case LinkType::infinity_fabric: return "Infinity Fabric";
-        case LinkType::infiniband: return "InfiniBand";
-        case LinkType::ethernet: return "Ethernet";
-        case LinkType::memory_bus: return "memory";
-        case LinkType::none: break;
+        case LinkType::nvlink:
+            return "NVLink";
+        case LinkType::pcie:
+            return "PCIe";
+        case LinkType::infinity_fabric:
+            return "Infinity Fabric";
+        case LinkType::infiniband:
+            return "InfiniBand";
+        case LinkType::ethernet:
+            return "Ethernet";
+        case LinkType::memory_bus:
+            return "memory";
+        case LinkType::none:
+            break;
     }
     return "fast";
 }

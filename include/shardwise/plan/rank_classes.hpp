@@ -10,8 +10,8 @@
 
 namespace shardwise::inline v0 {
 
-/// Ranks of one tensor- and expert-parallel group by what they hold: of ranks with the same share of everything the first
-/// stands for all. The group's first rank is a class of its own: it also gathers the logits.
+/// Ranks of one tensor- and expert-parallel group by what they hold: of ranks with the same share of everything the
+/// first stands for all. The group's first rank is a class of its own: it also gathers the logits.
 struct RankClasses {
     /// The first rank of each class.
     List<RankPlace> places;
@@ -55,10 +55,15 @@ struct DealtUnits {
     for (auto const& tensor : model.tree.tensors()) {
         auto const& rule = tensor.shard;
         switch (rule.kind) {
-            case ShardKind::replicated: break;
+            case ShardKind::replicated:
+                break;
             case ShardKind::units:
-            case ShardKind::packed_parts: dealt.add(rule.count); break;
-            case ShardKind::kv_heads: dealt.add_heads(rule.heads, rule.count); break;
+            case ShardKind::packed_parts:
+                dealt.add(rule.count);
+                break;
+            case ShardKind::kv_heads:
+                dealt.add_heads(rule.heads, rule.count);
+                break;
             case ShardKind::packed_qkv:
                 dealt.add(rule.heads);
                 dealt.add_heads(rule.heads, rule.count);
@@ -68,8 +73,10 @@ struct DealtUnits {
     for (auto const& body : model.program.bodies()) {
         for (auto const& value : body.values()) {
             if (value.spread != Spread::sharded) continue;
-            if (value.serves_heads > 0) dealt.add_heads(value.serves_heads, value.units);
-            else dealt.add(value.units);
+            if (value.serves_heads > 0)
+                dealt.add_heads(value.serves_heads, value.units);
+            else
+                dealt.add(value.units);
             dealt.add_heads(value.units, value.packed_kv_heads);
         }
         for (auto const& op : body.operations()) {
@@ -91,7 +98,8 @@ struct DealtUnits {
             if (share(units, a) != share(units, b)) return false;
         }
         for (auto const& [heads, kv_heads] : dealt.heads) {
-            if (split_kv_heads(heads, kv_heads, tp, a).size() != split_kv_heads(heads, kv_heads, tp, b).size()) return false;
+            if (split_kv_heads(heads, kv_heads, tp, a).size() != split_kv_heads(heads, kv_heads, tp, b).size())
+                return false;
         }
         return true;
     };

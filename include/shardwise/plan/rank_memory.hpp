@@ -13,7 +13,8 @@
 
 namespace shardwise::inline v0 {
 
-/// What slots take on one rank, before it is known which stage they are on: sums, and maxima of what one at a time needs.
+/// What slots take on one rank, before it is known which stage they are on: sums, and maxima of what one at a time
+/// needs.
 struct SlotNeeds {
     Bytes weights{};
     Bytes buffers{};
@@ -47,8 +48,8 @@ struct SlotNeeds {
     }
 };
 
-/// What every kind of slot holds of the model on one rank of a tensor- and expert-parallel group: the estimator's numbers,
-/// kept by slot so that any cut into stages is a sum.
+/// What every kind of slot holds of the model on one rank of a tensor- and expert-parallel group: the estimator's
+/// numbers, kept by slot so that any cut into stages is a sum.
 struct RankWeights {
     List<SlotNeeds> kinds;
     List<SlotNeeds> ties;
@@ -132,8 +133,10 @@ private:
     return detail::RankWeigher(model, request, place).weigh(parts, slots);
 }
 
-/// What every body of the program takes on a rank while it runs, but for the cache; `piece.batch` goes through it at a time.
-[[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& piece, RankPlace const& place) {
+/// What every body of the program takes on a rank while it runs, but for the cache; `piece.batch` goes through it at
+/// a time.
+[[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& piece,
+                                                RankPlace const& place) {
     List<SlotNeeds> all;
     auto const rank = op_rank(piece.parallel, place);
     for (auto const& body : model.program.bodies()) {
@@ -162,7 +165,11 @@ public:
     RankMemory() = default;
     RankMemory(Model const& model, EstimateRequest const& request, LayerSlots const& slots, RankWeights const& held,
                List<SlotNeeds> const& bodies, RankPlace const& place)
-        : model_(&model), request_(request), piece_(piece_of(request)), kinds_(held.kinds), ties_(held.ties),
+        : model_(&model),
+          request_(request),
+          piece_(piece_of(request)),
+          kinds_(held.kinds),
+          ties_(held.ties),
           largest_module_(held.largest_module) {
         auto const step = step_of(Phase::prefill, piece_, model.config);
         message_ = Bytes{step.tokens() * model.config.hidden_size * bits(step.dtype) / 8};
@@ -239,9 +246,9 @@ private:
         if (plan.convention == MemoryConvention::shardwise) return pieces * needs.saved + needs.working;
         if (plan.convention != MemoryConvention::megatron) return Bytes{0};
         auto const& config = model_->config;
-        return needs.layers * pieces * megatron_activations(context_of(request_, config), piece_.batch,
-                                                           config.hidden_size, config.heads, request_.parallel.tp,
-                                                           request_.parallel.sequence_parallel, plan.recompute);
+        return needs.layers * pieces *
+               megatron_activations(context_of(request_, config), piece_.batch, config.hidden_size, config.heads,
+                                    request_.parallel.tp, request_.parallel.sequence_parallel, plan.recompute);
     }
 
     /// Where the next piece's hidden state arrives while this one is computed.

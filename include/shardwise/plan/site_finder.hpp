@@ -48,7 +48,9 @@ public:
     [[nodiscard]] std::int64_t largest_node() const { return largest_node_; }
     [[nodiscard]] std::size_t node_count() const { return seen_.size(); }
     [[nodiscard]] bool is_uniform() const { return classes_.size() <= 1; }
-    [[nodiscard]] Device const& device(std::int32_t position) const { return devices_[static_cast<std::size_t>(position)]; }
+    [[nodiscard]] Device const& device(std::int32_t position) const {
+        return devices_[static_cast<std::size_t>(position)];
+    }
 
     /// The layouts of these degrees that differ and for which there are devices enough.
     [[nodiscard]] List<PlanLayout> layouts(PlanDegrees const& degrees) {
@@ -85,7 +87,8 @@ public:
         // Where groups and nodes divide each other, one group of a kind stands for all.
         bool const is_tp_regular = is_regular(layout, degrees.tp);
         bool const is_group_regular = is_tp_regular && is_regular(layout, group);
-        bool const is_stage_regular = is_group_regular && !layout.is_replica_outermost && is_regular(layout, group * degrees.dp);
+        bool const is_stage_regular =
+            is_group_regular && !layout.is_replica_outermost && is_regular(layout, group * degrees.dp);
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             StageSite site;
             auto capacity = Bytes{INT64_MAX};
@@ -97,9 +100,11 @@ public:
             }
             for (std::int64_t replica = 0; replica < degrees.dp; ++replica) {
                 auto const first = first_of(stage, replica, degrees, layout);
-                for (std::int64_t k = 0; k < degrees.ep && (!is_tp_regular || stage + replica + k == 0 || site.tp.ranks == 0); ++k)
+                for (std::int64_t k = 0;
+                     k < degrees.ep && (!is_tp_regular || stage + replica + k == 0 || site.tp.ranks == 0); ++k)
                     widen(site.tp, group_of(order, first + k * degrees.tp, 1, degrees.tp));
-                for (std::int64_t k = 0; k < degrees.tp && (!is_group_regular || stage + replica == 0 || site.ep.ranks == 0); ++k)
+                for (std::int64_t k = 0;
+                     k < degrees.tp && (!is_group_regular || stage + replica == 0 || site.ep.ranks == 0); ++k)
                     widen(site.ep, group_of(order, first + k, degrees.tp, degrees.ep));
                 for (std::int64_t k = 0; k < group && (!is_uniform() || k + replica == 0); ++k) {
                     auto const& own = device(order[static_cast<std::size_t>(first + k)]);
@@ -115,7 +120,8 @@ public:
             auto const first = first_of(stage, 0, degrees, layout);
             for (std::int64_t k = 0; k < group && (stage == 0 || !is_stage_regular); ++k)
                 widen(site.dp, group_of(order, first + k, replica_step, degrees.dp));
-            if (stage > 0) sites.are_alike = sites.are_alike && is_alike(site, sites.stages[0]) && capacity == sites.capacities[0];
+            if (stage > 0)
+                sites.are_alike = sites.are_alike && is_alike(site, sites.stages[0]) && capacity == sites.capacities[0];
             sites.stages.push_back(site);
             sites.capacities.push_back(capacity);
         }
@@ -171,8 +177,8 @@ private:
         for (std::size_t i = classes_.size(); i-- > 0;) {
             auto const& other = *classes_[i];
             bool const are_rates_equal = detail::is_no_worse(device, other) && detail::is_no_worse(other, device);
-            if (are_rates_equal && device.available() == other.available() &&
-                device.link == other.link && device.network == other.network)
+            if (are_rates_equal && device.available() == other.available() && device.link == other.link &&
+                device.network == other.network)
                 return i;
         }
         classes_.push_back(&device);
@@ -203,11 +209,13 @@ private:
     List<std::int32_t> const& sequence(PlanLayout const& layout) {
         for (auto i = sequences_.size(); i-- > 0;) {
             auto const& known = sequences_[i];
-            if (known.aligned == layout.aligned && known.is_strongest_first == layout.is_strongest_first) return known.devices;
+            if (known.aligned == layout.aligned && known.is_strongest_first == layout.is_strongest_first)
+                return known.devices;
         }
         List<std::int32_t> order;
         if (layout.aligned > 1) {
-            order = aligned_sequence(List<std::int32_t>{sequence({false, layout.is_strongest_first, 1})}, layout.aligned);
+            order =
+                aligned_sequence(List<std::int32_t>{sequence({false, layout.is_strongest_first, 1})}, layout.aligned);
         } else if (!layout.is_strongest_first) {
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(devices_.size()); ++i) order.push_back(i);
         } else {
@@ -241,7 +249,8 @@ private:
 
     std::size_t node_at(std::int32_t device) const { return node_of_[static_cast<std::size_t>(device)]; }
 
-    /// True where blocks of so many ranks all lie alike: like devices, nodes of one size, and one a multiple of the other.
+    /// True where blocks of so many ranks all lie alike: like devices, nodes of one size, and one a multiple of the
+    /// other.
     bool is_regular(PlanLayout const& layout, std::int64_t block) const {
         if (!has_like_nodes_ || layout.aligned > 1) return false;
         return block % largest_node_ == 0 || largest_node_ % block == 0;
@@ -319,8 +328,10 @@ private:
         if (&own == site.device || detail::is_no_worse(own, *site.device)) return;
         auto const mixed = detail::mixed_device(*site.device, own, false);
         bool const is_new = sites.weakest.empty() || site.device != &sites.weakest.back();
-        if (is_new) sites.weakest.push_back(mixed);
-        else sites.weakest.back() = mixed;
+        if (is_new)
+            sites.weakest.push_back(mixed);
+        else
+            sites.weakest.back() = mixed;
         site.device = &sites.weakest.back();
     }
 

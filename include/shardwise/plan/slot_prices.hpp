@@ -83,7 +83,8 @@ private:
             prices.weights += counts_[kind] * cost.weights;
             if (prices.slowest < seconds) prices.slowest = seconds;
             bool const is_sent = counts_[kind] > 1.0 || examples_[kind] + 1 < slots_.size();
-            if (is_sent && (prices.message <= 0.0 || cost.output_bytes < prices.message)) prices.message = cost.output_bytes;
+            if (is_sent && (prices.message <= 0.0 || cost.output_bytes < prices.message))
+                prices.message = cost.output_bytes;
         }
         return prices;
     }

@@ -21,8 +21,8 @@ struct StageTask {
     StepSetting const& setting;
 };
 
-/// The stages with the shortest step: each stage's first slot and, last, the number of slots; empty where nothing fits, or
-/// nothing that is as fast as was asked for.
+/// The stages with the shortest step: each stage's first slot and, last, the number of slots; empty where nothing
+/// fits, or nothing that is as fast as was asked for.
 struct StageBounds {
     List<std::int64_t> begins;
     double seconds = 0.0;
@@ -40,13 +40,14 @@ struct PipelineTimes {
     [[nodiscard]] bool is_no_worse(PipelineTimes const& other) const {
         // Sums of the same layers in another order differ in the last bits.
         constexpr double rounding = 1.0 + 1e-13;
-        return sum <= other.sum * rounding && slowest <= other.slowest * rounding && reduce <= other.reduce * rounding &&
-               update <= other.update * rounding;
+        return sum <= other.sum * rounding && slowest <= other.slowest * rounding &&
+               reduce <= other.reduce * rounding && update <= other.update * rounding;
     }
     /// With another stage's times.
     [[nodiscard]] PipelineTimes joined(PipelineTimes const& other) const {
         auto const larger = [](double a, double b) { return a > b ? a : b; };
-        return {sum + other.sum, larger(slowest, other.slowest), larger(reduce, other.reduce), larger(update, other.update)};
+        return {sum + other.sum, larger(slowest, other.slowest), larger(reduce, other.reduce),
+                larger(update, other.update)};
     }
     /// The same step as step_cost's.
     [[nodiscard]] double seconds(double micro_batches, StepSetting const& setting) const {
@@ -75,17 +76,21 @@ struct GrowingStage {
     }
 };
 
-/// Dynamic programming over stages and slots. Of the ways to cut what lies before a slot only those are kept that no other
-/// one beats in every term of the step, and that may still become as fast as was asked for.
+/// Dynamic programming over stages and slots. Of the ways to cut what lies before a slot only those are kept that no
+/// other one beats in every term of the step, and that may still become as fast as was asked for.
 class StageSearch {
 public:
     explicit StageSearch(StageTask const& task)
-        : task_(task), stages_(static_cast<std::size_t>(task.degrees.pp)), slots_(static_cast<std::size_t>(task.slots.size())),
-          rest_(slots_ + 1, 0.0), messages_(stages_ + 1, 0.0) {
+        : task_(task),
+          stages_(static_cast<std::size_t>(task.degrees.pp)),
+          slots_(static_cast<std::size_t>(task.slots.size())),
+          rest_(slots_ + 1, 0.0),
+          messages_(stages_ + 1, 0.0) {
         for (auto slot = slots_; slot-- > 0;) {
             auto const kind = task.slots.kind_of[slot];
             auto least = task.prices[0]->seconds[kind];
-            for (auto const* prices : task.prices) least = prices->seconds[kind] < least ? prices->seconds[kind] : least;
+            for (auto const* prices : task.prices)
+                least = prices->seconds[kind] < least ? prices->seconds[kind] : least;
             rest_[slot] = rest_[slot + 1] + least;
         }
         StageCost mean;
@@ -94,7 +99,8 @@ public:
             StageCost const least{.output_bytes = task.prices[stage]->message};
             auto const& site = task.sites.stages[stage];
             bool const is_last = stage + 1 == stages_;
-            messages_[stage] = messages_[stage + 1] + (is_last ? 0.0 : stage_message_seconds(least, site, task.setting));
+            messages_[stage] =
+                messages_[stage + 1] + (is_last ? 0.0 : stage_message_seconds(least, site, task.setting));
             auto const update = is_training() ? optimizer_seconds(mean, site, task.degrees, task.setting) : 0.0;
             auto const reduce = is_training() ? least_reduction(mean, site) : 0.0;
             if (is_last || update < least_.update) least_.update = update;
@@ -146,12 +152,15 @@ private:
     }
     /// What a step takes at least once the stages up to `stage`, which end before slot `end`, take this.
     double seconds_at_least(PipelineTimes times, std::size_t stage, std::size_t end) const {
-        times = times.joined({.sum = rest_[end] + messages_[stage + 1], .slowest = least_.slowest, .reduce = least_.reduce,
+        times = times.joined({.sum = rest_[end] + messages_[stage + 1],
+                              .slowest = least_.slowest,
+                              .reduce = least_.reduce,
                               .update = least_.update});
         return seconds(times);
     }
 
-    /// Some stage reduces at least the mean of the dense gradients, and some that of the experts', hidden as well as can be.
+    /// Some stage reduces at least the mean of the dense gradients, and some that of the experts', hidden as well as
+    /// can be.
     double least_reduction(StageCost const& mean, StageSite const& site) const {
         auto dense = mean;
         dense.backward_seconds = dense.terms.compute = 1e300;
@@ -174,7 +183,8 @@ private:
         return own;
     }
 
-    /// Stages as even in time as can be where all sites are alike, if they fit. Knows then how light the heaviest can be.
+    /// Stages as even in time as can be where all sites are alike, if they fit. Knows then how light the heaviest can
+    /// be.
     StageBounds even_stages() {
         if (stages_ > 1 && !task_.sites.are_alike) return {};
         StageBounds bounds{List<std::int64_t>(stages_ + 1), 0.0};
@@ -198,8 +208,8 @@ private:
         return bounds;
     }
 
-    /// Gives each stage as many slots as take `most` seconds together, its message included; 0 where they suffice, else the
-    /// least that some stage would have to take for another slot.
+    /// Gives each stage as many slots as take `most` seconds together, its message included; 0 where they suffice,
+    /// else the least that some stage would have to take for another slot.
     double fill(double most, List<std::int64_t>& begins) const {
         auto const& seconds = task_.prices[0]->seconds;
         std::size_t next = 0;
@@ -265,9 +275,11 @@ private:
         for (auto begin = end; begin-- > stage;) {
             take(own, needs, stage, begin);
             auto const seconds = own.seconds + message;
-            PipelineTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage], .slowest = seconds};
+            PipelineTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage],
+                                      .slowest = seconds};
             if (seconds_at_least(alone, stage, end) > limit_) break;
-            if (stage == 0 ? begin == 0 : !front(stage - 1, begin).empty()) join(stage, begin, end, stage_times(stage, own), needs);
+            if (stage == 0 ? begin == 0 : !front(stage - 1, begin).empty())
+                join(stage, begin, end, stage_times(stage, own), needs);
         }
     }
 
@@ -289,7 +301,8 @@ private:
     }
 
     /// Puts a stage behind every way to cut what lies before it.
-    void join(std::size_t stage, std::size_t begin, std::size_t end, PipelineTimes const& own, List<SlotNeeds> const& needs) {
+    void join(std::size_t stage, std::size_t begin, std::size_t end, PipelineTimes const& own,
+              List<SlotNeeds> const& needs) {
         int fits = -1;
         auto const try_way = [&](PipelineTimes const& before, std::size_t index) {
             Way const way{before.joined(own), begin, index};
@@ -314,8 +327,8 @@ private:
             for (auto const& tie : task_.slots.ties) {
                 if (is_here(tie.first) && is_here(tie.other)) held.drop(task_.memory.ranks[i].tie(tie.tie));
             }
-            auto const terms = task_.memory.ranks[i].stage_memory(held, static_cast<std::int64_t>(stage), task_.degrees.dp,
-                                                                  task_.degrees.zero);
+            auto const terms = task_.memory.ranks[i].stage_memory(held, static_cast<std::int64_t>(stage),
+                                                                  task_.degrees.dp, task_.degrees.zero);
             if (task_.sites.capacities[stage] < terms.total()) return false;
         }
         return true;
