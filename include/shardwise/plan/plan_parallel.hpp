@@ -106,8 +106,7 @@ namespace detail {
 /// per second.
 ///
 /// Order   by the objective, then the shorter prefill, then the fewest ranks, then the smaller tp, pp, ep, dp, ZeRO
-/// stage
-///         and number of micro-batches
+///         stage and number of micro-batches
 /// Errors  no_such_device without accelerators; out_of_memory, naming the cut that comes closest; as check_request and
 ///         check_sizes
 [[nodiscard]] inline Result<ParallelPlan> plan_parallel(Model const& model, Topology const& topology,
