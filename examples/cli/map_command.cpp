@@ -161,7 +161,10 @@ ExitCode run_map(Arguments const& arguments) {
     }
     if (arguments.svg) {
         auto const written = write_picture(*arguments.svg, map_picture(*request, answer));
-        if (!written) return report(written.error(), Stage::work, arguments.json);
+        if (!written) {
+            auto const stage = arguments.svg->empty() ? Stage::arguments : Stage::work;
+            return report(written.error(), stage, arguments.json);
+        }
     }
     print_warnings(answer.warnings);
     print_text(arguments.json ? map_json(*request, answer) : map_text(*request, answer, style_of_stdout(*color)));

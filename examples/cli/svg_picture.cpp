@@ -54,6 +54,9 @@ Picture map_picture(MapRequest const& request, MapAnswer const& answer) {
 }
 
 Result<> write_picture(std::string const& path, Picture const& picture) {
+    if (path.empty()) {
+        return Error{ErrorCode::invalid_argument}.in("--svg").because("names no file").fix("write --svg map.svg");
+    }
     return write_file(path, draw_picture(picture));
 }
 

@@ -71,6 +71,10 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
              {{"map", "gpt2", "--max-memory", "{\"0\":\"10\"}"}, "--max-memory"},
              {{"map", "gpt2", "--max-memory", "{\"gpu0\":5}"}, "gpu0"},
              {{"map", "--tree", "x", "--devices", "1xL4", "--context", "5"}, "--context, --tree"},
+             {{"map", "gpt2", "--devices", "1xL4", "--svg", ""}, "--svg: names no file"},
+             {{"map", "gpt2", "--devices", "1xL4", "--svg"}, "--svg: needs a value"},
+             {{"completion"}, "SHELL: was not given"},
+             {{"man", "map"}, "map: was not expected"},
          }) {
         auto const& [words, text] = mistake;
         std::string const says = text;
