@@ -33,7 +33,7 @@ TEST_CASE("device_presets: no name occurs twice, whatever its case and separator
             if (&one == &other) continue;
             CAPTURE(std::string(one.device.name.view()));
             CHECK_FALSE(detail::is_same_device_name(one.device.name.view(), other.device.name.view()));
-            CHECK((one.driver_name.empty() || one.driver_name != other.driver_name));
+            CHECK((*one.driver_name == '\0' || std::string_view{one.driver_name} != other.driver_name));
         }
     }
 }
@@ -42,7 +42,7 @@ TEST_CASE("device_presets: every row is plausible and names its source") {
     for (auto const& preset : device_presets) {
         auto const& device = preset.device;
         CAPTURE(std::string(device.name.view()));
-        CHECK(preset.source.size() >= 10);
+        CHECK(std::string_view{preset.source}.size() >= 10);
         CHECK_FALSE(device.architecture.empty());
         CHECK(device.id.is_accelerator());
         CHECK(is_in(gib(device.memory), 8, 512));

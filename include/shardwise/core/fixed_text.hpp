@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <string_view>
 
@@ -14,21 +13,24 @@ class FixedText {
 public:
     constexpr FixedText() = default;
     constexpr FixedText(std::string_view text) { assign(text); }  // NOLINT: implicit on purpose, like string_view's
-    constexpr FixedText(char const* text) { assign(std::string_view{text}); }
+    // string_view's own search for the end calls a function for each character, which constant expressions pay for.
+    constexpr FixedText(char const* text) { assign(std::string_view{text, __builtin_strlen(text)}); }
 
     constexpr void assign(std::string_view text) {
-        bool const cut = text.size() > N;
-        size_ = static_cast<unsigned char>(cut ? N : text.size());
-        for (std::size_t i = 0; i < size_; ++i) text_[i] = cut && i >= N - 3 ? '.' : text[i];
+        bool const is_cut = text.size() > N;
+        size_ = static_cast<unsigned char>(is_cut ? N : text.size());
+        char const* const from = text.data();
+        for (std::size_t i = 0; i < size_; ++i) text_[i] = from[i];
+        for (std::size_t i = N - 3; is_cut && i < N; ++i) text_[i] = '.';
     }
 
-    [[nodiscard]] constexpr std::string_view view() const { return {text_.data(), size_}; }
+    [[nodiscard]] constexpr std::string_view view() const { return {text_, size_}; }
     [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
 
     friend constexpr bool operator==(FixedText const& a, FixedText const& b) { return a.view() == b.view(); }
 
 private:
-    std::array<char, N> text_{};
+    char text_[N]{};
     unsigned char size_ = 0;
 };
 

@@ -7,13 +7,14 @@
 
 namespace shardwise::inline v0 {
 
-/// A well-known device. Add one: docs/how-to/add-a-device.md.
+/// A well-known device. Add one: docs/how-to/add-a-device.md. Its texts are plain pointers: a string_view searches for
+/// their ends at compile time, and every including program pays for that.
 struct DevicePreset {
     Device device;
     /// Where its figures are published.
-    std::string_view source;
+    char const* source = "";
     /// As its driver calls it, without the vendor's name before: "A100-SXM4-40GB", "GeForce RTX 4090".
-    std::string_view driver_name;
+    char const* driver_name = "";
 };
 
 namespace detail {
@@ -76,16 +77,16 @@ struct Teraflops {
 
 /// A row of a preset table; memory in MiB, as drivers report it, bandwidth in GB/s, as data sheets print it.
 struct PresetRow {
-    std::string_view name;
-    std::string_view architecture;
+    char const* name = "";
+    char const* architecture = "";
     std::int64_t memory = 0;
     double bandwidth = 0.0;
     Teraflops peak{};
     Link link{};
     /// LinkType::none where the vendor has no reference node: then `default_network`.
     Link network{};
-    std::string_view source;
-    std::string_view driver_name;
+    char const* source = "";
+    char const* driver_name = "";
 };
 
 [[nodiscard]] constexpr DevicePreset preset(DeviceKind kind, PresetRow const& row) {

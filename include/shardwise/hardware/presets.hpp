@@ -68,6 +68,8 @@ inline constexpr std::array<DevicePreset, detail::preset_count> device_presets =
     std::size_t count = 0;
     for (auto const& preset : device_presets) {
         auto const known = preset.device.name.view();
+        // Most rows are told apart by a letter, which spares constant expressions the rest.
+        if (name.empty() || to_lower(known[0]) != to_lower(name[0])) continue;
         if (detail::is_same_device_name(known, name)) return &preset.device;
         if (!detail::is_same_device_name(detail::without_memory(known), name)) continue;
         only = &preset.device;
@@ -85,7 +87,7 @@ inline constexpr std::array<DevicePreset, detail::preset_count> device_presets =
         break;
     }
     for (auto const& preset : device_presets) {
-        if (preset.driver_name.empty() || !detail::is_same_device_name(preset.driver_name, driver_name)) continue;
+        if (*preset.driver_name == '\0' || !detail::is_same_device_name(preset.driver_name, driver_name)) continue;
         auto const& device = preset.device;
         auto const gap = device.memory < memory ? memory - device.memory : device.memory - memory;
         if (device.kind == DeviceKind::metal || gap.count() <= device.memory.count() / 10) return &device;
@@ -97,8 +99,9 @@ inline constexpr std::array<DevicePreset, detail::preset_count> device_presets =
 template <std::size_t count>
 [[nodiscard]] constexpr std::array<Device, count> repeat_device(std::string_view preset) {
     std::array<Device, count> devices{};
+    auto const& device = *find_device_preset(preset);
     for (std::size_t i = 0; i < count; ++i) {
-        devices[i] = *find_device_preset(preset);
+        devices[i] = device;
         devices[i].id = DeviceId::gpu(static_cast<std::int32_t>(i));
     }
     return devices;

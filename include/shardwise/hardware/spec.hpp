@@ -2,13 +2,13 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/memory_size.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/presets.hpp>
 #include <shardwise/hardware/topology.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -124,7 +124,7 @@ private:
         auto const colon = word.find(':');
         auto const name = word.substr(0, colon);
         if (name.empty()) return refuse("lacks the name of a device");
-        std::optional<Bytes> size;
+        Optional<Bytes> size;
         if (colon != std::string_view::npos) {
             auto const parsed = parse_memory_size(word.substr(colon + 1));
             if (!parsed) return parsed.error();

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/hardware/device.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0 {
 
@@ -28,7 +28,7 @@ struct Topology {
     List<DeviceLink> links;
 
     /// The accelerators: they come first.
-    [[nodiscard]] constexpr std::span<Device const> accelerators() const {
+    [[nodiscard]] constexpr Span<Device const> accelerators() const {
         std::size_t count = 0;
         while (count < devices.size() && devices[count].id.is_accelerator()) ++count;
         return {devices.data(), count};
@@ -49,7 +49,7 @@ struct Topology {
     }
 
     /// The slowest link between any two of these devices: what a ring over them runs at. Latency is the largest.
-    [[nodiscard]] constexpr Link slowest_between(std::span<std::size_t const> group) const {
+    [[nodiscard]] constexpr Link slowest_between(Span<std::size_t const> group) const {
         Link slowest{};
         for (std::size_t i = 0; i < group.size(); ++i) {
             for (std::size_t k = i + 1; k < group.size(); ++k) {
@@ -72,7 +72,7 @@ private:
 };
 
 /// The devices of a list, connected as each of them says.
-[[nodiscard]] constexpr Topology topology_of(std::span<Device const> devices) {
+[[nodiscard]] constexpr Topology topology_of(Span<Device const> devices) {
     Topology topology;
     topology.devices.append(devices.data(), devices.data() + devices.size());
     return topology;
