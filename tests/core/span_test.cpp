@@ -17,7 +17,9 @@ constexpr int sum(Span<int const> values) {
     return total;
 }
 
-int standard_sum(std::span<int const> values) { return sum(values); }
+int standard_sum(std::span<int const> values) {
+    return sum(values);
+}
 
 }  // namespace
 

@@ -17,16 +17,16 @@ public:
     using value_type = T;
 
     constexpr Optional() = default;
-    constexpr Optional(std::nullopt_t) {}                                           // NOLINT: implicit on purpose
+    constexpr Optional(std::nullopt_t) {}                                        // NOLINT: implicit on purpose
     constexpr Optional(T value) : value_(std::move(value)), has_value_(true) {}  // NOLINT: implicit on purpose
     // Deduced, so that std::optional<T> is named but not instantiated where nobody converts.
     template <class Other>
-        requires std::is_same_v<Other, std::optional<T>>
+    requires std::is_same_v<Other, std::optional<T>>
     constexpr Optional(Other const& other) : has_value_(other.has_value()) {  // NOLINT: implicit on purpose
         if (has_value_) value_ = *other;
     }
     template <class Other>
-        requires std::is_same_v<Other, std::optional<T>>
+    requires std::is_same_v<Other, std::optional<T>>
     constexpr operator Other() const {  // NOLINT: implicit on purpose
         return has_value_ ? Other{value_} : Other{};
     }

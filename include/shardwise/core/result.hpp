@@ -15,15 +15,17 @@ class [[nodiscard]] Result {
 public:
     constexpr Result(T value) : value_(std::move(value)), has_value_(true) {}
     constexpr Result(Error const& error) : error_(error), has_value_(false) {}
-    constexpr Result(Result const& other)
-        requires std::is_copy_constructible_v<T>
-        : has_value_(other.has_value_) {
-        if (has_value_) std::construct_at(&value_, other.value_);
-        else std::construct_at(&error_, other.error_);
+    constexpr Result(Result const& other) requires std::is_copy_constructible_v<T> : has_value_(other.has_value_) {
+        if (has_value_)
+            std::construct_at(&value_, other.value_);
+        else
+            std::construct_at(&error_, other.error_);
     }
     constexpr Result(Result&& other) noexcept : has_value_(other.has_value_) {
-        if (has_value_) std::construct_at(&value_, std::move(other.value_));
-        else std::construct_at(&error_, other.error_);
+        if (has_value_)
+            std::construct_at(&value_, std::move(other.value_));
+        else
+            std::construct_at(&error_, other.error_);
     }
     constexpr Result& operator=(Result other) noexcept {
         std::destroy_at(this);

@@ -22,8 +22,9 @@ public:
     template <std::size_t Count>
     constexpr Span(T (&values)[Count]) : data_(values), size_(Count) {}
     template <class Values>
-        requires requires(Values& values, T*& first) { first = values.data(), values.size(); }
-    constexpr Span(Values&& values) : data_(values.data()), size_(values.size()) {}  // NOLINT: implicit like std::span's
+    requires requires(Values& values, T*& first) { first = values.data(), values.size(); }
+    constexpr Span(Values&& values)
+        : data_(values.data()), size_(values.size()) {}  // NOLINT: implicit like std::span's
 
     [[nodiscard]] constexpr std::size_t size() const { return size_; }
     [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
@@ -36,7 +37,9 @@ public:
     [[nodiscard]] constexpr Span first(std::size_t count) const { return {data_, count}; }
     [[nodiscard]] constexpr Span last(std::size_t count) const { return {data_ + (size_ - count), count}; }
     [[nodiscard]] constexpr Span subspan(std::size_t offset) const { return {data_ + offset, size_ - offset}; }
-    [[nodiscard]] constexpr Span subspan(std::size_t offset, std::size_t count) const { return {data_ + offset, count}; }
+    [[nodiscard]] constexpr Span subspan(std::size_t offset, std::size_t count) const {
+        return {data_ + offset, count};
+    }
 
 private:
     T* data_ = nullptr;

@@ -134,4 +134,21 @@ TEST_CASE("config.json alone: what cannot be read of compressed-tensors is an er
                                        "sparsity_config": {"format": "sparse-24-bitmask"}})"),
                    "sparsity_config.format"));
     CHECK(contains(message(compressed("dense", "", R"(["re:(?!lm_head).*"])")), "(?!lm_head).*"));
+    std::string groups;
+    for (int i = 0; i < 65; ++i) groups += (i > 0 ? "," : "") + ("\"g" + std::to_string(i)) + R"(": {"targets": []})";
+    CHECK(contains(message(compressed("dense", groups)), "more groups than"));
+}
+
+TEST_SUITE("timing") {
+    TEST_CASE("config.json alone: patterns that take too long are refused") {
+        std::string patterns = "[";
+        for (int i = 0; i < 200; ++i) patterns += std::string(i > 0 ? "," : "") + R"("re:.*.*.*.*.*.*.*.*.*.*.*.*z$")";
+        auto const many =
+            R"({"model_type": "qwen3_moe", "num_experts": 2000, "num_hidden_layers": 40, "quantization_config":
+            {"quant_method": "compressed-tensors", "config_groups": {}, "ignore": )" +
+            patterns + "]}";
+        auto const checkpoint = describe_text(many);
+        REQUIRE_FALSE(checkpoint);
+        CHECK(checkpoint.error().message().find("take too long") != std::string::npos);
+    }
 }

@@ -5,8 +5,8 @@
 #include <shardwise/model/files/config_fields.hpp>
 #include <shardwise/quant/compressed_tensors.hpp>
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -211,6 +211,11 @@ private:
     auto const groups = config.find_set("config_groups");
     if (!groups) return config.error(ErrorCode::missing_field, "config_groups", "is needed and has no default");
     if (!groups->is_object()) return config.wrong_type("config_groups", *groups, "an object");
+    constexpr std::size_t most_groups = 64;
+    if (groups->size() > most_groups) {
+        return config.error(ErrorCode::capacity_exceeded, "config_groups", "has more groups than this library reads")
+            .expected(static_cast<std::int64_t>(most_groups));
+    }
     std::vector<CompressedGroup> out;
     for (auto const entry : *groups) {
         auto const name = "config_groups." + std::string(entry.key());

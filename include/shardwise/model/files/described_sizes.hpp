@@ -44,10 +44,19 @@ public:
         if (sizes_.empty()) return std::move(sizes_);
         Place root;
         visit(tree_.root(), root);
+        if (work_ > most_work) {
+            return Error{ErrorCode::capacity_exceeded}
+                .at("quantization_config")
+                .because("names modules by patterns that take too long on a model of this size")
+                .fix("write the modules' names out");
+        }
         return std::move(sizes_);
     }
 
 private:
+    /// About half a second.
+    static constexpr std::int64_t most_work = 100'000'000;
+
     struct Place {
         std::int64_t first = 0;
         std::int64_t layer = -1;
@@ -65,6 +74,7 @@ private:
     }
 
     void visit(ModuleId id, Place place) {
+        if (work_ > most_work) return;
         auto const& module = tree_.module(id);
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
             auto const& tensor = tree_.tensor(module, i);
@@ -91,20 +101,20 @@ private:
     }
 
     /// The bytes of a weight of the module at the path; nothing where it stays as it is.
-    [[nodiscard]] std::optional<std::int64_t> packed_size(Weight weight, std::string_view class_name) const {
+    [[nodiscard]] std::optional<std::int64_t> packed_size(Weight weight, std::string_view class_name) {
         if (quantization_.is_compressed) return compressed_size(weight, class_name);
         bool const is_usually_kept =
             weight.use == TensorUse::router || (weight.use == TensorUse::head && !is_head_tied_);
         if (keeps_only_listed_ && is_usually_kept && weight.in_linear_module) weight.use = TensorUse::linear;
-        if (!packs(quantization_.scheme, weight) || kept_.contain(path_)) return std::nullopt;
+        if (!packs(quantization_.scheme, weight) || kept_.contain(path_, work_)) return std::nullopt;
         return quantized_bytes(quantization_.scheme, weight);
     }
-    [[nodiscard]] std::optional<std::int64_t> compressed_size(Weight const& weight, std::string_view class_name) const {
+    [[nodiscard]] std::optional<std::int64_t> compressed_size(Weight const& weight, std::string_view class_name) {
         bool const is_packable = weight.in_linear_module && weight.shape.rank() == 2;
-        if (!is_packable || kept_.contain(path_) || kept_.name_class(class_name)) return std::nullopt;
+        if (!is_packable || kept_.contain(path_, work_) || kept_.name_class(class_name)) return std::nullopt;
         // A module's name says more than its class.
         for (std::size_t i = 0; i < targets_.size(); ++i) {
-            if (targets_[i].contain(path_)) return compressed_bytes(quantization_.groups[i].scheme, weight);
+            if (targets_[i].contain(path_, work_)) return compressed_bytes(quantization_.groups[i].scheme, weight);
         }
         for (std::size_t i = 0; i < targets_.size(); ++i) {
             bool const is_meant = targets_[i].name_class(class_name) ||
@@ -123,6 +133,7 @@ private:
     ModuleNames kept_;
     std::vector<ModuleNames> targets_;
     std::string path_;
+    std::int64_t work_ = 0;
 };
 
 }  // namespace detail

@@ -59,15 +59,15 @@ public:
         return names;
     }
 
-    /// Whether an entry means the module at this path.
-    [[nodiscard]] bool contain(std::string const& path) const {
+    /// Whether an entry means the module at this path. `work` grows by the letters that patterns look at.
+    [[nodiscard]] bool contain(std::string const& path, std::int64_t& work) const {
         if (whole_.count(path) > 0) return true;
         if (takes_last_ && whole_.count(path.substr(path.rfind('.') + 1)) > 0) return true;
         for (std::size_t i = 0; !steps_.empty() && i < path.size(); ++i) {
             if (is_part_at(std::string_view{path}.substr(i))) return true;
         }
         for (auto const& pattern : patterns_) {
-            if (pattern.matches_beginning(path)) return true;
+            if (pattern.matches_beginning(path, work)) return true;
         }
         return false;
     }

@@ -4,6 +4,7 @@
 
 #include <bitset>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,13 +39,17 @@ public:
         return pattern;
     }
 
-    /// True where the name begins with something that the pattern describes.
-    [[nodiscard]] bool matches_beginning(std::string_view name) const {
+    /// True where the name begins with something that the pattern describes. `work` grows by the letters looked at.
+    [[nodiscard]] bool matches_beginning(std::string_view name, std::int64_t& work) const {
         for (auto const& atoms : alternatives_) {
             std::vector<bool> failed((atoms.size() + 1) * (name.size() + 1));
-            if (matches(atoms, 0, name, 0, failed)) return true;
+            if (matches(atoms, 0, name, 0, {failed, work})) return true;
         }
         return false;
+    }
+    [[nodiscard]] bool matches_beginning(std::string_view name) const {
+        std::int64_t work = 0;
+        return matches_beginning(name, work);
     }
 
 private:
@@ -55,6 +60,11 @@ private:
         bool is_end = false;
     };
     using Atoms = std::vector<Atom>;
+    /// What a search has tried: places from which the rest does not match, and how much that took.
+    struct Search {
+        std::vector<bool>& failed;
+        std::int64_t& work;
+    };
 
     [[nodiscard]] static Error refuse(std::string_view text, ErrorCode code, std::string_view why) {
         return Error{code}.at(text).because(why).fix("write the modules' names out");
@@ -220,19 +230,21 @@ private:
 
     /// Backtracks, but never twice from the same place.
     [[nodiscard]] static bool matches(Atoms const& atoms, std::size_t atom, std::string_view name, std::size_t at,
-                                      std::vector<bool>& failed) {
+                                      Search const& search) {
         if (atom == atoms.size()) return true;
         auto const place = atom * (name.size() + 1) + at;
-        if (failed[place]) return false;
+        ++search.work;
+        if (search.failed[place]) return false;
         auto const& wanted = atoms[atom];
         if (wanted.is_end) return at == name.size();
         auto end = at;
         auto const most = wanted.may_repeat ? name.size() : at + 1;
         while (end < most && end < name.size() && wanted.letters.test(static_cast<unsigned char>(name[end]))) ++end;
+        search.work += static_cast<std::int64_t>(end - at);
         for (auto next = end + 1; next-- > at + (wanted.may_be_absent ? 0 : 1);) {
-            if (matches(atoms, atom + 1, name, next, failed)) return true;
+            if (matches(atoms, atom + 1, name, next, search)) return true;
         }
-        failed[place] = true;
+        search.failed[place] = true;
         return false;
     }
 
