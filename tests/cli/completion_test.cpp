@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "shell.hpp"
+#include "skip.hpp"
 
 #include <algorithm>
 
@@ -94,7 +95,7 @@ TEST_CASE("completion: bash offers every model, every device, every flag, and fi
 
 TEST_CASE("completion: zsh completes what is typed, in a terminal of its own") {
     if (!is_installed("zsh")) {
-        MESSAGE("SKIPPED: zsh is not installed");
+        shardwise::testing::note_absent_tool("zsh");
         return;
     }
     TemporaryFolder const folder;
@@ -130,7 +131,7 @@ shardwise completion f
 
 TEST_CASE("completion: fish completes what is typed") {
     if (!is_installed("fish")) {
-        MESSAGE("SKIPPED: fish is not installed");
+        shardwise::testing::note_absent_tool("fish");
         return;
     }
     TemporaryFolder const folder;

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "shell.hpp"
+#include "skip.hpp"
 
 using namespace shardwise;
 using namespace shardwise::tests;
@@ -38,9 +39,9 @@ TEST_CASE("man: the page passes the linters without a word") {
     if (is_installed("groff"))
         CHECK(run_in_shell("groff -man -ww -Tutf8 '" + page + "' > /dev/null").out.empty());
     else
-        MESSAGE("SKIPPED: groff is not installed");
+        shardwise::testing::note_absent_tool("groff");
     if (!is_installed("mandoc")) {
-        MESSAGE("SKIPPED: mandoc is not installed");
+        shardwise::testing::note_absent_tool("mandoc");
         return;
     }
     // A page without a date is the same page whenever it is built.

@@ -13,13 +13,22 @@ namespace {
 constexpr int skipped_exit_code = 77;
 int skips = 0;
 
+bool is_ci() {
+    char const* const ci = std::getenv("CI");
+    return ci != nullptr && std::string_view{ci} == "true";
+}
+
 }  // namespace
 
 void shardwise::testing::note_skip(std::string_view reason) {
-    char const* const ci = std::getenv("CI");
-    if (ci != nullptr && std::string_view{ci} == "true") FAIL("in CI this test must run: " << std::string{reason});
+    if (is_ci()) FAIL("in CI this test must run: " << std::string{reason});
     std::cout << "SKIPPED: " << reason << '\n';
     ++skips;
+}
+
+void shardwise::testing::note_absent_tool(std::string_view tool) {
+    if (is_ci()) FAIL_CHECK("in CI this test must run: " << std::string{tool} << " is not installed");
+    MESSAGE("not checked: " << std::string{tool} << " is not installed");
 }
 
 int main(int argc, char** argv) {
