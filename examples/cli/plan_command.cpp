@@ -1,3 +1,4 @@
+#include <shardwise/plan/closest_cut.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
 
 #include "choices.hpp"
@@ -11,6 +12,7 @@
 #include "svg_picture.hpp"
 #include "values.hpp"
 
+#include <optional>
 #include <utility>
 
 namespace shardwise::cli {
@@ -47,18 +49,32 @@ namespace {
     return request;
 }
 
+/// The cut that comes closest to fitting, where none fits; nothing where one does.
+[[nodiscard]] std::optional<ClosestCut> closest_that_fails(PlanAnswer const& answer, PlanRequest const& request) {
+    PlanSearch search(answer.loaded.model, answer.topology, request);
+    auto cut = find_closest_cut(search);
+    return cut.fits() ? std::nullopt : std::optional(cut);
+}
+
 /// Plans; not fitting is an answer with changes that would help, as long as one is found in time.
 [[nodiscard]] Result<> answer_plan(PlanAnswer& answer) {
-    auto plan = plan_parallel(answer.loaded.model, answer.topology, answer.request);
+    auto const& model = answer.loaded.model;
     answer.is_batch_chosen = answer.request.estimate.batch == 0;
-    if (answer.is_batch_chosen) answer.request.estimate.batch = plan ? plan->batch : 1;
-    if (plan) {
-        answer.plan = *std::move(plan);
+    auto least = answer.request;
+    if (answer.is_batch_chosen) least.estimate.batch = 1;
+    if (auto const checked = detail::check_plan(model, answer.topology, least); !checked)
+        return as_flag(checked.error());
+    if (auto const cut = closest_that_fails(answer, least)) {
+        answer.request = least;
+        auto const where = "the fullest rank of the closest cut (" + describe_degrees(cut->degrees) + ")";
+        answer.reason = Error{ErrorCode::out_of_memory}.in(where).needs(cut->needs).has(cut->has).message();
+        answer.fixes = find_plan_fixes(answer);
         return {};
     }
-    if (plan.error().code() != ErrorCode::out_of_memory) return as_flag(plan.error());
-    answer.reason = plan.error().message();
-    answer.fixes = find_plan_fixes(answer);
+    auto plan = plan_parallel(model, answer.topology, answer.request);
+    if (!plan) return as_flag(plan.error());
+    if (answer.is_batch_chosen) answer.request.estimate.batch = plan->batch;
+    answer.plan = *std::move(plan);
     return {};
 }
 

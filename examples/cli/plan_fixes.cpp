@@ -18,9 +18,11 @@ namespace {
 constexpr std::int64_t context_steps = 64;
 /// Clusters larger than this are no fix.
 constexpr std::int64_t most_devices = 1024;
+/// Nor are clusters so many times as large.
+constexpr std::int64_t most_growth = 64;
 
 /// What is not found within this time is not worth waiting for: the answer itself is known.
-constexpr std::chrono::seconds patience{4};
+constexpr std::chrono::seconds patience{2};
 
 /// A node of at least this many devices is full: more devices come as more nodes.
 constexpr std::size_t full_node = 8;
@@ -168,8 +170,9 @@ private:
         auto const accelerators = answer_.topology.accelerators();
         auto const together = devices_added_together(accelerators);
         if (together == 0 || accelerators.back().id.kind != DeviceClass::gpu) return;
-        auto const most =
-            (most_devices - static_cast<std::int64_t>(accelerators.size())) / static_cast<std::int64_t>(together);
+        auto const given = static_cast<std::int64_t>(accelerators.size());
+        auto const largest = given * most_growth < most_devices ? given * most_growth : most_devices;
+        auto const most = (largest - given) / static_cast<std::int64_t>(together);
         if (most < 1) return;
         auto const groups = smallest_that(most, [&](std::int64_t count) {
             return fits_on(with_more(answer_.topology, together, count), answer_.request);
