@@ -19,8 +19,8 @@ void print(char const* what, shardwise::ParallelPlan const& plan) {
                     static_cast<long long>(stage.first_layer + stage.layer_count - 1));
     }
     auto const& first = plan.ranks.front();
-    std::printf("%zu ranks; the first holds %s, of which weights %s\n", plan.ranks.size(), to_text(first.terms.total()).c_str(),
-                to_text(first.terms.weights).c_str());
+    std::printf("%zu ranks; the first holds %s, of which weights %s\n", plan.ranks.size(),
+                to_text(first.terms.total()).c_str(), to_text(first.terms.weights).c_str());
     // Every term of the cost model has a name; the largest says what to buy next.
     auto terms = CostTerms::cost_term_names();
     auto const* largest = &terms[0];

@@ -11,7 +11,8 @@ namespace {
 std::string profile_of(std::string_view layer = "transformer.h.") {
     std::string text = R"({"schema":"shardwise.profile/1","devices":[)";
     for (int device = 0; device < 2; ++device) {
-        text += device == 0 ? R"({"device":"A100-40GB","context":512,"modules":{)" : R"(,{"device":"T4","context":512,"modules":{)";
+        text += device == 0 ? R"({"device":"A100-40GB","context":512,"modules":{)"
+                            : R"(,{"device":"T4","context":512,"modules":{)";
         auto const seconds = device == 0 ? R"({"decode":0.001})" : R"({"decode":0.003})";
         for (int i = 0; i < 12; ++i) {
             text += (i == 0 ? "\"" : ",\"") + std::string(layer) + std::to_string(i) + "\":" + seconds;
@@ -26,7 +27,8 @@ std::string profile_of(std::string_view layer = "transformer.h.") {
 TEST_CASE("map --profile: the slower device gets a third of the layers, and the certificate is in measured seconds") {
     TemporaryFolder const folder;
     auto const file = folder.write("profile.json", profile_of());
-    auto const ran = run({"map", "gpt2", "--devices", "1xA100-40GB+1xT4", "--context", "512", "--profile", file, "--json"});
+    auto const ran =
+        run({"map", "gpt2", "--devices", "1xA100-40GB+1xT4", "--context", "512", "--profile", file, "--json"});
     CAPTURE(ran.err);
     REQUIRE(ran.status == 0);
     CHECK(ran.err.empty());

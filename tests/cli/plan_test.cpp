@@ -72,7 +72,8 @@ TEST_CASE("plan: cuts a model over a node and says what each rank holds, what ti
 
 TEST_CASE("plan: ranks hold what estimate says of the same degrees") {
     for (auto const* model : {"llama-3-8b", "mixtral-8x7b"}) {
-        auto const ran = run({"plan", model, "--devices", "4xA100-80GB", "--batch", "8", "--context", "2048", "--json"});
+        auto const ran =
+            run({"plan", model, "--devices", "4xA100-80GB", "--batch", "8", "--context", "2048", "--json"});
         CAPTURE(ran.err);
         REQUIRE(ran.status == 0);
         Answer const plan(ran.out);
@@ -80,9 +81,9 @@ TEST_CASE("plan: ranks hold what estimate says of the same degrees") {
         auto const degree = [&](char const* name) { return std::to_string(plan.integer("plan", name)); };
         auto const replicas = plan.integer("plan", "dp") * plan.integer("plan", "ep");
         auto const batch = std::to_string((8 + replicas - 1) / replicas);
-        auto const estimated = run({"estimate", model, "--tp", degree("tp"), "--pp", degree("pp"), "--dp", degree("dp"), "--ep",
-                                    degree("ep"), "--batch", batch, "--micro-batches", degree("micro_batches"), "--context", "2048",
-                                    "--json"});
+        auto const estimated = run({"estimate", model, "--tp", degree("tp"), "--pp", degree("pp"), "--dp", degree("dp"),
+                                    "--ep", degree("ep"), "--batch", batch, "--micro-batches", degree("micro_batches"),
+                                    "--context", "2048", "--json"});
         REQUIRE(estimated.status == 0);
         Answer const estimate(estimated.out);
         REQUIRE(estimate.size("devices") == plan.size("ranks"));
@@ -110,7 +111,8 @@ TEST_CASE("plan: what does not fit exits 3 with changes that do help") {
         CAPTURE(kind);
         CHECK(text.out.find(answer.text("fix", i, "text")) != std::string::npos);
         if (kind == "quant")
-            CHECK(run({"plan", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", answer.text("fix", i, "quant")}).status == 0);
+            CHECK(run({"plan", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", answer.text("fix", i, "quant")})
+                      .status == 0);
         if (kind == "devices") {
             auto const count = std::to_string(1 + answer.integer("fix", i, "devices")) + "xA100-80GB";
             CHECK(run({"plan", "llama-3-70b", "--devices", count}).status == 0);
@@ -128,8 +130,8 @@ TEST_CASE("plan: training shows its own terms, and ZeRO's stage is searched unle
     CHECK(answer.text("request", "training", "optimizer") == "adam");
     CHECK(answer.is_null("cost", "prefill"));
     CHECK(answer.integer("ranks", std::size_t{0}, "optimizer") > 0);
-    auto const fixed = run({"plan", "llama-3-8b", "--devices", "8xA100-80GB", "--training", "adam", "--zero", "3", "--batch",
-                            "32", "--context", "2048", "--json"});
+    auto const fixed = run({"plan", "llama-3-8b", "--devices", "8xA100-80GB", "--training", "adam", "--zero", "3",
+                            "--batch", "32", "--context", "2048", "--json"});
     CHECK(Answer(fixed.out).integer("plan", "zero") == 3);
 }
 
@@ -176,12 +178,13 @@ TEST_CASE("plan: a plan for the fewest devices leaves devices free") {
 TEST_CASE("plan: the report names degrees, devices, terms and runners-up") {
     auto const ran = run({"plan", "llama-3-8b", "--devices", "2xRTX4090", "--batch", "4"});
     REQUIRE(ran.status == 0);
-    for (auto const* text : {"on 2xRTX4090", "objective latency", "RTX4090  ", "weights", "memory", "total", "tokens per second",
-                             "runners-up", "slower"}) {
+    for (auto const* text : {"on 2xRTX4090", "objective latency", "RTX4090  ", "weights", "memory", "total",
+                             "tokens per second", "runners-up", "slower"}) {
         CAPTURE(text);
         CHECK(ran.out.find(text) != std::string::npos);
     }
-    CHECK(run({"plan", "llama-3-8b", "--devices", "2xRTX4090", "--color", "always"}).out.find("\x1b[") != std::string::npos);
+    CHECK(run({"plan", "llama-3-8b", "--devices", "2xRTX4090", "--color", "always"}).out.find("\x1b[") !=
+          std::string::npos);
 }
 
 TEST_CASE("plan: wrong usage exits 2 and unknown devices exit 4, by name") {

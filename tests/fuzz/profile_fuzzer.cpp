@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         if (profile.error().message().empty()) std::abort();
         return 0;
     }
-    if (auto const text = write_profile(*profile); write_profile(*read_profile(text, "again.json")) != text) std::abort();
+    if (auto const text = write_profile(*profile); write_profile(*read_profile(text, "again.json")) != text)
+        std::abort();
     auto modules = build_sequence(*model, {});
     auto budgets = budgets_for(devices, *model, {});
     auto const times = apply_profile(*profile, model->tree, devices, 1, 512, modules, budgets);

@@ -49,7 +49,9 @@ struct Problem {
     Budgets budgets;
 
     Problem(ModuleTree given, List<Device> on)
-        : tree(std::move(given)), devices(std::move(on)), modules(build_tree_sequence(tree, {}, {})),
+        : tree(std::move(given)),
+          devices(std::move(on)),
+          modules(build_tree_sequence(tree, {}, {})),
           budgets(budgets_of(devices)) {}
     Result<MeasuredTimes> apply(Profile const& profile, std::int64_t batch = 1, std::int64_t context = 1) {
         return apply_profile(profile, tree, devices, batch, context, modules, budgets);
@@ -166,11 +168,12 @@ TEST_CASE("apply_profile: many very slow units are balanced all the same") {
 
 TEST_CASE("apply_profile: the closest batch and context are taken, repeated measurements weigh more") {
     Problem problem(leaves(1), {device("A", 0, 100)});
-    Profile const profile{.model = {},
-                          .devices = {{.device = "a", .batch = 1, .context = 512, .modules = {decode("m.0", 5.0)}},
-                                      {.device = "a", .batch = 8, .context = 512, .repeat = 3, .modules = {decode("m.0", 1.0)}},
-                                      {.device = "a", .batch = 8, .context = 512, .repeat = 1, .modules = {decode("m.0", 2.0)}},
-                                      {.device = "b", .batch = 7, .context = 500, .modules = {decode("m.0", 9.0)}}}};
+    Profile const profile{
+        .model = {},
+        .devices = {{.device = "a", .batch = 1, .context = 512, .modules = {decode("m.0", 5.0)}},
+                    {.device = "a", .batch = 8, .context = 512, .repeat = 3, .modules = {decode("m.0", 1.0)}},
+                    {.device = "a", .batch = 8, .context = 512, .repeat = 1, .modules = {decode("m.0", 2.0)}},
+                    {.device = "b", .batch = 7, .context = 500, .modules = {decode("m.0", 9.0)}}}};
     auto const times = problem.apply(profile, 7, 500);
     REQUIRE(times.has_value());
     CHECK(problem.seconds(0, 0) == doctest::Approx(1.25));
@@ -181,15 +184,23 @@ TEST_CASE("apply_profile: the closest batch and context are taken, repeated meas
     CHECK(problem.seconds(0, 0) == 5.0);
 }
 
-TEST_CASE("apply_profile: what lies inside a unit adds up, what holds several is dealt, what holds measured ones adds nothing") {
+TEST_CASE(
+    "apply_profile: what lies inside a unit adds up, what holds several is dealt, what holds measured ones adds "
+    "nothing") {
     auto const model = describe(presets::llama_3_8b);
     List<Device> const devices = *parse_device_spec("1xA100-80GB");
     EstimateRequest const request{.context = 512};
     Profile profile{.model = {}, .devices = {{.device = "A100-80GB", .modules = {}}}};
-    profile.devices[0].modules = {
-        decode("model.layers.0.self_attn", 2.0), decode("model.layers.0.self_attn.q_proj", 1.5), decode("model.layers.0.mlp", 1.0),
-        decode("model.layers.1", 7.0), decode("model.layers.1.mlp", 4.0), decode("model.rotary_emb", 9.0),
-        decode("model", 300.0), decode("model.norm", 0.5), decode("model.embed_tokens", 0.25), decode("lm_head", 0.75)};
+    profile.devices[0].modules = {decode("model.layers.0.self_attn", 2.0),
+                                  decode("model.layers.0.self_attn.q_proj", 1.5),
+                                  decode("model.layers.0.mlp", 1.0),
+                                  decode("model.layers.1", 7.0),
+                                  decode("model.layers.1.mlp", 4.0),
+                                  decode("model.rotary_emb", 9.0),
+                                  decode("model", 300.0),
+                                  decode("model.norm", 0.5),
+                                  decode("model.embed_tokens", 0.25),
+                                  decode("lm_head", 0.75)};
     auto modules = build_sequence(*model, request);
     auto budgets = budgets_for(devices, *model, request);
     auto const times = apply_profile(profile, model->tree, devices, 1, 512, modules, budgets);
@@ -217,8 +228,10 @@ TEST_CASE("apply_profile: a tied head adds to the unit that holds its weight") {
     List<Device> const devices = *parse_device_spec("1xT4");
     auto modules = build_sequence(*model, {});
     auto budgets = budgets_for(devices, *model, {});
-    Profile const profile{.model = {},
-                          .devices = {{.device = "T4", .modules = {decode("transformer", 8.0), decode("transformer.wte", 1.0), decode("lm_head", 2.0)}}}};
+    Profile const profile{
+        .model = {},
+        .devices = {{.device = "T4",
+                     .modules = {decode("transformer", 8.0), decode("transformer.wte", 1.0), decode("lm_head", 2.0)}}}};
     REQUIRE(apply_profile(profile, model->tree, devices, 1, 512, modules, budgets).has_value());
     CHECK(modules.units[0].path == "transformer.wte");
     CHECK(modules.units[0].measured[0] == 3.0);
@@ -240,7 +253,8 @@ TEST_CASE("apply_profile: a device that was not measured is as much slower than 
     CHECK(times->devices[0].slowdown == doctest::Approx(2.0));
     CHECK(times->devices[1].measured_as.empty());
     CHECK(times->devices[1].estimated.size() == modules.units.size());
-    CHECK(modules.units[5].measured[1] == doctest::Approx(2.0 * detail::estimated_seconds(modules.units[5], budgets[1])));
+    CHECK(modules.units[5].measured[1] ==
+          doctest::Approx(2.0 * detail::estimated_seconds(modules.units[5], budgets[1])));
 }
 
 TEST_CASE("apply_profile: a device goes by its preset's name and by its driver's") {
@@ -259,7 +273,9 @@ TEST_CASE("apply_profile: a device goes by its preset's name and by its driver's
 TEST_CASE("apply_profile: prefill is used where decoding was not measured") {
     Problem problem(leaves(2), {device("a", 0, 100)});
     Profile const profile{
-        .model = {}, .devices = {{.device = "a", .modules = {{.module = "m.0", .prefill = 3.0}, {.module = "m.1", .prefill = 4.0}}}}};
+        .model = {},
+        .devices = {
+            {.device = "a", .modules = {{.module = "m.0", .prefill = 3.0}, {.module = "m.1", .prefill = 4.0}}}}};
     auto const times = problem.apply(profile);
     REQUIRE(times.has_value());
     CHECK(times->phase == Phase::prefill);
@@ -268,11 +284,13 @@ TEST_CASE("apply_profile: prefill is used where decoding was not measured") {
 
 TEST_CASE("apply_profile: refusals name the module or the device") {
     auto const says = [](Result<MeasuredTimes> const& times) {
-        return times ? std::string("no refusal") : std::string(name_of(times.error().code())) + " " + times.error().message();
+        return times ? std::string("no refusal")
+                     : std::string(name_of(times.error().code())) + " " + times.error().message();
     };
     Problem problem(leaves(2), {device("a", 0, 100)});
     auto const with = [&](std::vector<ModuleTime> modules, std::string name = "a") {
-        return says(problem.apply({.model = {}, .devices = {{.device = std::move(name), .modules = std::move(modules)}}}));
+        return says(
+            problem.apply({.model = {}, .devices = {{.device = std::move(name), .modules = std::move(modules)}}}));
     };
     CHECK(with({decode("n.0", 1.0)}) == "unknown_name n.0: is no module of the model");
     auto const model = describe(presets::llama_3_8b);
@@ -282,7 +300,8 @@ TEST_CASE("apply_profile: refusals name the module or the device") {
     CHECK(with({decode("m.2", 1.0)}) == "unknown_name m.2: is no module of the model; those of m are numbered 0 to 1");
     CHECK(with({decode("m.0.weight.x", 1.0)}) == "unknown_name m.0.weight.x: is no module of the model");
     CHECK(with({decode("m.0", 1.0)}) ==
-          "missing_field m.1: has no time on a, and nothing is known to estimate it from; measure it, or name the devices by --devices");
+          "missing_field m.1: has no time on a, and nothing is known to estimate it from; measure it, or name the "
+          "devices by --devices");
     problem.devices[0].bandwidth = 1.0;
     CHECK(with({decode("m.0", 1.0)}, "b") ==
           "unknown_name a: is not among the measured devices: b; measure it, or name a device that was measured");

@@ -52,11 +52,10 @@ std::string direction(std::string style) {
 
 TEST_CASE("tp_plan_of: equals transformers' own where it cuts all that we cut") {
     auto const golden = golden_plans();
-    for (auto const& known :
-         {std::pair{"llama", &presets::llama_3_70b}, std::pair{"qwen2", &presets::qwen2_5_7b},
-          std::pair{"qwen3", &presets::qwen3_8b}, std::pair{"gemma2", &presets::gemma_2_9b},
-          std::pair{"phi3", &presets::phi_3_mini}, std::pair{"gpt_neox", &presets::pythia_6_9b},
-          std::pair{"gpt_oss", &presets::gpt_oss_20b}}) {
+    for (auto const& known : {std::pair{"llama", &presets::llama_3_70b}, std::pair{"qwen2", &presets::qwen2_5_7b},
+                              std::pair{"qwen3", &presets::qwen3_8b}, std::pair{"gemma2", &presets::gemma_2_9b},
+                              std::pair{"phi3", &presets::phi_3_mini}, std::pair{"gpt_neox", &presets::pythia_6_9b},
+                              std::pair{"gpt_oss", &presets::gpt_oss_20b}}) {
         CAPTURE(known.first);
         CHECK(styles_of(*known.second) == golden.at(known.first));
     }
@@ -87,7 +86,8 @@ TEST_CASE("tp_plan_of: every preset agrees with its family, and every style is o
                 continue;
             }
             // Not every model of a family has every module: without latent queries, without dense layers.
-            bool const is_of_few = name.find("self_attn.q") != std::string::npos || name.find(".mlp.") != std::string::npos;
+            bool const is_of_few =
+                name.find("self_attn.q") != std::string::npos || name.find(".mlp.") != std::string::npos;
             CHECK((ours_differ.count(name) == 1 || is_of_few));
         }
     }

@@ -53,8 +53,11 @@ public:
         if (devices->empty()) return refuse("devices", "is empty: nothing was measured");
         for (auto const each : *devices) {
             if (profile.devices.size() == limits_.devices) {
-                return Error{ErrorCode::capacity_exceeded}.in(file_).at("devices").because("has too many entries").expected(
-                    static_cast<std::int64_t>(limits_.devices));
+                return Error{ErrorCode::capacity_exceeded}
+                    .in(file_)
+                    .at("devices")
+                    .because("has too many entries")
+                    .expected(static_cast<std::int64_t>(limits_.devices));
             }
             auto device = read_device("devices." + std::to_string(profile.devices.size()), each);
             if (!device) return device.error();
@@ -65,11 +68,15 @@ public:
 
 private:
     [[nodiscard]] Error refuse(std::string_view field, std::string_view why) const {
-        return Error{ErrorCode::invalid_field}.in(file_).at(field).because(why).fix("see docs/reference/profile-file.md");
+        return Error{ErrorCode::invalid_field}.in(file_).at(field).because(why).fix(
+            "see docs/reference/profile-file.md");
     }
     [[nodiscard]] Error lacks(std::string_view field) const {
-        return Error{ErrorCode::missing_field}.in(file_).at(field).because("is missing").fix(
-            "see docs/reference/profile-file.md");
+        return Error{ErrorCode::missing_field}
+            .in(file_)
+            .at(field)
+            .because("is missing")
+            .fix("see docs/reference/profile-file.md");
     }
 
     Result<> check_schema(JsonValue root) const {
@@ -80,8 +87,11 @@ private:
         if (*word == profile_schema) return {};
         constexpr std::string_view family = "shardwise.profile/";
         if (word->substr(0, family.size()) != family) return refuse("schema", "is not that of a profile");
-        return Error{ErrorCode::unsupported}.in(file_).at("schema").because("is of another version").fix(
-            "this program reads shardwise.profile/1");
+        return Error{ErrorCode::unsupported}
+            .in(file_)
+            .at("schema")
+            .because("is of another version")
+            .fix("this program reads shardwise.profile/1");
     }
 
     Result<std::string> text(std::string_view field, JsonValue value) const {
@@ -137,7 +147,8 @@ private:
             auto const seconds = value->real();
             auto const path = place + "." + field;
             if (!seconds) return refuse(path, "is no number of seconds");
-            if (!(*seconds >= 0.0 && *seconds <= limits_.seconds)) return refuse(path, "is not between 0 and 1000 seconds");
+            if (!(*seconds >= 0.0 && *seconds <= limits_.seconds))
+                return refuse(path, "is not between 0 and 1000 seconds");
             *target = *seconds;
         }
         if (time.prefill < 0.0 && time.decode < 0.0) return lacks(place + ".decode");

@@ -60,12 +60,14 @@ public:
     Result<MeasuredTimes> run(std::span<Device const> devices, std::int64_t batch, std::int64_t context) {
         find_kinds(devices);
         for (auto& kind : kinds_) choose(kind, batch, context);
-        bool const is_known = std::any_of(kinds_.begin(), kinds_.end(), [](Kind const& kind) { return !kind.chosen.empty(); });
+        bool const is_known =
+            std::any_of(kinds_.begin(), kinds_.end(), [](Kind const& kind) { return !kind.chosen.empty(); });
         if (!is_known) return no_device();
         result_.phase = has_decode() ? Phase::decode : Phase::prefill;
         ProfileMatch const match(modules_, tree_);
         for (auto& kind : kinds_) {
-            auto times = match.times(kind.chosen, result_.phase, [&](std::size_t unit) { return roofline(unit, kind); });
+            auto times =
+                match.times(kind.chosen, result_.phase, [&](std::size_t unit) { return roofline(unit, kind); });
             if (!times) return times.error();
             kind.times = *std::move(times);
         }
@@ -77,7 +79,8 @@ public:
             for (auto const& kind : kinds_) measured.push_back(kind.times[unit]);
         }
         for (auto const& kind : kinds_) {
-            for (auto const budget : kind.budgets) budgets_[budget].measured_as = static_cast<std::int32_t>(&kind - kinds_.data());
+            for (auto const budget : kind.budgets)
+                budgets_[budget].measured_as = static_cast<std::int32_t>(&kind - kinds_.data());
         }
         return std::move(result_);
     }
@@ -97,7 +100,8 @@ private:
             while (k < kinds_.size() && kinds_[k].device.name.view() != devices[i].name.view()) ++k;
             if (k == kinds_.size()) {
                 kinds_.push_back({devices[i], {}, {}, {}});
-                result_.devices.push_back({.name = std::string(devices[i].name.view()), .measured_as = {}, .estimated = {}});
+                result_.devices.push_back(
+                    {.name = std::string(devices[i].name.view()), .measured_as = {}, .estimated = {}});
             }
             kinds_[k].budgets.push_back(i);
         }
@@ -113,7 +117,8 @@ private:
             is_one_name = is_one_name && equal_ignoring_case(each.device, profile_.devices.front().device);
         }
         bool const is_anonymous = device.bandwidth <= 0.0 && device.id.is_accelerator();
-        return is_anonymous && is_one_name && !profile_.devices.empty() ? profile_.devices.front().device : std::string();
+        return is_anonymous && is_one_name && !profile_.devices.empty() ? profile_.devices.front().device
+                                                                        : std::string();
     }
 
     /// The measurements of the device whose batch and context are closest to those asked for.
@@ -154,11 +159,14 @@ private:
     [[nodiscard]] Error no_device() const {
         std::string measured;
         for (auto const& each : profile_.devices) {
-            if (measured.find(each.device) == std::string::npos) measured += (measured.empty() ? "" : ", ") + each.device;
+            if (measured.find(each.device) == std::string::npos)
+                measured += (measured.empty() ? "" : ", ") + each.device;
         }
         std::string const wanted = kinds_.empty() ? std::string() : std::string(kinds_.front().device.name.view());
-        return Error{ErrorCode::unknown_name}.at(wanted).because("is not among the measured devices: " + measured).fix(
-            "measure it, or name a device that was measured");
+        return Error{ErrorCode::unknown_name}
+            .at(wanted)
+            .because("is not among the measured devices: " + measured)
+            .fix("measure it, or name a device that was measured");
     }
 
     [[nodiscard]] double roofline(std::size_t unit, Kind const& kind) const {
@@ -195,7 +203,8 @@ private:
                 auto const path = modules_.units[unit].path;
                 auto const seconds = roofline(unit, kind) * answer.slowdown;
                 if (seconds <= 0.0) {
-                    return Error{ErrorCode::missing_field}.at(path)
+                    return Error{ErrorCode::missing_field}
+                        .at(path)
                         .because("has no time on " + answer.name + ", and nothing is known to estimate it from")
                         .fix("measure it, or name the devices by --devices");
                 }
@@ -215,7 +224,8 @@ private:
             sum += longest;
         }
         if (sum <= 1e6) return {};
-        return Error{ErrorCode::capacity_exceeded}.because("one step takes longer than can be planned for, in seconds")
+        return Error{ErrorCode::capacity_exceeded}
+            .because("one step takes longer than can be planned for, in seconds")
             .expected(1'000'000);
     }
 
@@ -241,7 +251,8 @@ private:
 ///         missing_field where a time can be neither read nor estimated; capacity_exceeded
 [[nodiscard]] inline Result<MeasuredTimes> apply_profile(Profile const& profile, ModuleTree const& tree,
                                                          std::span<Device const> devices, std::int64_t batch,
-                                                         std::int64_t context, ModuleSequence& modules, Budgets& budgets) {
+                                                         std::int64_t context, ModuleSequence& modules,
+                                                         Budgets& budgets) {
     return detail::ProfileApplier(profile, tree, modules, budgets).run(devices, batch, context);
 }
 

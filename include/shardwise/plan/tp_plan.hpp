@@ -48,7 +48,9 @@ private:
     bool has_packed_child(Module const& module) const {
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
             auto const& child = tree_.module(tree_.child(module, i).module);
-            if (any_tensor(child, [](Tensor const& tensor) { return tensor.shape.rank() == 2 && is_packed(tensor.shard); })) return true;
+            if (any_tensor(child,
+                           [](Tensor const& tensor) { return tensor.shape.rank() == 2 && is_packed(tensor.shard); }))
+                return true;
         }
         return false;
     }
@@ -68,7 +70,8 @@ private:
             bool const is_product = tensor.use == TensorUse::linear || tensor.use == TensorUse::head;
             if (!is_product || tensor.shape.rank() != 2 || tensor.shard.kind == ShardKind::replicated) continue;
             bool const is_column = tensor.shard.dim == 0;
-            if (tensor.use == TensorUse::head || is_packed(tensor.shard)) return is_column ? "colwise_rep" : "rowwise_rep";
+            if (tensor.use == TensorUse::head || is_packed(tensor.shard))
+                return is_column ? "colwise_rep" : "rowwise_rep";
             if (is_column) return "colwise";
             return has_packed_child(parent) ? "rowwise_rep" : "rowwise";
         }

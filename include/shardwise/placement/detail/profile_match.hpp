@@ -54,7 +54,8 @@ namespace shardwise::inline v0::detail {
 /// Finds the units that measured names mean.
 class ProfileMatch {
 public:
-    ProfileMatch(ModuleSequence const& modules, ModuleTree const& tree) : tree_(tree), unit_count_(modules.units.size()) {
+    ProfileMatch(ModuleSequence const& modules, ModuleTree const& tree)
+        : tree_(tree), unit_count_(modules.units.size()) {
         for (std::size_t i = 0; i < unit_count_; ++i) units_.push_back({modules.units[i].path, i});
         for (auto const& tied : modules.tied) tied_.push_back({tied.path, static_cast<std::size_t>(tied.unit)});
         std::sort(units_.begin(), units_.end());
@@ -82,7 +83,8 @@ public:
             }
         }
         // The innermost first: what holds something measured is its sum, and adds nothing.
-        std::sort(above.begin(), above.end(), [](Entry const& a, Entry const& b) { return a.path.size() > b.path.size(); });
+        std::sort(above.begin(), above.end(),
+                  [](Entry const& a, Entry const& b) { return a.path.size() > b.path.size(); });
         for (auto const& entry : above) deal(entry, share, times);
         return times;
     }
@@ -139,8 +141,9 @@ private:
             auto const dot = above.rfind('.');
             above = dot == std::string_view::npos ? std::string_view{} : above.substr(0, dot);
             if (above.size() < inner) break;
-            auto const at = std::lower_bound(entries.begin(), entries.end(), above,
-                                             [](Entry const& entry, std::string_view name) { return entry.path < name; });
+            auto const at =
+                std::lower_bound(entries.begin(), entries.end(), above,
+                                 [](Entry const& entry, std::string_view name) { return entry.path < name; });
             if (at != entries.end() && at->path == above) return false;
         }
         return true;
