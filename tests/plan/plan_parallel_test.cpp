@@ -171,8 +171,9 @@ TEST_CASE("plan: without accelerators there is nothing to plan") {
 }
 
 TEST_CASE("plan: of unequal devices the smaller one gets the shorter stage") {
-    // 54 GB of weights: neither device holds them, nor does the smaller one half of them.
-    auto const plan = plan_of(presets::gemma_2_27b, "1xA100-40GB+1xRTX4090", {.estimate = {.context = 1024}});
+    // 54 GB of weights in 16 bits: neither device holds them, nor does the smaller one half of them.
+    auto const plan =
+        plan_of(presets::gemma_2_27b, "1xA100-40GB+1xRTX4090", {.estimate = {.dtype = Dtype::bf16, .context = 1024}});
     REQUIRE(plan);
     CHECK(plan->degrees.pp == 2);
     CHECK(plan->degrees.tp == 1);

@@ -30,18 +30,23 @@ public:
     ClosestCut find() {
         enumerate();
         heap_.build();
-        for (int looked_at = 0; !heap_.empty() && !best_.fits(); ++looked_at) {
+        for (int looked_at = 0; !heap_.empty() && !best_.fits() && looked_at < most_tried; ++looked_at) {
             auto const candidate = heap_.pop();
             auto const least = Bytes{static_cast<std::int64_t>(candidate.seconds)} - search_.largest_memory();
-            if (!best_.begins.empty() && (best_.needs - best_.has <= least || looked_at > most_looked_at)) break;
-            look_at({.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep});
+            bool const is_tried_only = looked_at >= most_looked_at;
+            if (!best_.begins.empty() && (best_.needs - best_.has <= least || (is_tried_only && least > Bytes{0})))
+                break;
+            PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
+            look_at(degrees, is_tried_only);
         }
         return static_cast<ClosestCut&&>(best_);
     }
 
 private:
-    /// Beyond so many cuts of ever larger needs none comes notably closer.
+    /// Beyond so many cuts of ever larger needs none comes notably closer: others are only tried as they are. A cluster
+    /// of a few dozen devices has fewer than are tried.
     static constexpr int most_looked_at = 200;
+    static constexpr int most_tried = 1000;
 
     void enumerate() {
         auto const most = search_.limits();
@@ -66,7 +71,7 @@ private:
                     static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)});
     }
 
-    void look_at(PlanDegrees degrees) {
+    void look_at(PlanDegrees degrees, bool is_tried_only) {
         auto const batch = rank_batch(search_.job().batch, degrees);
         degrees.zero = search_.zeros(degrees.dp).back();
         degrees.micro_batches = piece_counts(batch, degrees.pp, search_.job().training.has_value()).back();
@@ -74,8 +79,12 @@ private:
         for (auto const& layout : search_.sites().layouts(degrees)) {
             auto const sites = search_.sites().sites(degrees, layout);
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
+            if (is_tried_only) {
+                if (fill(degrees, memory, sites, Bytes{0}, begins)) consider(degrees, memory, sites, begins);
+                continue;
+            }
             Bytes low = -search_.largest_memory();
-            Bytes high{1};
+            Bytes high = 256_MiB;
             while (!fill(degrees, memory, sites, high, begins) && high.count() < INT64_MAX / 8) high += high;
             while ((high - low).count() > (std::int64_t{1} << 16U)) {
                 auto const middle = low + Bytes{(high - low).count() / 2};
@@ -96,6 +105,24 @@ private:
         return most;
     }
 
+    /// What the fullest rank of a stage needs with one more slot behind `begin` and those up to `next`.
+    Bytes grown(PlanDegrees const& degrees, CutMemory const& memory, std::int64_t stage, std::int64_t begin,
+                std::int64_t next, List<SlotNeeds>& needs) const {
+        auto const& slots = search_.slots();
+        Bytes most{};
+        for (std::size_t i = 0; i < needs.size(); ++i) {
+            needs[i].add(memory.ranks[i].kinds()[slots.kind_of[static_cast<std::size_t>(next)]]);
+            auto held = needs[i];
+            for (auto const& tie : slots.ties) {
+                if (tie.first >= begin && tie.first <= next && tie.other >= begin && tie.other <= next)
+                    held.drop(memory.ranks[i].tie(tie.tie));
+            }
+            auto const total = memory.ranks[i].stage_memory(held, stage, degrees.dp, degrees.zero).total();
+            if (most < total) most = total;
+        }
+        return most;
+    }
+
     /// Gives each stage what its memory and so much more hold; false where a stage would be empty or layers are left.
     bool fill(PlanDegrees const& degrees, CutMemory const& memory, PlanSites const& sites, Bytes more,
               List<std::int64_t>& begins) const {
@@ -104,18 +131,11 @@ private:
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             begins[static_cast<std::size_t>(stage)] = next;
             auto const most = sites.capacities[static_cast<std::size_t>(stage)] + more;
-            // The largest end whose stage fits, by halving: needs grow with the stage.
-            auto low = next;
-            auto high = slots - (degrees.pp - 1 - stage);
-            while (low < high) {
-                auto const end = low + (high - low + 1) / 2;
-                if (need(degrees, memory, stage, next, end) <= most)
-                    low = end;
-                else
-                    high = end - 1;
-            }
-            if (low == next) return false;
-            next = low;
+            auto const begin = next;
+            auto const last = slots - (degrees.pp - 1 - stage);
+            List<SlotNeeds> needs(memory.ranks.size());
+            while (next < last && grown(degrees, memory, stage, begin, next, needs) <= most) ++next;
+            if (next == begin) return false;
         }
         begins[static_cast<std::size_t>(degrees.pp)] = next;
         return next == slots;
@@ -148,7 +168,9 @@ private:
     return detail::ClosestSearch(search).find();
 }
 
-/// True where some cut of the job fits: the quick answer, without what it would cost.
+/// True where some cut of the job fits: the quick answer, without what it would cost. On more than a few dozen
+/// devices only the cuts with the smallest weights, states and cache are tried, and false means that none of these
+/// fits.
 [[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request) {
     if (request.estimate.batch == 0) request.estimate.batch = 1;
     PlanSearch search(model, topology, request);
