@@ -26,7 +26,7 @@ namespace detail {
     return segment;
 }
 
-[[nodiscard]] inline std::string degrees_text(PlanDegrees const& degrees) {
+[[nodiscard]] inline std::string all_degrees_text(PlanDegrees const& degrees) {
     auto text = "tp " + std::to_string(degrees.tp) + ", pp " + std::to_string(degrees.pp) + ", dp " +
                 std::to_string(degrees.dp);
     if (degrees.ep > 1) text += ", ep " + std::to_string(degrees.ep);
@@ -42,7 +42,7 @@ namespace detail {
 [[nodiscard]] inline Picture picture_of(ParallelPlan const& plan, Topology const& topology) {
     Picture picture;
     picture.is_fitting = true;
-    picture.verdict = "fits: " + detail::degrees_text(plan.degrees);
+    picture.verdict = "fits: " + detail::all_degrees_text(plan.degrees);
     for (std::size_t i = 0; i < plan.stages.size(); ++i) {
         picture.segments.push_back(detail::segment_of(plan.stages[i], i));
     }

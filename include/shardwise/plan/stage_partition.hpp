@@ -31,20 +31,20 @@ struct StageBounds {
 namespace detail {
 
 /// What of a step depends on where its stages are cut.
-struct PipelineTimes {
+struct CutTimes {
     double sum = 0.0;
     double slowest = 0.0;
     double reduce = 0.0;
     double update = 0.0;
 
-    [[nodiscard]] bool is_no_worse(PipelineTimes const& other) const {
+    [[nodiscard]] bool is_no_worse(CutTimes const& other) const {
         // Sums of the same layers in another order differ in the last bits.
         constexpr double rounding = 1.0 + 1e-13;
         return sum <= other.sum * rounding && slowest <= other.slowest * rounding &&
                reduce <= other.reduce * rounding && update <= other.update * rounding;
     }
     /// With another stage's times.
-    [[nodiscard]] PipelineTimes joined(PipelineTimes const& other) const {
+    [[nodiscard]] CutTimes joined(CutTimes const& other) const {
         auto const larger = [](double a, double b) { return a > b ? a : b; };
         return {sum + other.sum, larger(slowest, other.slowest), larger(reduce, other.reduce),
                 larger(update, other.update)};
@@ -140,18 +140,18 @@ public:
 
 private:
     struct Way {
-        PipelineTimes times{};
+        CutTimes times{};
         std::size_t begin = 0;
         std::size_t before = 0;
     };
 
     bool is_training() const { return task_.setting.pass == Pass::training; }
     List<Way>& front(std::size_t stage, std::size_t end) { return fronts_[stage * (slots_ + 1) + end]; }
-    double seconds(PipelineTimes const& times) const {
+    double seconds(CutTimes const& times) const {
         return times.seconds(static_cast<double>(task_.degrees.micro_batches), task_.setting);
     }
     /// What a step takes at least once the stages up to `stage`, which end before slot `end`, take this.
-    double seconds_at_least(PipelineTimes times, std::size_t stage, std::size_t end) const {
+    double seconds_at_least(CutTimes times, std::size_t stage, std::size_t end) const {
         times = times.joined({.sum = rest_[end] + messages_[stage + 1],
                               .slowest = least_.slowest,
                               .reduce = least_.reduce,
@@ -194,7 +194,7 @@ private:
         most *= 1.0 - 1e-13;
         for (auto more = fill(most, bounds.begins); more > 0.0; more = fill(most, bounds.begins)) most = more;
         least_.slowest = most * (1.0 - 1e-13);
-        PipelineTimes times;
+        CutTimes times;
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             auto const begin = static_cast<std::size_t>(bounds.begins[stage]);
             auto const end = static_cast<std::size_t>(bounds.begins[stage + 1]);
@@ -275,7 +275,7 @@ private:
         for (auto begin = end; begin-- > stage;) {
             take(own, needs, stage, begin);
             auto const seconds = own.seconds + message;
-            PipelineTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage],
+            CutTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage],
                                       .slowest = seconds};
             if (seconds_at_least(alone, stage, end) > limit_) break;
             if (stage == 0 ? begin == 0 : !front(stage - 1, begin).empty())
@@ -288,9 +288,9 @@ private:
         return stage_message_seconds(own.cost(), task_.sites.stages[stage], task_.setting);
     }
 
-    PipelineTimes stage_times(std::size_t stage, GrowingStage const& own) const {
+    CutTimes stage_times(std::size_t stage, GrowingStage const& own) const {
         auto const seconds = own.seconds + message_seconds(stage, own);
-        PipelineTimes times{.sum = seconds, .slowest = seconds};
+        CutTimes times{.sum = seconds, .slowest = seconds};
         if (is_training()) {
             auto const& site = task_.sites.stages[stage];
             auto const cost = own.cost();
@@ -301,10 +301,10 @@ private:
     }
 
     /// Puts a stage behind every way to cut what lies before it.
-    void join(std::size_t stage, std::size_t begin, std::size_t end, PipelineTimes const& own,
+    void join(std::size_t stage, std::size_t begin, std::size_t end, CutTimes const& own,
               List<SlotNeeds> const& needs) {
         int fits = -1;
-        auto const try_way = [&](PipelineTimes const& before, std::size_t index) {
+        auto const try_way = [&](CutTimes const& before, std::size_t index) {
             Way const way{before.joined(own), begin, index};
             if (seconds_at_least(way.times, stage, end) > limit_) return;
             if (fits < 0) fits = has_room(stage, begin, end, needs) ? 1 : 0;
@@ -373,7 +373,7 @@ private:
     List<double> rest_;
     List<double> messages_;
     /// What no stages can be better than.
-    PipelineTimes least_;
+    CutTimes least_;
     double limit_ = 0.0;
     /// The longest that a stage may take.
     double most_ = 0.0;
