@@ -98,7 +98,10 @@ namespace {
     apply_stored_quantisation(*loaded, request.estimate);
     PlanAnswer answer{
         .loaded = *loaded, .request = request, .topology = std::move(devices.topology), .warnings = loaded->warnings};
-    if (auto const idle = answer.topology.devices.size() - answer.topology.accelerators().size(); idle > 0)
+    // A description file lists the machine's cpu, whether it is wanted or not.
+    bool const asks_for_more = arguments.devices->find('+') != std::string::npos;
+    auto const idle = answer.topology.devices.size() - answer.topology.accelerators().size();
+    if (asks_for_more && idle > 0)
         answer.warnings.push_back("a parallel plan runs on accelerators only: cpu and disk are left out");
     for (auto& warning : devices.warnings) answer.warnings.push_back(std::move(warning));
     auto const answered = with_progress(mode, [&](Observer const& observer) {

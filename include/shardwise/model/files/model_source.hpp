@@ -246,7 +246,9 @@ private:
 ///         unsupported, invalid_argument, unsafe_path
 [[nodiscard]] inline Result<ModelSource> find_model(std::string const& model, std::span<std::string_view const> presets,
                                                     HubCache const& cache) {
-    if (model.empty()) return Error{ErrorCode::invalid_argument}.because("the model has no name");
+    if (model.empty()) {
+        return Error{ErrorCode::invalid_argument}.in("MODEL").because("is empty").fix("name a preset, a file, a folder or org/name");
+    }
     for (auto const preset : presets) {
         if (!equal_ignoring_case(preset, model)) continue;
         ModelSource source;
