@@ -151,15 +151,20 @@ struct RankGroup {
            (answer.plan->degrees.dp > 1 ? " on all replicas together" : "") + "\n";
 }
 
-[[nodiscard]] std::string loss_text(double loss, PlanObjective objective) {
-    auto const percent = decimals(100.0 * loss, loss < 0.1 ? 1 : 0) + " % ";
+[[nodiscard]] std::string percent_text(double share) {
+    return decimals(100.0 * share, share < 0.1 ? 1 : 0) + " % ";
+}
+
+[[nodiscard]] std::string loss_text(PlanAlternative const& other, PlanCost const& chosen, PlanObjective objective) {
+    auto const percent = percent_text(other.loss);
     switch (objective) {
         case PlanObjective::latency:
             return percent + "slower";
         case PlanObjective::throughput:
             return percent + "fewer tokens";
         case PlanObjective::devices:
-            return percent + "more devices";
+            if (other.loss > 0.0) return percent + "more devices";
+            return "as many devices, " + percent_text(other.cost.step.total() / chosen.step.total() - 1.0) + "slower";
     }
     return percent;
 }
@@ -170,7 +175,7 @@ struct RankGroup {
     auto out = "\n" + style.bold("runners-up") + "\n";
     auto const step = answer.request.estimate.training ? " an update, " : " a token, ";
     for (auto const& other : plan.alternatives) {
-        out += "  - " + describe_degrees(other.degrees) + ": " + loss_text(other.loss, answer.request.objective) +
+        out += "  - " + describe_degrees(other.degrees) + ": " + loss_text(other, plan.cost, answer.request.objective) +
                " (" + duration(other.cost.step.total()) + step +
                grouped(static_cast<std::int64_t>(other.cost.tokens_per_second + 0.5)) + " tokens/s, fullest rank " +
                to_text(other.largest_rank) + ")" + (other.reason.empty() ? "" : ": " + other.reason) + "\n";

@@ -8,10 +8,10 @@
 namespace shardwise::inline v0 {
 
 /// How much worse a cut's objective is than the chosen one's: 0.25 is a quarter more time or devices, or a quarter less
-/// throughput.
+/// throughput. Of cuts on equally many devices the objective `devices` makes no difference, so that their loss is 0.
 [[nodiscard]] inline double plan_loss(FoundCut const& other, FoundCut const& chosen, PlanObjective objective) {
     auto const& one = other.cost;
-    if (objective == PlanObjective::devices && other.degrees.ranks() != chosen.degrees.ranks())
+    if (objective == PlanObjective::devices)
         return static_cast<double>(other.degrees.ranks()) / static_cast<double>(chosen.degrees.ranks()) - 1.0;
     if (objective == PlanObjective::throughput) return 1.0 - one.tokens_per_second / chosen.cost.tokens_per_second;
     return one.step.total() / chosen.cost.step.total() - 1.0;
@@ -98,8 +98,9 @@ private:
             say(std::to_string(ranks) + " of " + std::to_string(devices) +
                 " devices: no cut on more of them has a shorter step");
         } else {
-            say("all " + count_text(devices, "device", "devices") + ", of " + std::to_string(search_.examined()) +
-                " cuts the best");
+            say((devices == 1 ? std::string("the one device: ") : "all " + std::to_string(devices) + " devices: ") +
+                (search_.examined() == 1 ? "the only way to cut"
+                                         : "the best of " + std::to_string(search_.examined()) + " ways to cut"));
         }
     }
 
@@ -240,8 +241,8 @@ private:
     }
 
     void explain_memory() {
-        say("the fullest rank takes " + to_text(search_.fullest(cut_)) + " of " +
-            to_text(search_.smallest_device(cut_)));
+        auto const [bytes, capacity] = search_.most_loaded(cut_);
+        say("the fullest rank takes " + to_text(bytes) + " of " + to_text(capacity));
     }
 
     std::int64_t piece() const {

@@ -145,6 +145,19 @@ public:
         for (auto const& rank : ranks_of(cut)) most = most < rank.terms.total() ? rank.terms.total() : most;
         return most;
     }
+    struct Load {
+        Bytes bytes{};
+        Bytes capacity{};
+    };
+    /// The rank whose device is filled the most, by its share.
+    [[nodiscard]] Load most_loaded(FoundCut const& cut) {
+        Load most{{}, Bytes{1}};
+        for (auto const& rank : ranks_of(cut)) {
+            Load const load{rank.terms.total(), sites_.device(rank.device).available()};
+            if (share_of(most) < share_of(load)) most = load;
+        }
+        return most;
+    }
     [[nodiscard]] Bytes smallest_device(FoundCut const& cut) {
         auto least = largest_memory_;
         for (auto const capacity : sites_.sites(cut.degrees, cut.layout).capacities)
@@ -189,6 +202,9 @@ public:
     }
 
 private:
+    static double share_of(Load const& load) {
+        return static_cast<double>(load.bytes.count()) / static_cast<double>(load.capacity.count());
+    }
     static EstimateRequest job_of(PlanRequest const& request) {
         auto job = request.estimate;
         job.parallel = {.sequence_parallel = request.estimate.parallel.sequence_parallel};
