@@ -108,7 +108,7 @@ Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view con
         for (auto const& given : request.devices) {
             if (given.id != held.device) continue;
             device.name = given.name.view();
-            if (given.id.kind != DeviceClass::disk) device.capacity = given.memory;
+            if (given.id.kind != DeviceClass::disk) device.capacity = given.available();
         }
         answer.devices.push_back(device);
     }

@@ -83,7 +83,8 @@ struct LastKind {
             .fix("name one: --devices 1xA100-40GB");
     LastKind out{.others = devices, .device = devices[end - 1]};
     auto first = end;
-    while (first > 0 && devices[first - 1].name == out.device.name && devices[first - 1].memory == out.device.memory)
+    while (first > 0 && devices[first - 1].name == out.device.name &&
+           devices[first - 1].available() == out.device.available())
         --first;
     out.others.erase(out.others.begin() + static_cast<std::ptrdiff_t>(first),
                      out.others.begin() + static_cast<std::ptrdiff_t>(end));

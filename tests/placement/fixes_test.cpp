@@ -67,6 +67,32 @@ TEST_CASE("find_fixes: each fix makes the plan fit, and the next smaller one of 
     CHECK_FALSE(task.fits(with_cpu, request));
 }
 
+TEST_CASE("Budgets and fixes count what is free of a device as if it had no more") {
+    auto const model = describe(presets::llama_3_8b);
+    REQUIRE(model);
+    PlacementTask const task(*model);
+    EstimateRequest const request{.context = 4096};
+    auto busy = devices_like("H100-80GB", 1);
+    busy.push_back({});
+    busy.back().id = DeviceId::cpu();
+    busy.back().memory = Bytes{std::int64_t{64} << 30};
+    auto small = busy;
+    busy[0].memory_free = small[0].memory = Bytes{std::int64_t{10} << 30};
+    busy[1].memory_free = small[1].memory = Bytes{std::int64_t{1} << 30};
+    CHECK(budgets_of(busy)[0].capacity == small[0].memory);
+    CHECK_FALSE(task.fits(busy, request));
+    auto const found = find_fixes(task, busy, request);
+    auto const expected = find_fixes(task, small, request);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        CHECK(found[i].kind == expected[i].kind);
+        CHECK(found[i].amount == expected[i].amount);
+        CHECK(found[i].change == expected[i].change);
+    }
+    CHECK(find_fix(found, FixKind::offload) != nullptr);
+    CHECK(find_fix(found, FixKind::devices) != nullptr);
+}
+
 TEST_CASE("find_fixes: the largest context that fits") {
     auto const model = describe(presets::llama_3_8b);
     REQUIRE(model);

@@ -41,13 +41,13 @@ using Budgets = List<Budget>;
     return count;
 }
 
-/// The whole memory of each device as its budget, with `overhead` on the accelerators; rates for products of `dtype`.
+/// What is available of each device as its budget (its free memory where that is known, else all), with `overhead` on the accelerators; rates for products of `dtype`.
 [[nodiscard]] constexpr Budgets budgets_of(Span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {
     Budgets budgets;
     budgets.reserve(devices.size());
     for (auto const& device : devices) {
-        budgets.push_back({device.id, device.memory, device.id.is_accelerator() ? overhead : Bytes{}, device.peak.of(dtype),
-                           device.bandwidth, device.link.bandwidth, device.link.latency});
+        budgets.push_back({device.id, device.available(), device.id.is_accelerator() ? overhead : Bytes{},
+                           device.peak.of(dtype), device.bandwidth, device.link.bandwidth, device.link.latency});
     }
     return budgets;
 }

@@ -166,7 +166,7 @@ private:
         };
         auto const count = smallest_that(most_added_devices, fits_with);
         if (!count) return;
-        fixes_.push_back({FixKind::devices, *count, {}, {}, *count * devices_[accelerators - 1].memory});
+        fixes_.push_back({FixKind::devices, *count, {}, {}, *count * devices_[accelerators - 1].available()});
     }
     /// The cpu with as much memory as it takes: what it then holds is what it needs.
     void try_offload() {
@@ -174,13 +174,14 @@ private:
         auto place = devices.begin();
         while (place != devices.end() && place->id < DeviceId::cpu()) ++place;
         bool const is_there = place != devices.end() && place->id == DeviceId::cpu();
-        auto const before = is_there ? place->memory : Bytes{};
+        auto const before = is_there ? place->available() : Bytes{};
         if (!is_there) {
             Device cpu;
             cpu.id = DeviceId::cpu();
             place = devices.insert(place, cpu);
         }
         place->memory = Bytes{INT64_MAX / 2};
+        place->memory_free = Bytes{-1};
         auto const budgets = task_.budgets(devices, request_);
         auto const filling = fill_in_order(modules_.units, 0, modules_.units.size(), budgets, capacities_of(budgets));
         if (filling.placed < modules_.units.size()) return;
