@@ -79,6 +79,8 @@ TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
 
 TEST_CASE("parse_device_spec: a count beyond any cluster is refused, a negative one is part of no name") {
     CHECK(parse_device_spec("99999999999999999999xT4").error().code() == ErrorCode::capacity_exceeded);
+    CHECK(parse_device_spec("16385xT4").error().reason() == "names more devices than are planned for: at most 16384");
+    CHECK(parse_device_spec("16384xT4").has_value());
     CHECK(parse_device_spec("-1xT4").error().code() == ErrorCode::no_such_device);
 }
 

@@ -86,8 +86,8 @@ private:
             return Error{ErrorCode::capacity_exceeded}
                 .in("devices")
                 .at(text_)
-                .because("names more devices than are planned for")
-                .expected(max_spec_devices);
+                .because("names more devices than are planned for: at most " + std::to_string(max_spec_devices))
+                .fix("name fewer of them");
         }
         for (std::int64_t copy = 0; copy < count; ++copy) {
             std::int32_t last_node = next_node;

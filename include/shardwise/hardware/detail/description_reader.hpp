@@ -207,7 +207,7 @@ private:
             if (i > 0) device.id.index += 1;
             if (static_cast<std::int64_t>(topology_.devices.size()) == max_spec_devices) {
                 return fault_.set(ErrorCode::capacity_exceeded, "devices",
-                                  "has more devices than are planned for: " + std::to_string(max_spec_devices));
+                                  "has more devices than are planned for: at most " + std::to_string(max_spec_devices));
             }
             if (!ids_.insert(device.id).second) {
                 return fault_.set(ErrorCode::invalid_field, fields.path("id"), "another device has this id already");
