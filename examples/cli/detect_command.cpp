@@ -11,6 +11,9 @@
 #include "requests.hpp"
 #include "values.hpp"
 
+#include <cstdio>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace shardwise::cli {
@@ -20,11 +23,32 @@ namespace {
 [[nodiscard]] Result<DeviceWish> read_wish(Arguments const& arguments) {
     DeviceWish wish;
     if (arguments.prefer) {
-        auto const kind = choose<DeviceKind>("--prefer", *arguments.prefer, prefer_choices);
+        // ROCm is the platform of the kind hip, and the name by which people know it.
+        auto const word = equal_ignoring_case(*arguments.prefer, "rocm") ? "hip" : std::string_view{*arguments.prefer};
+        auto const kind = choose<DeviceKind>("--prefer", word, prefer_choices);
         if (!kind) return kind.error();
         wish.prefer = *kind;
     }
     return wish;
+}
+
+[[nodiscard]] Result<> check_device_list(Arguments const& arguments) {
+    if (!arguments.devices || arguments.devices->find_first_not_of(' ') != std::string::npos) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("--devices")
+        .because("names no device")
+        .fix("write devices like cuda:0,cuda:1");
+}
+
+/// Says on stderr which devices of --devices may not be used, so that an exit status of 4 is explained there too.
+void print_refusals(DetectAnswer const& answer) {
+    if (!answer.checked) return;
+    for (auto const& one : *answer.checked) {
+        if (one.is_available) continue;
+        auto const word = one.word.empty() ? std::string("\"\"") : escaped(one.word);
+        auto const reason = one.reason.empty() ? std::string("is not available") : escaped(one.reason);
+        std::fprintf(stderr, "shardwise: %s: %s\n", word.c_str(), reason.c_str());
+    }
 }
 
 /// What a model takes on one device, with all that runs it.
@@ -75,9 +99,12 @@ ExitCode run_detect(Arguments const& arguments) {
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     auto const wish = read_wish(arguments);
     if (!wish) return report(wish.error(), Stage::arguments, arguments.json);
+    if (auto const checked = check_device_list(arguments); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
     auto const answer = answer_detect(arguments, *request, *wish);
     if (!answer) return report(answer.error(), Stage::work, arguments.json);
     print_warnings(answer->warnings);
+    print_refusals(*answer);
     print_text(arguments.json ? detect_json(*answer) : detect_text(*answer, style_of_stdout(*color)));
     return answer->all_available() ? ExitCode::done : ExitCode::no_such_device;
 }

@@ -110,8 +110,6 @@ public:
         std::vector<std::int32_t> position(detection_.devices.size(), -1);
         for (auto const place : order) {
             auto device = detection_.devices[place].device;
-            device.memory = device.available();
-            device.memory_free = Bytes{-1};
             assume_rates(device);
             position[place] = static_cast<std::int32_t>(topology.devices.size());
             topology.devices.push_back(device);
@@ -154,7 +152,9 @@ private:
             has_accelerator = true;
             if (!is_taken_[i]) take(i);
         }
-        if (has_accelerator || !storage_.empty()) return {};
+        bool const has_processor = std::any_of(storage_.begin(), storage_.end(),
+                                               [](Device const& device) { return device.id == DeviceId::cpu(); });
+        if (has_accelerator || has_processor) return {};
         for (std::size_t i = 0; i < detection_.devices.size(); ++i) {
             if (detection_.devices[i].id != "cpu" || !detection_.devices[i].is_available || is_taken_[i]) continue;
             take(i);

@@ -18,7 +18,14 @@ enum class Stage { arguments, work };
         case ErrorCode::out_of_memory:
             return ExitCode::does_not_fit;
         case ErrorCode::backend_failure:
-            // A broken driver is nobody's wrong usage, even where it shows while --devices is read.
+        case ErrorCode::file_not_found:
+        case ErrorCode::file_unreadable:
+        case ErrorCode::file_unwritable:
+        case ErrorCode::malformed_file:
+        case ErrorCode::missing_field:
+        case ErrorCode::invalid_field:
+        case ErrorCode::unsupported:
+            // A broken driver or file is nobody's wrong usage, even where it shows while --devices is read.
             return ExitCode::failure;
         default:
             return stage == Stage::arguments ? ExitCode::usage : ExitCode::failure;

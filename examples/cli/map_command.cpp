@@ -162,8 +162,8 @@ ExitCode run_map(Arguments const& arguments) {
     if (arguments.svg) {
         auto const written = write_picture(*arguments.svg, map_picture(*request, answer));
         if (!written) {
-            auto const stage = arguments.svg->empty() ? Stage::arguments : Stage::work;
-            return report(written.error(), stage, arguments.json);
+            bool const is_usage = written.error().code() == ErrorCode::invalid_argument;
+            return report(written.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);
         }
     }
     print_warnings(answer.warnings);

@@ -202,7 +202,7 @@ constexpr std::array detection_table{
            .word = &Arguments::devices},
     Option{.flag = "--prefer",
            .value = "KIND",
-           .help = "recommend devices of this kind where they hold the model",
+           .help = "recommend devices of this kind where they hold the model; rocm means hip",
            .choices = words_of<prefer_choices>,
            .word = &Arguments::prefer},
     Option{.flag = "--out",

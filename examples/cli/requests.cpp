@@ -129,20 +129,26 @@ template <class Meaning, std::size_t count>
         request.links = std::move(choice->topology.links);
         for (auto& warning : choice->warnings) request.warnings.push_back(std::move(warning));
         for (auto const& device : request.devices) {
-            if (auto const added = request.max_memory.add(device.id, device.memory); !added) return added.error();
+            if (auto const added = request.max_memory.add(device.id, device.available()); !added) return added.error();
         }
         return {};
     }
     std::string text = *arguments.max_memory;
-    if (!text.empty() && text[0] == '@') {
+    bool const is_file = !text.empty() && text[0] == '@';
+    if (is_file) {
         auto file = read_text_file(text.substr(1), std::size_t{1} << 16U);
         if (!file) return file.error();
         text = *std::move(file);
     }
     auto limits = parse_max_memory(text);
     if (!limits) {
-        auto error = limits.error();
-        return error.in("--max-memory");
+        auto const& error = limits.error();
+        if (is_file || error.code() != ErrorCode::malformed_file) return Error{error}.in("--max-memory");
+        // No file is malformed where the text is an argument.
+        return Error{ErrorCode::invalid_argument}
+            .in("--max-memory")
+            .because(error.reason())
+            .fix(R"(write it like {"0": "10GiB", "cpu": "30GB"})");
     }
     request.max_memory = *std::move(limits);
     request.devices = devices_of(request.max_memory);

@@ -54,9 +54,10 @@ Picture map_picture(MapRequest const& request, MapAnswer const& answer) {
 }
 
 Result<> write_picture(std::string const& path, Picture const& picture) {
-    if (path.empty()) {
-        return Error{ErrorCode::invalid_argument}.in("--svg").because("names no file").fix("write --svg map.svg");
-    }
+    Error error{ErrorCode::invalid_argument};
+    error.in("--svg").fix("write --svg map.svg");
+    if (path.empty()) return error.because("names no file");
+    if (path == "-") return error.at(path).because("names no file: stdout has the answer already");
     return write_file(path, draw_picture(picture));
 }
 

@@ -14,7 +14,7 @@ namespace shardwise::cli {
 
 /// Draws a picture into a file, whole or not at all.
 ///
-/// Errors  file_unwritable; invalid_argument for an empty path
+/// Errors  file_unwritable; invalid_argument for an empty path and for "-"
 [[nodiscard]] Result<> write_picture(std::string const& path, Picture const& picture);
 
 }  // namespace shardwise::cli

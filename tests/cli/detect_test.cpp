@@ -85,7 +85,12 @@ TEST_CASE("detect MODEL recommends the fewest devices that hold it, and prefers 
     CHECK(Answer(ran.out).text("recommendation", "model") == "qwen3-14b");
     ran = run_on(machine, {"detect", "llama-3-8b", "--prefer", "cpu"});
     CHECK_MESSAGE(ran.out.find(": cuda:0\n") != std::string::npos, "the processor has 32 MiB");
-    ran = run_on(machine, {"detect", "--prefer", "rocm"});
+    for (auto const* word : {"rocm", "ROCm", "HIP"}) {
+        ran = run_on(machine, {"detect", "--prefer", word, "--json"});
+        CHECK(ran.status == 0);
+        CHECK(Answer(ran.out).text("recommendation", "reason").find("no hip device") != std::string::npos);
+    }
+    ran = run_on(machine, {"detect", "--prefer", "nvidia"});
     CHECK(ran.status == 2);
 }
 
@@ -98,6 +103,13 @@ TEST_CASE("detect --devices says which may be used and why not; exit 4 where one
     ran = run_on(machine, {"detect", "--devices", "cuda:0,GPU-40900001", "--json"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
     CHECK(ran.status == 4);
     CHECK(Answer(ran.out).text("checked", 1U, "reason") == "hidden by CUDA_VISIBLE_DEVICES=0");
+    CHECK(ran.err == "shardwise: GPU-40900001: hidden by CUDA_VISIBLE_DEVICES=0\n");
+    ran = run_on(machine, {"detect", "--devices", "cuda:0,cuda:8"});
+    CHECK(ran.status == 4);
+    CHECK(ran.err.find("shardwise: cuda:8: is not a device") == 0);
+    ran = run_on(machine, {"detect", "--devices", ""});
+    CHECK(ran.status == 2);
+    CHECK(ran.says("--devices: names no device"));
 }
 
 TEST_CASE("detect --out writes a description that map and plan take") {
@@ -110,6 +122,32 @@ TEST_CASE("detect --out writes a description that map and plan take") {
     CHECK(ran.status == 0);
     CHECK(Answer(ran.out).size("devices") == 5);
     CHECK(Answer(ran.out).text("devices", 0U, "name") == "NVIDIA GeForce RTX 4090");
+    // On both ways `map` plans with what is free.
+    auto const direct = run_on(machine, {"map", "llama-3-8b", "--devices", "auto", "--json"});
+    REQUIRE(Answer(direct.out).size("devices") == 4);
+    for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(Answer(ran.out).integer("devices", i, "capacity") == (i == 3 ? 1073741824 : 24696061952));
+        for (auto const* number : {"id", "capacity", "used"})
+            CHECK(Answer(ran.out).integer("devices", i, number) == Answer(direct.out).integer("devices", i, number));
+    }
+}
+
+TEST_CASE("map plans with the free memory of a description, in every dialect") {
+    TemporaryFolder const folder;
+    auto const file = folder.write(
+        "h.json",
+        R"({"schema":"shardwise.hardware/1","devices":[{"preset":"H100-80GB","count":2,"memory_free":"10GiB"}]})");
+    for (auto const* dialect : {"shardwise", "accelerate", "transformers"}) {
+        CAPTURE(dialect);
+        auto const ran = run({"map", "llama-3-8b", "--devices", file, "--dialect", dialect, "--json"});
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        CHECK(Answer(ran.out).integer("devices", 0U, "capacity") == std::int64_t{10} << 30);
+        CHECK(Answer(ran.out).integer("devices", 0U, "used") <= std::int64_t{10} << 30);
+        CHECK(Answer(ran.out).integer("devices", 1U, "used") > 0);
+    }
+    CHECK(run({"map", "llama-3-70b", "--devices", file}).status == 3);
+    auto const more = run({"map", "llama-3-70b", "--devices", file, "--max", "devices", "--json"});
+    CHECK_MESSAGE(Answer(more.out).size("devices") > 13, "130 GiB of weights on devices of 10 GiB");
 }
 
 TEST_CASE("A machine without drivers: detect lists the processor, auto means it") {
@@ -128,6 +166,17 @@ TEST_CASE("A machine without drivers: detect lists the processor, auto means it"
         CHECK(answer.text("devices", 0U, "id") == "cpu");
         CHECK_MESSAGE(answer.integer("devices", 0U, "capacity") == std::int64_t{48} << 30, "what is available");
     }
+    for (auto const* words : {"auto+disk", "disk+auto", "auto+cpu+disk"}) {
+        CAPTURE(words);
+        Answer const answer(run_on(machine, {"map", "gpt2", "--devices", words, "--json"}).out);
+        REQUIRE(answer.size("devices") == 2);
+        CHECK(answer.text("devices", 0U, "id") == "cpu");
+        CHECK(answer.integer("devices", 0U, "capacity") == std::int64_t{48} << 30);
+        CHECK(answer.text("devices", 1U, "id") == "disk");
+    }
+    Answer const named(run_on(machine, {"map", "gpt2", "--devices", "auto+cpu:2GiB+disk", "--json"}).out);
+    CHECK(named.size("devices") == 2);
+    CHECK(named.integer("devices", 0U, "capacity") == std::int64_t{2} << 30);
     auto const none = run_on(machine, {"map", "llama-3-8b", "--devices", "cuda:0", "--json"});
     CHECK(none.status == 4);
     CHECK(Answer(none.out).text("error", "code") == "no_such_device");
@@ -178,7 +227,7 @@ TEST_CASE("--devices with what does not exist is exit 4 with the reason; twice, 
     CHECK(message("cuda:0,cuda:0", 2).find("is named before") != std::string::npos);
     CHECK(message("cuda:0,2xA100-40GB", 4).find("2xA100-40GB: is not a device of this machine") != std::string::npos);
     CHECK(message("cuda:0,", 4).find("is not a device of this machine") != std::string::npos);
-    CHECK(message("no-such-file.json", 2).find("no-such-file.json") != std::string::npos);
+    CHECK(message("no-such-file.json", 1).find("no-such-file.json") != std::string::npos);
     machine.options().nvml_library = machine.folder() / "none";
     CHECK(message("auto", 3).find("cpu") == std::string::npos);
 }

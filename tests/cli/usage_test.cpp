@@ -72,7 +72,11 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
              {{"map", "gpt2", "--max-memory", "{\"gpu0\":5}"}, "gpu0"},
              {{"map", "--tree", "x", "--devices", "1xL4", "--context", "5"}, "--context, --tree"},
              {{"map", "gpt2", "--devices", "1xL4", "--svg", ""}, "--svg: names no file"},
+             {{"plan", "gpt2", "--devices", "1xL4", "--svg", ""}, "--svg: names no file"},
+             {{"map", "gpt2", "--devices", "1xL4", "--svg", "-"}, "--svg: -: names no file"},
              {{"map", "gpt2", "--devices", "1xL4", "--svg"}, "--svg: needs a value"},
+             {{"map", "gpt2", "--devices", "99999xT4"}, "at most 16384"},
+             {{"map", "gpt2", "--max-memory", "{\"0\":"}, "--max-memory"},
              {{"completion"}, "SHELL: was not given"},
              {{"man", "map"}, "map: was not expected"},
          }) {
@@ -85,6 +89,32 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
         CHECK(ran.out.empty());
         CHECK(ran.says(says));
         CHECK(ran.err.find('\n') == ran.err.size() - 1);
+    }
+}
+
+TEST_CASE("usage: what is wrong with a file exits 1, whichever option names it") {
+    TemporaryFolder const folder;
+    auto const missing = folder.path() + "/none.json";
+    auto const broken = folder.write("broken.json", "{");
+    auto const other = folder.write("other.json", R"({"schema":"shardwise.other/1","devices":[]})");
+    auto const wrong = folder.write("wrong.json", R"({"schema":"shardwise.hardware/1","devices":[{"preset":7}]})");
+    for (auto const& words : std::vector<std::vector<std::string>>{
+             {"map", "gpt2", "--devices", missing},
+             {"map", "gpt2", "--devices", broken},
+             {"map", "gpt2", "--devices", other},
+             {"map", "gpt2", "--devices", wrong},
+             {"plan", "gpt2", "--devices", broken},
+             {"map", "gpt2", "--max-memory", "@" + missing},
+             {"map", "gpt2", "--max-memory", "@" + broken},
+             {"map", "gpt2", "--devices", "1xL4", "--profile", missing},
+             {"map", "gpt2", "--devices", "1xL4", "--profile", broken},
+             {"map", "gpt2", "--devices", "1xL4", "--strategy", "custom", "--custom", missing},
+             {"map", "--tree", broken, "--devices", "1xL4"}}) {
+        auto const ran = run(words);
+        CAPTURE(words.back());
+        CAPTURE(ran.err);
+        CHECK(ran.status == 1);
+        CHECK(ran.says(".json") != ran.says("--max-memory: "));
     }
 }
 
