@@ -1,7 +1,10 @@
 #pragma once
 
 /// The planning half: models, memory, devices and device maps, without a GPU SDK and without a third-party library.
-/// Files are read by <shardwise/readers.hpp>, accelerate's and transformers' own maps by <shardwise/placement/dialect/...>.
+///
+/// What would cost every includer more to compile has headers of its own: parallel plans `shardwise/plan/plan_parallel.hpp`,
+/// pictures `shardwise/plan/draw_picture.hpp`, files `shardwise/readers.hpp`, detection `shardwise/hardware/detect.hpp`,
+/// accelerate's and transformers' own maps `shardwise/placement/dialect/`.
 
 #include <shardwise/core/version.hpp>
 #include <shardwise/hardware/presets.hpp>
