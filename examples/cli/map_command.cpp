@@ -145,6 +145,8 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
 ExitCode run_map(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    if (auto const checked = check_picture_path(arguments); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
     auto request = read_map_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     if (auto const read = read_profile_option(arguments, *request); !read) {
@@ -161,10 +163,7 @@ ExitCode run_map(Arguments const& arguments) {
     }
     if (arguments.svg) {
         auto const written = write_picture(*arguments.svg, map_picture(*request, answer));
-        if (!written) {
-            bool const is_usage = written.error().code() == ErrorCode::invalid_argument;
-            return report(written.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);
-        }
+        if (!written) return report(written.error(), Stage::work, arguments.json);
     }
     print_warnings(answer.warnings);
     print_text(arguments.json ? map_json(*request, answer) : map_text(*request, answer, style_of_stdout(*color)));

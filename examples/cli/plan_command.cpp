@@ -126,6 +126,8 @@ namespace {
 ExitCode run_plan(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    if (auto const checked = check_picture_path(arguments); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
     auto const request = read_plan_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     auto devices = choose_devices(*arguments.devices);

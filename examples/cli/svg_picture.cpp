@@ -53,11 +53,17 @@ Picture map_picture(MapRequest const& request, MapAnswer const& answer) {
     return picture;
 }
 
-Result<> write_picture(std::string const& path, Picture const& picture) {
+Result<> check_picture_path(Arguments const& arguments) {
+    if (!arguments.svg) return {};
+    auto const& path = *arguments.svg;
     Error error{ErrorCode::invalid_argument};
     error.in("--svg").fix("write --svg map.svg");
     if (path.empty()) return error.because("names no file");
     if (path == "-") return error.at(path).because("names no file: stdout has the answer already");
+    return {};
+}
+
+Result<> write_picture(std::string const& path, Picture const& picture) {
     return write_file(path, draw_picture(picture));
 }
 
