@@ -279,7 +279,8 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
           read_count("--pp", arguments.pp, most_ranks, parallel.pp),
           read_count("--ep", arguments.ep, most_ranks, parallel.ep),
           read_count("--dp", arguments.dp, most_ranks, parallel.dp),
-          read_count("--micro-batches", arguments.micro_batches, most_tokens, request.micro_batches), read_training(arguments, request.training)}) {
+          read_count("--micro-batches", arguments.micro_batches, most_tokens, request.micro_batches),
+          read_training(arguments, request.training)}) {
         if (!read) return read.error();
     }
     auto const tokens = checked_multiply(request.batch, request.context > 0 ? request.context : default_context);
