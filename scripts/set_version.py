@@ -34,8 +34,6 @@ def version_header(root):
 
 
 def namespace_of(version):
-    if version == "0.1.0":  # the namespace of the first version named no more than the 0
-        return "v0"
     return "v" + version.replace(".", "_")
 
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Memory of a back end that its owner frees; the context that it came from outlives it.
 ///
@@ -70,4 +70,4 @@ private:
     std::int64_t size_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

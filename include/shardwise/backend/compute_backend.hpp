@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A back end has a name for messages.
 template <class B>
@@ -59,4 +59,4 @@ template <class B>
 concept ComputeBackend = HasBackendName<B> && HasContext<B> && AllocatesMemory<B> && SynchronizesStreams<B> &&
     OrdersStreams<B> && CopiesMemory<B>;
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

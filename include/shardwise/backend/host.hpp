@@ -13,7 +13,7 @@
 #include <new>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a host context is made of.
 struct HostOptions {
@@ -108,4 +108,4 @@ struct Host {
 
 static_assert(ComputeBackend<Host>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Counts what a context has allocated, so that a prediction can be held against it. Safe to use from several threads.
 ///
@@ -30,4 +30,4 @@ private:
     std::atomic<std::int64_t> peak_{0};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gives every rank the parts of all ranks, one behind another; parts may differ in size.
 ///
@@ -52,4 +52,4 @@ template <class T, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -63,4 +63,4 @@ template <class T, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

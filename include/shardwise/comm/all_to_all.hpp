@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gives each rank its part of every rank's data: what rank r holds for rank s arrives at s, ordered by r.
 ///
@@ -97,4 +97,4 @@ template <class T, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

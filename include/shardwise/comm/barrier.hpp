@@ -2,7 +2,7 @@
 
 #include <shardwise/comm/communicator.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Returns when every rank of the group has called it.
 ///
@@ -13,4 +13,4 @@ template <Communicator C>
     return comm.step();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gives every rank the data of `root`.
 ///
@@ -37,4 +37,4 @@ template <class T, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

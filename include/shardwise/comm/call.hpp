@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What ranks can do together.
 enum class CollectiveKind : std::uint8_t {
@@ -78,4 +78,4 @@ struct CollectiveCall {
     return text;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A rank knows its number and how many there are.
 template <class C>
@@ -38,4 +38,4 @@ concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
 template <class C>
 concept Communicator = HasRank<C> && PassesMessages<C> && SharesMemory<C>;
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

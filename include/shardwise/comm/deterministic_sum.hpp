@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A node of the summation tree: the leaves [begin, begin + size), size a power of two and begin a multiple of it. Leaves at
 /// or beyond the number of leaves do not exist and are left out.
@@ -148,4 +148,4 @@ void sum_leaves(UnitRange range, std::int64_t leaves, std::int64_t width, T cons
     }
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

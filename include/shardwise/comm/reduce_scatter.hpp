@@ -10,7 +10,7 @@
 #include <cstring>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gives each rank its part of the sum over all ranks, added in the order of the ranks; parts may differ in size.
 ///
@@ -51,4 +51,4 @@ template <class T, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -44,4 +44,4 @@ template <class T, Communicator C>
     return comm.receive_bytes(from, dtype_of<T>, reinterpret_cast<std::byte*>(data.data()), data.elements(), sizeof(T));
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How a group of processes is made; all ranks give the same.
 struct SharedMemoryOptions {
@@ -171,4 +171,4 @@ private:
 
 static_assert(Communicator<SharedMemory>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How a group of threads is made.
 struct ThreadsOptions {
@@ -243,4 +243,4 @@ template <class Body>
 
 static_assert(Communicator<Threads>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

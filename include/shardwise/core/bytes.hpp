@@ -3,7 +3,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// An amount of memory; signed, so that a shortfall is a value too.
 ///
@@ -46,4 +46,4 @@ constexpr Bytes operator""_GB(unsigned long long n) { return Bytes{static_cast<s
 
 }  // namespace literals
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// a * b for non-negative operands, or nothing where the product leaves 63 bits.
 [[nodiscard]] constexpr Optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
@@ -27,4 +27,4 @@ namespace shardwise::inline v0 {
 /// The smallest multiple of `unit` not below a; a >= 0, unit > 0.
 [[nodiscard]] constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_divide(a, unit) * unit; }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

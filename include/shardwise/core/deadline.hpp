@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A moment after which a blocking call gives up. Every blocking call has one.
 class Deadline {
@@ -20,4 +20,4 @@ private:
     Clock::time_point moment_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

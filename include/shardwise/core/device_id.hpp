@@ -3,7 +3,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Where a part of a model can live, in the order in which device maps are filled.
 enum class DeviceClass : std::uint8_t { gpu, mps, cpu, disk };
@@ -28,4 +28,4 @@ struct DeviceId {
     friend constexpr auto operator<=>(DeviceId const&, DeviceId const&) = default;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

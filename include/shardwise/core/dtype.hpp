@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The element type of a dense tensor. Block formats (GGUF types, NF4, ...) live in quant/.
 enum class Dtype : std::uint8_t {
@@ -109,4 +109,4 @@ inline constexpr std::array<DtypeTraits, 24> dtype_table{{
     return std::nullopt;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What went wrong. Each has a section in docs/reference/errors.md.
 enum class ErrorCode : std::uint8_t {
@@ -184,4 +184,4 @@ inline std::string Error::message() const {
     return out;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Text of at most N bytes held by value, so that its owner is a literal type; longer text ends in "...".
 template <std::size_t N>
@@ -34,4 +34,4 @@ private:
     unsigned char size_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -3,7 +3,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A number that names one thing of a kind; ids of two kinds do not mix.
 template <class Tag>
@@ -25,4 +25,4 @@ using LayerId = Id<struct LayerTag>;
 /// One participant of a parallel group.
 using Rank = Id<struct RankTag>;
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

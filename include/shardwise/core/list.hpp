@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A growable array for the planning half: the part of std::vector that it uses, with pointers as iterators. Elements must be
 /// default-constructible; growing moves them. Converts to Span and std::span.
@@ -126,4 +126,4 @@ private:
     std::size_t capacity_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Reads a memory size as accelerate does: GiB, MiB, KiB (any case) are powers of 2, GB, MB, KB powers of 10; a lower-case
 /// final `b` after G, M or K means bits ("10Gb" is 1,250,000,000 bytes). The number may have a fraction and an exponent.
@@ -49,4 +49,4 @@ namespace shardwise::inline v0 {
     return refuse("has no unit that is known");
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How far long work has come: `done` of `total` steps of what `work` names.
 struct WorkProgress {
@@ -36,4 +36,4 @@ private:
     void (*hear_)(void const* who, WorkProgress const& progress) = nullptr;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

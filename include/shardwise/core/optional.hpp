@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A value or none: the part of std::optional that the planning half uses, copied as its value is. T must be
 /// default-constructible. Converts to and from std::optional.
@@ -56,4 +56,4 @@ private:
     bool has_value_ = false;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The extents of a dense row-major tensor, outermost first, as torch prints them. Rank 0 is a scalar.
 class Shape {
@@ -61,4 +61,4 @@ private:
     std::uint8_t rank_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A half-open range of units.
 struct UnitRange {
@@ -33,4 +33,4 @@ struct UnitRange {
     return {query.begin / group, (query.end - 1) / group + 1};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

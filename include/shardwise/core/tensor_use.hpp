@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a tensor is for; quantisation schemes choose by it.
 enum class TensorUse : std::uint8_t {
@@ -15,4 +15,4 @@ enum class TensorUse : std::uint8_t {
     other,      // anything else: sinks, relative positions, buffers
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A tensor in somebody else's memory: a pointer, extents and strides. `Backend` says in whose memory it lies, so that a
 /// device pointer never reaches host code.
@@ -84,4 +84,4 @@ private:
     Extents strides_{};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

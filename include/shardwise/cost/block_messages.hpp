@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The time of a block's messages between the ranks that share it.
 ///
@@ -168,4 +168,4 @@ struct BlockSharing {
     return walker.walk(sharing.is_table_dealt && sharing.tp.ranks > 1);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

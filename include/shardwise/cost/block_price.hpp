@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What goes through the model: a prompt, one token of each sequence, or a forward and a backward pass.
 enum class Pass : std::uint8_t { prefill, decode, training };
@@ -194,4 +194,4 @@ private:
     return detail::BlockPricer(body, step, setting, weights, rates, efficiency, policy).price();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -2,7 +2,7 @@
 
 #include <shardwise/memory/activations.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What one block costs in one step on one rank.
 ///
@@ -54,4 +54,4 @@ struct BlockWork {
     return work;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The weights of one block on one rank; the mean over the layers that run the same body where a mixture packs them
 /// differently.
@@ -132,4 +132,4 @@ private:
     return all;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

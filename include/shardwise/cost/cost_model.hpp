@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Prices the blocks of one model under one request: every body of its program once per setting and kind of device,
 /// kept for later questions.
@@ -110,4 +110,4 @@ private:
     List<Priced> priced_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The time of a step by what it is spent on. Each term counts only what adds to the step: of arithmetic and memory the one
 /// that binds, of a message what is not hidden.
@@ -61,4 +61,4 @@ struct CostTerms {
     }
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -3,7 +3,7 @@
 #include <shardwise/cost/efficiency.hpp>
 #include <shardwise/hardware/device.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a device does per second for one model, as programs reach it.
 ///
@@ -36,4 +36,4 @@ struct DeviceRates {
         .product_bits = is_native ? static_cast<double>(bits(dtype)) : 16.0};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

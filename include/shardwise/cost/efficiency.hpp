@@ -1,6 +1,6 @@
 #pragma once
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What share of a device's or a link's peak real programs reach: one set of constants for every model, device and
 /// plan.
@@ -37,4 +37,4 @@ struct Efficiency {
 
 inline constexpr Efficiency default_efficiency{};
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How long a module took in one step.
 ///
@@ -37,4 +37,4 @@ struct Profile {
     std::vector<DeviceProfile> devices;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The form of profiles that this version writes and reads.
 inline constexpr std::string_view profile_schema = "shardwise.profile/1";
@@ -198,4 +198,4 @@ private:
     return std::move(json.end_array().end_object()).text() + "\n";
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

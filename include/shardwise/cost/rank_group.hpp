@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Ranks that exchange messages: all in one node, or the same number in each of several nodes.
 struct RankGroup {
@@ -47,4 +47,4 @@ namespace detail {
             detail::slower_link(inner.network, outer.network)};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

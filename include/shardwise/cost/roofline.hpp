@@ -1,6 +1,6 @@
 #pragma once
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How fast a device computes and how fast its memory is.
 ///
@@ -29,4 +29,4 @@ struct RooflineRates {
     return latency + (bandwidth > 0.0 ? bytes / bandwidth : 0.0);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

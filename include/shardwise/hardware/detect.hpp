@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -231,4 +231,4 @@ struct WatchedDetection {
     return *std::move(shared->result);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

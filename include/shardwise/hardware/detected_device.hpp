@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A device that was found on this machine, and whether this process may use it.
 struct DetectedDevice {
@@ -57,4 +57,4 @@ struct VendorDevices {
     std::vector<std::string> warnings;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What was found on this machine.
 struct Detection {
@@ -56,4 +56,4 @@ struct Detection {
     return topology;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Where detection looks.
 struct DetectionOptions {
@@ -24,4 +24,4 @@ struct DetectionOptions {
     std::chrono::milliseconds deadline{60000};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How much of a model a device should hold at most.
 struct MaxMemoryAdvice {
@@ -55,4 +55,4 @@ inline constexpr double max_memory_share = 0.9;
     return std::move(json).text();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

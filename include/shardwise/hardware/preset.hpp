@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A well-known device. Add one: docs/how-to/add-a-device.md. Its texts are plain pointers: a string_view searches for
 /// their ends at compile time, and every including program pays for that.
@@ -112,4 +112,4 @@ struct PresetRow {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

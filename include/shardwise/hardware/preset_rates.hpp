@@ -3,7 +3,7 @@
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/hardware/presets.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gives a detected device the rates and the bandwidth of the preset of its name and memory; false where there is none.
 inline bool take_preset_rates(DetectedDevice& found) {
@@ -17,4 +17,4 @@ inline bool take_preset_rates(DetectedDevice& found) {
     return true;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -118,4 +118,4 @@ inline constexpr auto four_rtx4090 = repeat_device<4>("RTX4090");
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// NVIDIA's data center GPUs. Data sheets since Ampere print rates with sparsity: halved here. fp64 is the tensor
 /// cores' where they have it. Cards with PCIe reach their peers over it; the bridges that some have join pairs only.
@@ -85,4 +85,4 @@ inline constexpr std::array<PresetRow, 28> nvidia_presets{{
      "NVIDIA L40S data sheet", "L40S"},
 }};
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

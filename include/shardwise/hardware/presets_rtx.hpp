@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// NVIDIA's GeForce and workstation cards. Rates are those of tensor cores that add in fp32, which GeForce halves; "AI
 /// TOPS" of the vendor are int8 or fp4 with sparsity.
@@ -51,4 +51,4 @@ inline constexpr std::array<PresetRow, 16> rtx_presets{{
      "NVIDIA RTX Blackwell PRO whitepaper; memory: nvidia-smi", "RTX PRO 6000 Blackwell Workstation Edition"},
 }};
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a device is wanted for.
 struct DeviceWish {
@@ -170,4 +170,4 @@ private:
     return detail::DeviceChooser(devices, wish).choose();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

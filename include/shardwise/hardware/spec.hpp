@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The devices that a SPEC names, accelerators first in the order written, then cpu, then disk.
 using DeviceList = List<Device>;
@@ -211,4 +211,4 @@ private:
     return topology;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

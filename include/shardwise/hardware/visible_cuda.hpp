@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -248,4 +248,4 @@ private:
     return detail::CudaVisibility(devices, environment).read();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

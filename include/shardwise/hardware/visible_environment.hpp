@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The variables by which users hide and order GPUs; nothing: not set, which is not the same as empty.
 struct VisibleEnvironment {
@@ -35,4 +35,4 @@ struct Visibility {
     std::vector<std::string> reasons;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Is told where objects and arrays begin and end.
 template <class H>
@@ -89,4 +89,4 @@ private:
 
 static_assert(JsonHandler<JsonRefusals>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

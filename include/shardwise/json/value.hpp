@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a JSON value is; integers keep their exact value.
 enum class JsonKind : std::uint8_t { null, boolean, integer, unsigned_integer, real, string, array, object };
@@ -247,4 +247,4 @@ static_assert(JsonHandler<JsonDocumentBuilder>);
     return std::move(builder).take();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Writes one JSON document in the order of the calls: valid UTF-8, escaped, no space but the indentation asked for.
 ///
@@ -136,4 +136,4 @@ private:
     bool follows_key_ = false;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

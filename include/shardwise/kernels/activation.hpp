@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// An activation of one value. swiglu_clamped has two inputs: see gated_activation.
 ///
@@ -93,4 +93,4 @@ template <ActivationElement T>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Everything about an attention but its tensors.
 struct AttentionOptions {
@@ -143,4 +143,4 @@ template <ActivationElement T, ActivationElement Cache>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

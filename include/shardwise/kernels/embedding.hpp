@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Rows of a table by id. The table may be a shard of the vocabulary that begins at `first_row`: ids outside of it give zeros,
 /// so that the sum over the shards is the whole (vocabulary-parallel embedding).
@@ -42,4 +42,4 @@ template <ActivationElement T>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Which elements of a head turn together.
 enum class RopeLayout : std::uint8_t {
@@ -62,4 +62,4 @@ template <ActivationElement T>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

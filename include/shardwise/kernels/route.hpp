@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a router's logits become before experts are chosen.
 enum class RouterScore : std::uint8_t {
@@ -169,4 +169,4 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

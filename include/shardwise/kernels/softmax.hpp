@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// out = exp(in - max) / sum, row by row. A row of only minus infinity (everything masked) becomes zeros.
 ///
@@ -43,4 +43,4 @@ template <ActivationElement T>
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 enum class Phase : std::uint8_t { prefill, decode };
 
@@ -135,4 +135,4 @@ struct ActivationPeaks {
     return activation_peaks(body, request, config, place).peak();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Something that an arena holds for a while: from step `birth` to step `death`, both included.
 struct ArenaItem {
@@ -118,4 +118,4 @@ template <class Before>
     return other.peak < layout.peak ? other : layout;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The most elements of one model and of one activation that sizes are computed for. With them, and with most_tokens,
 /// no sum over one rank leaves 63 bits.
@@ -55,4 +55,4 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -2,7 +2,7 @@
 
 #include <shardwise/memory/activations.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The buffers that a block's exchanges between ranks need beside its values: one staging copy of the largest partial
 /// sum that is reduced over tensor- or expert-parallel ranks, or of the largest value that sequence parallelism
@@ -37,4 +37,4 @@ namespace shardwise::inline v0 {
     return largest;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

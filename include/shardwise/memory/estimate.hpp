@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Memory by what it is for.
 struct MemoryTerms {
@@ -188,4 +188,4 @@ struct MemoryEstimate {
     }
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

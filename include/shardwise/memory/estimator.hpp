@@ -6,7 +6,7 @@
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -211,4 +211,4 @@ struct MemoryEstimator {
     }
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -58,4 +58,4 @@ namespace detail {
     return kv_bytes_per_token(model.program, request, model.config);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

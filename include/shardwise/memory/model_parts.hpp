@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A piece of a model that memory is reported for: a run of equal layers, or a module outside of the layers.
 struct ModelPart {
@@ -262,4 +262,4 @@ template <class Measure>
     })};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

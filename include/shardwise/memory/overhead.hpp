@@ -3,7 +3,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What the runtime itself takes on a device before the first tensor: on a GPU its context and the code of the
 /// libraries' kernels; nothing on cpu and disk, whose process memory is not budgeted.
@@ -20,4 +20,4 @@ namespace shardwise::inline v0 {
     return Bytes{0};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What the cache of a sliding-window layer holds: the window, or the whole context (engines without a rolling cache).
 enum class WindowPolicy : std::uint8_t { window, full };
@@ -120,4 +120,4 @@ namespace detail {
     return activation_dtype_of(request, config);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -3,7 +3,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/memory/activations.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The forward pass of a training step: every token of the batch at once, each of them scored.
 [[nodiscard]] constexpr Step training_step(EstimateRequest const& request, ModelConfig const& config) {
@@ -72,4 +72,4 @@ namespace detail {
     return total;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The share of a tensor that one rank holds: its rows and columns by the shard rule, uneven where units do not divide.
 /// stored_bytes stay those of the whole: shard_bytes prices packed shares.
@@ -35,4 +35,4 @@ namespace shardwise::inline v0 {
     return share;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

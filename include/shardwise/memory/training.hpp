@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What training keeps of the parameters of one rank.
 struct ModelStates {
@@ -251,4 +251,4 @@ namespace detail {
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Where in the model a tensor stands: quantisation schemes choose by layer, by the names around it and by its module's
 /// class.
@@ -168,4 +168,4 @@ template <class Measure>
         })};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

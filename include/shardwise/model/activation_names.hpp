@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// An activation's name in config.json and the class of its module.
 struct ActivationName {
@@ -50,4 +50,4 @@ inline constexpr std::array<ActivationName, 12> activation_names{{
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

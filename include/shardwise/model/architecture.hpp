@@ -10,7 +10,7 @@
 #include <concepts>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Has `A::name`, config.json's model_type.
 template <class A>
@@ -74,4 +74,4 @@ template <ModelArchitecture Arch>
     return Model{config, Arch::tree(config), Arch::program(config)};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

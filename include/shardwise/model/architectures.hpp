@@ -29,7 +29,7 @@
 
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A list of architecture policies.
 template <ModelArchitecture... Archs>
@@ -71,4 +71,4 @@ template <class List = Architectures>
     return error.fix(did_you_mean(closest.best()).view());
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

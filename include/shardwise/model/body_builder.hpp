@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How a linear layer's output (or input) is dealt to tensor-parallel ranks.
 struct LinearSplit {
@@ -234,4 +234,4 @@ private:
     BlockBody body_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

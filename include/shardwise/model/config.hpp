@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The scaled-RoPE methods of transformers' `rope_scaling`.
 enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope };
@@ -106,4 +106,4 @@ struct ModelConfig {
     [[nodiscard]] constexpr Dtype dtype_or(Dtype fallback) const { return dtype.value_or(fallback); }
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

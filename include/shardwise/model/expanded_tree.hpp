@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Every module and tensor of a model as flat arrays in registration order, made once and then read at memory speed: a
 /// subtree is a range of modules and a range of tensors. Module 0 is the model itself.
@@ -324,4 +324,4 @@ private:
     return TreeExpander(tree).expand();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The type that a config.json field has.
 enum class FieldType : std::uint8_t {
@@ -156,4 +156,4 @@ struct NameAlias {
     std::string_view tree;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A set of layers, held by value: which layers slide, which are dense.
 class LayerSet {
@@ -35,4 +35,4 @@ private:
     std::array<std::uint64_t, capacity / 64> words_{};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a module is to the model as a whole; custom device maps may name the first four instead of a prefix. `expert` marks
 /// a run of routed experts, whose numbers expert-parallel ranks are dealt.
@@ -118,4 +118,4 @@ private:
     return {{}, module, role, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count)};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Owns text that string_views of a tree point to; views stay valid when the arena is moved. Works in constant expressions.
 class NameArena {
@@ -71,4 +71,4 @@ private:
     std::size_t capacity_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

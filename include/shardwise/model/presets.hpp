@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A well-known model under the names that people call it.
 struct ModelPreset {
@@ -182,4 +182,4 @@ private:
         .fix(did_you_mean(closest.best()).view());
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -2,7 +2,7 @@
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -172,4 +172,4 @@ inline constexpr auto flan_t5_xl = detail::flan_t5_preset("Flan-T5-XL", 2048, 51
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

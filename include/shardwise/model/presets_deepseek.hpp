@@ -2,7 +2,7 @@
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -50,4 +50,4 @@ inline constexpr auto deepseek_v3 = detail::deepseek_preset(
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

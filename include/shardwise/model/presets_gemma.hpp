@@ -2,7 +2,7 @@
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -63,4 +63,4 @@ inline constexpr auto gemma_3_27b =
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -122,4 +122,4 @@ inline constexpr auto mixtral_8x22b =
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

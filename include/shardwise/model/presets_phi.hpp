@@ -2,7 +2,7 @@
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -48,4 +48,4 @@ inline constexpr auto gpt_oss_120b = detail::gpt_oss_preset("gpt-oss-120b", 36, 
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

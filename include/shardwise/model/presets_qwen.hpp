@@ -2,7 +2,7 @@
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -75,4 +75,4 @@ inline constexpr auto qwen3_235b_a22b =
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How tensor- and expert-parallel ranks share a parameter.
 enum class ShardKind : std::uint8_t {
@@ -53,4 +53,4 @@ struct ShardRule {
     friend constexpr bool operator==(ShardRule const&, ShardRule const&) = default;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

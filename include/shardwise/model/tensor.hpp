@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Whether a tensor is trained, and whether checkpoints store it.
 enum class TensorKind : std::uint8_t { parameter, buffer, transient_buffer };
@@ -40,4 +40,4 @@ struct Tensor {
     friend constexpr bool operator==(Tensor const&, Tensor const&) = default;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

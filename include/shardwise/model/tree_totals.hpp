@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How often each body is used in the whole model, by module id.
 [[nodiscard]] constexpr List<std::int64_t> count_instances(ModuleTree const& tree) {
@@ -98,4 +98,4 @@ template <class Measure>
     });
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -58,4 +58,4 @@ void walk_tensors(ModuleTree const& tree, OnTensor on_tensor) {
     walk(tree, [](std::string_view, Module const&, ModuleRole) {}, on_tensor);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Operations that one activation takes: an exponential, a division and a hyperbolic tangent count as one each.
 [[nodiscard]] constexpr double activation_cost(ActivationKind kind) {
@@ -35,4 +35,4 @@ namespace shardwise::inline v0 {
             .traffic = static_cast<double>(moved.count())};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

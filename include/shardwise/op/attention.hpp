@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Pairs of a query and a key that it sees, for one sequence: query i of n sees the context up to itself, or the
 /// window's part.
@@ -66,4 +66,4 @@ namespace shardwise::inline v0 {
             .workspace = Bytes{step.tokens() * context.share(shape.heads) * 2 * 4}};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

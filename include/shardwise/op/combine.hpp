@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The weighted sum of each token's experts: a product and a sum per routed element.
 ///
@@ -16,4 +16,4 @@ namespace shardwise::inline v0 {
             .workspace = routing_table_bytes(context)};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

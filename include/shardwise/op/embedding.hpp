@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Rows of a table by id: no arithmetic; each row is read once and written once.
 ///
@@ -13,4 +13,4 @@ namespace shardwise::inline v0 {
     return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

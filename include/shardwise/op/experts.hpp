@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One linear per expert over the rows routed to it: tokens * k rows in all, never tokens * experts. With expert
 /// parallelism a rank is priced for the worst case, that every token chooses its experts.
@@ -30,4 +30,4 @@ namespace shardwise::inline v0 {
     return rows < local ? rows : local;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

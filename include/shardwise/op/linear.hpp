@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Columns of the input that a rank multiplies: its share where the input is dealt, else all that the operation reads.
 [[nodiscard]] constexpr std::int64_t local_in_features(Operation const& op, OpContext const& context) {
@@ -27,4 +27,4 @@ namespace shardwise::inline v0 {
             .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

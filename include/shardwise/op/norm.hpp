@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A norm over the last axis, or over each head of it.
 ///
@@ -17,4 +17,4 @@ namespace shardwise::inline v0 {
             .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What an operation computes; `op/<kind>.hpp` has its shapes, flops, traffic and workspace.
 enum class OpKind : std::uint8_t {
@@ -72,4 +72,4 @@ struct Operation {
     bool takes_first = false;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

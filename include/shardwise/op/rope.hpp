@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Rotary positions in place: two products and a sum per element.
 ///
@@ -14,4 +14,4 @@ namespace shardwise::inline v0 {
             .traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

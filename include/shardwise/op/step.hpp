@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One pass through the model: how many tokens it computes and how many they can see.
 struct Step {
@@ -117,4 +117,4 @@ struct OpWork {
     Bytes workspace{};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

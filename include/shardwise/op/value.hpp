@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How many rows a value has, in terms of the request.
 enum class Rows : std::uint8_t {
@@ -42,4 +42,4 @@ struct Value {
 using ValueId = std::int32_t;
 inline constexpr ValueId no_value = -1;
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -12,7 +12,7 @@
 #include <shardwise/op/rope.hpp>
 #include <shardwise/op/route.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What any operation costs on one rank.
 [[nodiscard]] constexpr OpWork op_work(Operation const& op, OpContext const& context) {
@@ -38,4 +38,4 @@ namespace shardwise::inline v0 {
     return kind == OpKind::activation || kind == OpKind::add || kind == OpKind::norm;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

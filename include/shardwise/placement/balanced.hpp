@@ -5,7 +5,7 @@
 #include <shardwise/placement/sequential.hpp>
 #include <shardwise/placement/strategy.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -103,4 +103,4 @@ struct BalancedLow0 {
 static_assert(PlacementStrategy<Balanced>);
 static_assert(PlacementStrategy<BalancedLow0>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

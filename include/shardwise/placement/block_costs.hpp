@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a block adds to the unit that holds its first parameters.
 ///
@@ -79,4 +79,4 @@ constexpr void attach_blocks(ModuleSequence& sequence, BlockProgram const& progr
     }
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

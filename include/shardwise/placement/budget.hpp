@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What one device offers to a placement.
 ///
@@ -52,4 +52,4 @@ using Budgets = List<Budget>;
     return budgets;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A device map that the user wrote: prefixes of module names, or the roles `embedding`, `layer.N`, `norm`, `head`.
 /// The longest prefix wins; `""` covers everything; capacities are not enforced (check used bytes against them).
@@ -144,4 +144,4 @@ private:
 
 static_assert(PlacementStrategy<Custom>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

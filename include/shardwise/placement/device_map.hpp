@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What one device holds in a plan.
 struct DeviceUse {
@@ -131,4 +131,4 @@ template <PlacementStrategy Strategy, class List = Architectures>
     return DeviceMap<Strategy>{}.place(build_sequence(*model, request), budgets_for(devices, *model, request)).has_value();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 enum class FixKind : std::uint8_t {
     context,  // fewer tokens of context
@@ -208,4 +208,4 @@ private:
     return detail::FixSearch(task, devices, request).run();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

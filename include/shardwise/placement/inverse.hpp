@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Larger answers than this are given as this: no model has such a context, no request such a batch.
 inline constexpr std::int64_t largest_answer = std::int64_t{1} << 32U;
@@ -66,4 +66,4 @@ template <class Holds>
     return std::nullopt;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -81,4 +81,4 @@ inline void merge_entries(List<MapEntry> const& entries, std::size_t begin, std:
     return merged;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

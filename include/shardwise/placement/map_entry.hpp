@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One entry of a device map as Hugging Face writes it: everything under `prefix` is on `device`; "" is the whole model.
 struct MapEntry {
@@ -14,4 +14,4 @@ struct MapEntry {
     friend bool operator==(MapEntry const&, MapEntry const&) = default;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The most bytes of a model that one device may hold.
 struct DeviceLimit {
@@ -109,4 +109,4 @@ private:
     std::vector<DeviceLimit> limits_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

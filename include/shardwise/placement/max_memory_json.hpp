@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Reads `{"0": "10GiB", "1": 8000000000, "cpu": "30GB"}`: integers are bytes, texts have a unit (parse_memory_size).
 ///
@@ -42,4 +42,4 @@ namespace shardwise::inline v0 {
     return limits;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

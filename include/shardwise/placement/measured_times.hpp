@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Where the times of one kind of device come from.
 struct MeasuredDevice {
@@ -256,4 +256,4 @@ private:
     return detail::ProfileApplier(profile, tree, modules, budgets).run(devices, batch, context);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

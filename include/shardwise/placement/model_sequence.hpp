@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -83,4 +83,4 @@ struct WeightPricer {
     return build_sequence(tree, no_split, detail::WeightPricer{request}, granularity);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

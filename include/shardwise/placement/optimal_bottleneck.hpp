@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A filling and the seconds of its slowest stage, or of all stages and links.
 struct OptimalTime {
@@ -56,4 +56,4 @@ struct OptimalTime {
     return best;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// For each end of a run on one device, the earliest unit at which the run may begin; runs that begin later fit too.
 [[nodiscard]] inline List<std::size_t> earliest_begins(List<PlacementUnit> const& units, std::size_t end,
@@ -103,4 +103,4 @@ namespace shardwise::inline v0::detail {
     return result;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// used / capacity, exactly.
 struct LoadRatio {
@@ -88,4 +88,4 @@ struct OptimalLoad {
     return OptimalLoad{std::move(best), load};
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What `optimal` minimises once as little as possible is on disk and on the cpu.
 enum class Objective : std::uint8_t {
@@ -62,4 +62,4 @@ struct Placement {
     return used;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

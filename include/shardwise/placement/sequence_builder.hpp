@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How finely a tree is cut into units.
 enum class Granularity : std::uint8_t {
@@ -190,4 +190,4 @@ template <class Weigh>
     return detail::SequenceBuilder<Weigh>(tree, no_split, granularity, weigh, root, is_priced_by_place).build();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -3,7 +3,7 @@
 #include <shardwise/placement/filler.hpp>
 #include <shardwise/placement/strategy.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Fills each device before it opens the next: the fewest devices, the first ones full.
 ///
@@ -21,4 +21,4 @@ struct Sequential {
 
 static_assert(PlacementStrategy<Sequential>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

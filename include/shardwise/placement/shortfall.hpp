@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The least memory whose addition to one device makes a contiguous placement possible, and that device.
 struct Shortfall {
@@ -48,4 +48,4 @@ struct Shortfall {
     return detail::fill_in_order(modules.units, 0, count, budgets, detail::capacities_of(budgets)).placed == count;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

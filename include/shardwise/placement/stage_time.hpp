@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Times are whole picoseconds, so that sums and comparisons are exact; 2^63 ps are 106 days.
 using Picoseconds = std::int64_t;
@@ -39,4 +39,4 @@ inline constexpr double longest_picoseconds = 1e15;
     return to_picoseconds(latency + (bandwidth > 0.0 ? last.output / bandwidth : 0.0));
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 #include <concepts>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Has `name`, as reports and flags show it.
 template <class S>
@@ -24,4 +24,4 @@ concept PlacesModules = requires(S const& strategy, ModuleSequence const& module
 template <class S>
 concept PlacementStrategy = std::copyable<S> && HasName<S> && PlacesModules<S>;
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

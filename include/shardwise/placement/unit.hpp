@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A part of a model that is never split over devices: a leaf module, an instance of a no-split class, or a tensor that a
 /// split module owns itself.
@@ -50,4 +50,4 @@ struct ModuleSequence {
     NameArena names;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

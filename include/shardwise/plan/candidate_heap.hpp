@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Degrees that may be looked at, with what they cost at least.
 struct PlanCandidate {
@@ -64,4 +64,4 @@ private:
     List<PlanCandidate> items_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

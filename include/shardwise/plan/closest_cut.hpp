@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The cut whose fullest rank asks for the least more than its device has.
 struct ClosestCut {
@@ -177,4 +177,4 @@ private:
     return find_closest_cut(search).fits();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The sequences that one rank computes: the job's batch dealt to data- and expert-parallel ranks.
 [[nodiscard]] inline std::int64_t rank_batch(std::int64_t batch, PlanDegrees const& degrees) {
@@ -112,4 +112,4 @@ private:
     List<List<Running>> running_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -349,4 +349,4 @@ private:
     return detail::PictureDrawer(picture).draw();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What stands at a slot: parts of the module tree, by their index, and blocks of the program, by their body.
 struct SlotKind {
@@ -95,4 +95,4 @@ namespace detail {
     return result;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

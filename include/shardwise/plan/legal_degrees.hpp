@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The largest legal degree of each kind.
 struct DegreeLimits {
@@ -65,4 +65,4 @@ struct DegreeLimits {
     return bit(degrees.tp, 1) + bit(degrees.pp, 2) + bit(degrees.dp, 4) + bit(degrees.ep, 8);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

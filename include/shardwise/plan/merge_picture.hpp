@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A node as it is drawn, or several that hold the same.
 struct PictureNode {
@@ -177,4 +177,4 @@ inline void leave_out_the_rest(PictureBoxes& boxes) {
     return boxes;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a parallel plan makes small or large.
 enum class PlanObjective : std::uint8_t {
@@ -113,4 +113,4 @@ struct ParallelPlan {
     std::int64_t too_large = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A part of the model that lies together: a pipeline stage, or the neighbours that a device map puts on one device. Has a
 /// colour of its own.
@@ -84,4 +84,4 @@ struct Picture {
     std::vector<std::string> notes;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

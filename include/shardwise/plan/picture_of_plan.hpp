@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -75,4 +75,4 @@ namespace detail {
     return picture;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The sequences of one micro-batch: the job's batch dealt to data- and expert-parallel ranks and cut into pieces.
 [[nodiscard]] constexpr std::int64_t micro_batch_size(EstimateRequest const& request, PlanDegrees const& degrees) {
@@ -49,4 +49,4 @@ namespace shardwise::inline v0 {
     return cost;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

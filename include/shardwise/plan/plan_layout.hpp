@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How the ranks of a plan lie over the devices: one after another, tensor-parallel ranks next to each other, then
 /// expert-parallel ones; outside of them either data- and then pipeline-parallel ranks, or the other way round.
@@ -66,4 +66,4 @@ inline constexpr double PeakRates::*all_rates[] = {&PeakRates::fp32, &PeakRates:
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

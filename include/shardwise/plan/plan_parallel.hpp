@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The most runners-up that a plan lists.
 inline constexpr std::size_t most_alternatives = 5;
@@ -133,4 +133,4 @@ namespace detail {
     return plan;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

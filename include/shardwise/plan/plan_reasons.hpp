@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How much worse a cut's objective is than the chosen one's: 0.25 is a quarter more time or devices, or a quarter less
 /// throughput. Of cuts on equally many devices the objective `devices` makes no difference, so that their loss is 0.
@@ -262,4 +262,4 @@ private:
     return detail::ReasonWriter(search, cut).write();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

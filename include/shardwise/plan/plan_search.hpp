@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A cut that fits, with what it costs.
 struct FoundCut {
@@ -377,4 +377,4 @@ private:
     std::int64_t too_large_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -114,4 +114,4 @@ private:
         "try " + detail::PlanFixes(search.model(), topology, search.request()).advice());
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A number with so many decimals, 0 to 3: "3.1".
 [[nodiscard]] inline std::string decimal_text(double value, int decimals) {
@@ -87,4 +87,4 @@ namespace shardwise::inline v0::detail {
     return "kernel launches";
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Ranks of one tensor- and expert-parallel group by what they hold: of ranks with the same share of everything the
 /// first stands for all. The group's first rank is a class of its own: it also gathers the logits.
@@ -123,4 +123,4 @@ struct DealtUnits {
     return classes;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

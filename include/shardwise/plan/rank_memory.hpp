@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What slots take on one rank, before it is known which stage they are on: sums, and maxima of what one at a time
 /// needs.
@@ -263,4 +263,4 @@ private:
     Bytes message_{};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Finds where ranks sit: the devices of a layout, the groups' links, what a stage can hold.
 class SiteFinder {
@@ -357,4 +357,4 @@ private:
     std::int64_t stamp_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One micro-batch through each kind of slot.
 struct SlotPrices {
@@ -97,4 +97,4 @@ private:
     List<List<Priced>> priced_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Where a stage runs: the slowest device of its ranks, and the groups that its ranks stand in.
 struct StageSite {
@@ -68,4 +68,4 @@ struct StageCost {
     return stage;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What the search for stages is given.
 struct StageTask {
@@ -386,4 +386,4 @@ private:
     return detail::StageSearch(task).find(limit);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a step does with its stages beside running them.
 struct StepSetting {
@@ -137,4 +137,4 @@ namespace detail {
     return step;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One line of transformers' `tp_plan`: how the ranks share a module.
 struct TpPlanEntry {
@@ -122,4 +122,4 @@ private:
     return detail::TpPlanWriter(model.tree).run();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

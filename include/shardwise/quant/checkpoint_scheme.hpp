@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The keys of config.json's `quantization_config` that decide sizes, as a reader found them; absent keys stay empty.
 struct QuantizationConfig {
@@ -108,4 +108,4 @@ namespace detail {
         "this quant_method is not known").fix("known are bitsandbytes, gptq, awq, fp8, mxfp4 and compressed-tensors");
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The forms in which compressed-tensors (llm-compressor, vLLM) stores the weight of a linear layer.
 enum class CompressedFormat : std::uint8_t {
@@ -100,4 +100,4 @@ namespace detail {
     return sum.total();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

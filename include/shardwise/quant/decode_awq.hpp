@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One weight as AWQ checkpoints (gemm version) store it, [outputs, inputs] in torch's terms. Outputs are packed along
 /// the rows, eight to a word, in the order 0, 2, 4, 6, 1, 3, 5, 7.
@@ -48,4 +48,4 @@ struct AwqWeight {
     }
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The sixteen values of NF4: quantiles of a normal distribution, scaled to [-1, 1].
 ///
@@ -89,4 +89,4 @@ constexpr void decode_bnb_int8(std::span<std::int8_t const> row, float row_absma
     }
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

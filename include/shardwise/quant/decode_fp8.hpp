@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Decodes an E4M3 matrix with a scale for each block of it (`weight_scale_inv`; one block: a scale for the matrix).
 ///
@@ -31,4 +31,4 @@ namespace shardwise::inline v0 {
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

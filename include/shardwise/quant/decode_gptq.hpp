@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -73,4 +73,4 @@ struct GptqWeight {
     }
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

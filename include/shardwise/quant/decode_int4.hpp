@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Decodes a row of our `int4`: scale * (q - 8), an fp16 scale for each group; element 2i lies in the low and 2i + 1 in
 /// the high half of byte i.
@@ -28,4 +28,4 @@ namespace shardwise::inline v0 {
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

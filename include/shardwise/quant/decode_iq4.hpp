@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The sixteen values that IQ4_NL and IQ4_XS choose from, denser near zero.
 ///
@@ -39,4 +39,4 @@ constexpr void decode_iq4_xs(std::span<std::uint8_t const, 136> block, std::span
     }
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

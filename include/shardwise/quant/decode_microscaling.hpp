@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -71,4 +71,4 @@ constexpr void decode_mxfp4_checkpoint(std::span<std::uint8_t const, 16> block, 
     }
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The value of an IEEE half; NaNs keep their payload and become quiet.
 [[nodiscard]] constexpr float from_f16(std::uint16_t half) {
@@ -115,4 +115,4 @@ namespace detail {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What llama.cpp's quantiser can make of a whole model, under the number of `general.file_type`: most of them choose
 /// the type of each tensor by its role and layer.
@@ -116,4 +116,4 @@ struct MixtureModel {
     bool has_importance = false;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

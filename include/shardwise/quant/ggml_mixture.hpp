@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -265,4 +265,4 @@ namespace detail {
     return fitting_type(type, weight.inputs());
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A tensor type of GGUF under the number that files store.
 ///
@@ -145,4 +145,4 @@ namespace detail {
     return total;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A bfloat16 value as memory holds it; arithmetic is done in float.
 struct Bfloat16 {
@@ -47,4 +47,4 @@ inline constexpr Dtype dtype_of<std::int8_t> = Dtype::i8;
 template <>
 inline constexpr Dtype dtype_of<std::uint8_t> = Dtype::u8;
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How the weights of a model are packed.
 enum class QuantMethod : std::uint8_t {
@@ -220,4 +220,4 @@ private:
     return name.text();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

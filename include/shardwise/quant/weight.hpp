@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a weight does in its block, as far as llama.cpp's mixtures of types tell weights apart.
 enum class WeightRole : std::uint8_t {
@@ -230,4 +230,4 @@ static_assert(roles_by_length.first.back() == named_roles.size(), "a module's na
     return class_name.ends_with("Linear") || class_name == "Conv1D";
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

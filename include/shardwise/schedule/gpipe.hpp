@@ -2,7 +2,7 @@
 
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// All forward passes, then all backward passes in the opposite order: every rank keeps all micro-batches.
 ///
@@ -16,4 +16,4 @@ namespace shardwise::inline v0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

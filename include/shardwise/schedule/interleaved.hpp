@@ -3,7 +3,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The forward passes of rank `rank` before it begins to alternate, over all of its chunks.
 [[nodiscard]] constexpr std::int64_t interleaved_warm_up(std::int64_t stages, std::int64_t chunks,
@@ -50,4 +50,4 @@ namespace shardwise::inline v0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

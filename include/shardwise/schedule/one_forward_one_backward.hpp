@@ -2,7 +2,7 @@
 
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The forward passes of rank `rank` before it begins to alternate.
 [[nodiscard]] constexpr std::int64_t warm_up(std::int64_t stages, std::int64_t micro_batches, std::int64_t rank) {
@@ -29,4 +29,4 @@ namespace shardwise::inline v0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

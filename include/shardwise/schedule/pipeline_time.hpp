@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The time of a pipeline that is filled and drained once, as by a prompt or a training step; `sum` is one micro-batch
 /// through all stages, `slowest` through the slowest of them.
@@ -24,4 +24,4 @@ namespace shardwise::inline v0 {
     return sum < served ? served : sum;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -2,7 +2,7 @@
 
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -95,4 +95,4 @@ private:
     return detail::ZeroBubbleFiller(stages, micro_batches).fill();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A point in a stream that others can wait for. Copies are the same event.
 class HostEvent {
@@ -63,4 +63,4 @@ private:
     std::shared_ptr<Point> point_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

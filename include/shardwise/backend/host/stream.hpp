@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How a host stream runs what is put into it.
 enum class StreamMode : std::uint8_t {
@@ -138,4 +138,4 @@ private:
     std::thread worker_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -13,7 +13,7 @@
 #include <sched.h>
 #endif
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Threads that share the parts of a loop. The calling thread is one of them, so a pool of one starts no thread at all.
 ///
@@ -144,4 +144,4 @@ private:
     std::atomic<std::uint64_t> generation_{0};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

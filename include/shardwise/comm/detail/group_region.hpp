@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <new>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Whether a rank is there.
 enum class Presence : std::uint32_t { absent, joined, left };
@@ -108,4 +108,4 @@ private:
     }
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Tells the core that this is a waiting loop.
 inline void pause_core() {
@@ -37,4 +37,4 @@ private:
     int turns_ = 0;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

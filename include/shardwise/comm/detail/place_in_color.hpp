@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A rank's number among those that chose its color, and how many they are.
 struct ColorPlace {
@@ -30,4 +30,4 @@ template <Communicator C>
     return place;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

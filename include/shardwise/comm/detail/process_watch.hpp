@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What the system says of a process: its state letter in /proc (R, S, T, Z, ...) and, once it has ended, how.
 struct ProcessState {
@@ -100,4 +100,4 @@ private:
     std::vector<char> is_gone_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Sums of 16-bit floats are made in float; everything else in its own type.
 template <class T>
@@ -57,4 +57,4 @@ void reduce_sources(T* out, std::int64_t count, std::int32_t sources, ReduceOp o
     }
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

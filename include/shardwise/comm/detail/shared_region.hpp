@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What stands before the region in shared memory: enough to tell whether all ranks mean the same group.
 struct SharedHeader {
@@ -166,4 +166,4 @@ private:
     std::size_t bytes_ = 0;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

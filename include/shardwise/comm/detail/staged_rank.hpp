@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What a group is told when it is made.
 struct StagedOptions {
@@ -283,4 +283,4 @@ private:
     bool is_compared_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

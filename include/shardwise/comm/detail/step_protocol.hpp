@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// How ranks hand each other staging memory in steps: the whole synchronisation of the collectives, written on its own so
 /// that a test can explore it with atomics that read stale values (tests/comm/explorer.hpp).
@@ -49,4 +49,4 @@ struct MailProtocol {
     }
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

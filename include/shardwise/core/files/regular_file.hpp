@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A regular file that is open for reading. FIFOs, devices, sockets and folders are refused without blocking on them.
 class RegularFile {
@@ -125,4 +125,4 @@ inline Result<RegularFile> RegularFile::open(std::string const& path, std::strin
     return file;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The whole content of an open file that is at most `limit` bytes.
 ///
@@ -35,4 +35,4 @@ namespace shardwise::inline v0 {
     return read_text_file(*file, limit);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// The first thing that is wrong with a description, and where descriptions say so.
 struct DescriptionFault {
@@ -148,4 +148,4 @@ private:
     std::vector<std::string_view> asked_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 inline constexpr std::string_view hardware_schema = "shardwise.hardware/1";
 
@@ -273,4 +273,4 @@ private:
     std::set<std::pair<std::int32_t, std::int32_t>> pairs_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Writes a topology so that reading gives the same: what has its default is left out.
 class DescriptionWriter {
@@ -110,4 +110,4 @@ private:
     JsonWriter& json_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

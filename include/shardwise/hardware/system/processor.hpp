@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// One level of the processor's caches.
 struct ProcessorCache {
@@ -256,4 +256,4 @@ private:
     return peak;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

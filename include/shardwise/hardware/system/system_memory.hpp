@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What memory this process may use: the machine's, narrowed by the control groups that it runs in.
 struct SystemMemory {
@@ -162,4 +162,4 @@ private:
     return memory;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

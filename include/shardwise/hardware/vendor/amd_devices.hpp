@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -171,4 +171,4 @@ inline void sort_as_hip(std::vector<AmdGpu>& gpus, std::vector<KfdNode> const& n
     return detail::to_amd_devices(std::move(gpus), nodes, nullptr, files);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

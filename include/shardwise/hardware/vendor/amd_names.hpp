@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -48,4 +48,4 @@ inline constexpr std::array<AmdName, 15> amd_names{{
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Which vendor call is under way, so that whoever waits for it can name it.
 class CallWatch {
@@ -16,4 +16,4 @@ private:
     std::atomic<char const*> current_{""};
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

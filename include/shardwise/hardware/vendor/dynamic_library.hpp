@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A vendor's library, opened at run time so that no program needs it to start.
 ///
@@ -57,4 +57,4 @@ private:
     std::string name_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

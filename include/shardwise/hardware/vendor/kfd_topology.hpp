@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -118,4 +118,4 @@ private:
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -14,7 +14,7 @@
 #include <sys/sysctl.h>
 #endif
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What Apple's kernel says of itself.
 struct AppleSystem {
@@ -82,4 +82,4 @@ namespace detail {
     return found;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

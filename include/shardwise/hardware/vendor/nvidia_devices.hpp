@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The NVIDIA GPUs of this machine and the ways between them, by NVML, in the driver's order: by PCI address. MIG
 /// instances follow their GPU. None where there is no driver.
@@ -63,4 +63,4 @@ namespace shardwise::inline v0 {
     return found;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What nlohmann_json finds wrong, without its prefix and without bytes of the text.
 [[nodiscard]] inline std::string_view syntax_complaint(std::string_view what) {
@@ -99,4 +99,4 @@ private:
     Error error_{ErrorCode::malformed_file};
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The longest string or number that is read, and the longest run of text without either: the parser buffers those.
 ///
@@ -60,4 +60,4 @@ private:
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// The length of the well-formed UTF-8 sequence at `at`, 0 where there is none: no overlong forms, no surrogates.
 ///
@@ -46,4 +46,4 @@ namespace shardwise::inline v0::detail {
     return at;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Keys of one part of a context: enough that merging costs little, few enough that a short context still has parts for
 /// several threads.
@@ -114,4 +114,4 @@ private:
     }
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A kernel that maps rows to rows of the same width, with parameters of that width.
 template <class T>
@@ -28,4 +28,4 @@ template <class T>
     return {};
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

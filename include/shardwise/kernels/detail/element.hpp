@@ -5,7 +5,7 @@
 #include <concepts>
 #include <cstdint>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What activations are stored in; arithmetic is done in float.
 template <class T>
@@ -21,4 +21,4 @@ namespace detail {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

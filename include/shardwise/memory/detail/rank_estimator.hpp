@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Estimates one rank after another of one request; stages are cut once, and bodies are priced once where ranks agree.
 /// `begins` may give each stage's first layer and, last, the number of layers; empty: stages of even weight.
@@ -288,4 +288,4 @@ private:
     bool is_tie_copied_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// BERT: the encoder with its pooler (BertModel), or with the head of its masked language model.
 ///
@@ -117,4 +117,4 @@ private:
 
 static_assert(ModelArchitecture<Bert>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// BLOOM: ALiBi in place of positions, a norm over the embeddings, q, k and v interleaved by head in one projection.
 ///
@@ -132,4 +132,4 @@ private:
 
 static_assert(ModelArchitecture<Bloom>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// DeepSeek-V2, V2-Lite (whose queries have no low rank) and V2.5.
 ///
@@ -67,4 +67,4 @@ struct DeepseekV2 {
 
 static_assert(ModelArchitecture<DeepseekV2>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

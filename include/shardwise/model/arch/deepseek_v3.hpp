@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// DeepSeek-V3 and R1, without the layers that predict further tokens: transformers does not build them.
 ///
@@ -67,4 +67,4 @@ struct DeepseekV3 {
 
 static_assert(ModelArchitecture<DeepseekV3>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

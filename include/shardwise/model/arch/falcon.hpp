@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Falcon in its three layouts: multi-query with one norm (7b), grouped heads with two norms (40b; 11b with one), and
 /// ALiBi with attention and MLP in sequence (rw).
@@ -186,4 +186,4 @@ private:
 
 static_assert(ModelArchitecture<Falcon>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gemma 2B and 7B: heads of 256 whatever the hidden size, tied embeddings.
 ///
@@ -52,4 +52,4 @@ struct Gemma {
 
 static_assert(ModelArchitecture<Gemma>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

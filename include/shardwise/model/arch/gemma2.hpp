@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gemma 2: four norms per layer, soft caps, every other layer with a window.
 ///
@@ -57,4 +57,4 @@ struct Gemma2 {
 
 static_assert(ModelArchitecture<Gemma2>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Gemma 3, the text part: norms of query and key heads, five sliding layers to each full one with a rope of their own.
 ///
@@ -92,4 +92,4 @@ struct Gemma3Text {
 
 static_assert(ModelArchitecture<Gemma3Text>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// GPT-2: learned positions, packed q, k, v in Conv1D layers, whose weights are [in, out].
 ///
@@ -149,4 +149,4 @@ private:
 
 static_assert(ModelArchitecture<Gpt2>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// GPT-NeoX and Pythia: q, k and v interleaved by head in one projection, attention and MLP in parallel.
 ///
@@ -139,4 +139,4 @@ private:
 
 static_assert(ModelArchitecture<GptNeoX>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

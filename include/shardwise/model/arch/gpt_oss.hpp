@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// gpt-oss 20B and 120B: attention sinks, every other layer with a window, experts stacked in one tensor per layer.
 ///
@@ -151,4 +151,4 @@ private:
 
 static_assert(ModelArchitecture<GptOss>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

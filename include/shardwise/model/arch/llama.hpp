@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Llama 1 to 3.x and models that publish under its model_type (Yi, SmolLM).
 ///
@@ -55,4 +55,4 @@ struct Llama {
 
 static_assert(ModelArchitecture<Llama>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

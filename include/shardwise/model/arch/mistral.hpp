@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Mistral 7B, Nemo and models that publish under its model_type.
 ///
@@ -54,4 +54,4 @@ struct Mistral {
 
 static_assert(ModelArchitecture<Mistral>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

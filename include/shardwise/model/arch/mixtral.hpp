@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Mixtral 8x7B and 8x22B: every layer has experts.
 ///
@@ -99,4 +99,4 @@ struct Mixtral {
 
 static_assert(ModelArchitecture<Mixtral>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// OPT, with its projected variant (350m: word_embed_proj_dim, norms after the blocks) and Galactica's without biases.
 ///
@@ -184,4 +184,4 @@ private:
 
 static_assert(ModelArchitecture<Opt>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

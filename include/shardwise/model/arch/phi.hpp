@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Phi-1, 1.5 and 2: attention and MLP read one norm in parallel, heads are rotated in part, every linear layer has a
 /// bias.
@@ -161,4 +161,4 @@ private:
 
 static_assert(ModelArchitecture<Phi>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Phi-3, Phi-3.5 and Phi-4: one projection for q, k and v, one for gate and up.
 ///
@@ -115,4 +115,4 @@ struct Phi3 {
 
 static_assert(ModelArchitecture<Phi3>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Qwen2 and Qwen2.5.
 ///
@@ -56,4 +56,4 @@ struct Qwen2 {
 
 static_assert(ModelArchitecture<Qwen2>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Qwen1.5-MoE and Qwen2-57B-A14B: routed experts and one gated shared expert.
 ///
@@ -81,4 +81,4 @@ struct Qwen2Moe {
 
 static_assert(ModelArchitecture<Qwen2Moe>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Qwen3: norms of each query and key head.
 ///
@@ -58,4 +58,4 @@ struct Qwen3 {
 
 static_assert(ModelArchitecture<Qwen3>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

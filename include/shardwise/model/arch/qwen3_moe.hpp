@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Qwen3 with experts: 30B-A3B, 235B-A22B.
 ///
@@ -67,4 +67,4 @@ struct Qwen3Moe {
 
 static_assert(ModelArchitecture<Qwen3Moe>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// RoBERTa: bert's encoder with positions that begin behind the padding id, and a head of its own.
 ///
@@ -108,4 +108,4 @@ private:
 
 static_assert(ModelArchitecture<Roberta>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// T5 1.0 and 1.1, FLAN-T5: an encoder and a decoder with relative positions, or the encoder alone.
 ///
@@ -141,4 +141,4 @@ private:
 
 static_assert(ModelArchitecture<T5>);
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

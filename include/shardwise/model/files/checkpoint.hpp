@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A model as its files describe it.
 struct Checkpoint {
@@ -214,4 +214,4 @@ private:
     return detail::CheckpointReader(source, observer).read();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

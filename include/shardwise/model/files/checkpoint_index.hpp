@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The largest index that is read; DeepSeek-V3's takes 9 MB.
 ///
@@ -166,4 +166,4 @@ private:
     return reader.finish();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A tensor as any checkpoint file lists it.
 struct FileTensor {
@@ -305,4 +305,4 @@ private:
     std::int64_t extra_layer_tensors_ = 0;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The tensors of a whole safetensors checkpoint: one file, several, or those that an index names.
 struct SafetensorsCheckpoint {
@@ -236,4 +236,4 @@ namespace detail {
     return out;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The modules that an entry of compressed-tensors' `config_groups` packs, and how.
 struct CompressedGroup {
@@ -229,4 +229,4 @@ private:
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What a config.json says.
 struct ConfigFile {
@@ -290,4 +290,4 @@ template <ModelArchitecture Arch>
     return read_config_file(*file);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

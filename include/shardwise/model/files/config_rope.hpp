@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A real member of a rope dictionary and where it goes.
 struct RopeMember {
@@ -102,4 +102,4 @@ inline constexpr std::array<RopeMember, 8> rope_members{
     return {};
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

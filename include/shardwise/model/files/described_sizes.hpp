@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -148,4 +148,4 @@ private:
     return detail::SizeDescriber(tensors, config, quantization).describe();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

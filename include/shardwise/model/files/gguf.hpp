@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A tensor as a GGUF file lists it.
 ///
@@ -303,4 +303,4 @@ private:
     return detail::GgufReader(detail::GgufSource(bytes), path).read();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

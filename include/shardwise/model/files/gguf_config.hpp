@@ -17,7 +17,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
@@ -242,4 +242,4 @@ private:
     return detail::GgufConfigReader(header, path).read();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Reads a GGUF source from front to back through a small window; what is skipped is never read.
 ///
@@ -70,4 +70,4 @@ private:
     bool has_failed_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

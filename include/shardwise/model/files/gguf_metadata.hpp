@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The key-values of a GGUF file. Only where each key lies is kept; values are read when they are asked for, so that a
 /// million of them, or a vocabulary, cost little.
@@ -171,4 +171,4 @@ private:
     std::vector<Key> keys_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

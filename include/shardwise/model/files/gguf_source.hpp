@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Where the bytes of a GGUF file come from: an open file, or a whole file in memory that outlives this.
 class GgufSource {
@@ -36,4 +36,4 @@ private:
     std::optional<RegularFile> file_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The type of a metadata value as GGUF numbers it.
 ///
@@ -35,4 +35,4 @@ struct GgufValue {
     std::uint64_t offset = 0;                   // where an array's first element or a text lies in the file
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The names in a folder, sorted, without those that begin with a dot; empty where it cannot be listed.
 [[nodiscard]] inline std::vector<std::string> list_folder(std::string const& path, std::size_t limit = 100'000) {
@@ -150,4 +150,4 @@ private:
     std::string folder_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A part of a regular file as memory, read-only; pages come in when they are touched and the system may take them
 /// back, so a large header costs no memory of the process's own.
@@ -67,4 +67,4 @@ private:
     std::string_view text_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

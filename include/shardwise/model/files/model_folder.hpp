@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A folder that holds a model; gives its files by name and nothing outside it.
 ///
@@ -111,4 +111,4 @@ private:
     std::string blobs_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

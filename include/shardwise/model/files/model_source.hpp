@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What there is to read of a model.
 enum class SourceKind : std::uint8_t {
@@ -270,4 +270,4 @@ private:
     return detail::unknown_model(model, presets, cache);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

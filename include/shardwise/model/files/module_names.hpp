@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How the entries of a list of modules name them.
 enum class NameRule : std::uint8_t {
@@ -109,4 +109,4 @@ private:
     bool takes_last_ = false;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How the tensors of a checkpoint are packed.
 struct CheckpointQuantization {
@@ -169,4 +169,4 @@ private:
     return std::optional<CheckpointQuantization>{*std::move(read)};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The longest header that safetensors allows.
 ///
@@ -68,4 +68,4 @@ private:
     Bytes data_size_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

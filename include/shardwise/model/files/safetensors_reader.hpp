@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// Receives a safetensors header's JSON and checks each tensor as it ends.
 class SafetensorsReader : public JsonRefusals {
@@ -342,4 +342,4 @@ private:
     return parse_safetensors_header(text, data_size, file.path());
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

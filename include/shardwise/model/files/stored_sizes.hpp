@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How a file stores one tensor of the model.
 struct StoredTensor {
@@ -138,4 +138,4 @@ private:
     return detail::StoredSizesWriter(tensors, stored).write();
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The distinct names of a file's tensors in the order they were added, numbered from 0, found in constant time.
 ///
@@ -72,4 +72,4 @@ private:
     std::vector<std::uint32_t> slots_;  // number + 1; 0 is empty
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A keyed hash of a name from a file. Weaker hashes are invertible, so that a hostile file of colliding names would
 /// turn every look-up into a scan.
@@ -45,4 +45,4 @@ namespace shardwise::inline v0::detail {
     return v0 ^ v1 ^ v2 ^ v3;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A file's tensor that encodes part of a parameter: the parameter's name, and whether it holds the values themselves
 /// or only scales, zero points and codebooks.
@@ -102,4 +102,4 @@ struct EncodedName {
     return false;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

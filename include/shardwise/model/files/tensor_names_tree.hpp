@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The tensors of the expanded model that one name stands for: one, or the same one of each of several experts.
 struct TensorSet {
@@ -127,4 +127,4 @@ private:
     std::vector<std::int64_t> offsets_;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

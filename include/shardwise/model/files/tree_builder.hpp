@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Makes a tree of modules that open and close in the order of a text. Modules that are equal, children included,
 /// become one body, and equal numbered neighbours one run, so that memory follows what differs and not what repeats.
@@ -252,4 +252,4 @@ private:
     Error refusal_{ErrorCode::malformed_file};
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

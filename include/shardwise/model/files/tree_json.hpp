@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// A tree of modules as somebody wrote it down.
 struct TreeFile {
@@ -259,4 +259,4 @@ private:
     return read_tree(mapped->text(), path);
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

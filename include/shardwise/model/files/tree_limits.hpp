@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The most modules and tensors, every repetition counted, that a tree from a file may have: ten times the largest
 /// published model.
@@ -58,4 +58,4 @@ inline constexpr std::int64_t max_tree_entries = 2'000'000;
     return {};
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

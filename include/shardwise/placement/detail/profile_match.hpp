@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// The refusal of a name that no module of the tree has; nothing where one has it.
 [[nodiscard]] inline std::optional<Error> check_module_name(ModuleTree const& tree, std::string_view path) {
@@ -173,4 +173,4 @@ private:
     std::vector<Named> tied_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

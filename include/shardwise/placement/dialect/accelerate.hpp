@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What infer_auto_device_map and get_balanced_memory take besides the model and its limits.
 struct AccelerateOptions {
@@ -90,4 +90,4 @@ namespace detail {
     return map;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// How a dialect makes budgets from limits before it fills them; accelerate's "auto" is its "balanced".
 enum class DialectStrategy : std::uint8_t { sequential, balanced, balanced_low_0 };
@@ -44,4 +44,4 @@ struct DialectMap {
     bool is_repaired = false;
 };
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// The full names of the weights that a quantiser of Python's libraries packs: those of nn.Linear but the head; by
 /// bitsandbytes routers too, where they are nn.Linear.
@@ -63,4 +63,4 @@ namespace shardwise::inline v0 {
     return names;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0 {
+namespace shardwise::inline v0_2_0 {
 
 /// What transformers' `device_map="auto"` takes besides the model and its limits.
 struct TransformersOptions {
@@ -99,4 +99,4 @@ namespace detail {
     return map;
 }
 
-}  // namespace shardwise::inline v0
+}  // namespace shardwise::inline v0_2_0

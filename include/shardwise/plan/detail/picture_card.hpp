@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <string>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Draws devices as boxes of one size.
 class CardDrawer {
@@ -177,4 +177,4 @@ private:
     bool has_second_line_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

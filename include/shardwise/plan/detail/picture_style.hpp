@@ -12,7 +12,7 @@
 #include <vector>
 
 /// How pictures look: colours, fonts, and words for numbers.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 inline constexpr std::string_view picture_fonts = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
@@ -148,4 +148,4 @@ struct Color {
     return lines;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

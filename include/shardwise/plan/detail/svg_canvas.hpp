@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// Text and shapes of an SVG document. All coordinates are whole user units.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Advance widths of the characters from ' ' to '~' in thousandths of the font size: those of DejaVu Sans, the widest of the
 /// fonts that the pictures may meet, so that text which fits here fits everywhere.
@@ -159,4 +159,4 @@ private:
     std::string out_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

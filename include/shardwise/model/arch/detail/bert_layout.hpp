@@ -4,7 +4,7 @@
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
 /// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What differs between the two families.
 struct BertLayout {
@@ -172,4 +172,4 @@ constexpr void append_masked_head(BlockProgram& program, ModelConfig const& conf
                        TensorUse::head);
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

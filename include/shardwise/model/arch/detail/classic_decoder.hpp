@@ -6,7 +6,7 @@
 #include <shardwise/model/arch/detail/parts.hpp>
 
 /// What the transformers before llama share: layer norms with biases, a two-layer MLP, config keys of their own.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What a family's config.json calls the sizes that are checked, for errors.
 struct ConfigKeys {
@@ -148,4 +148,4 @@ constexpr void append_head_block(BlockProgram& program, ModelConfig const& confi
     program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 /// What `complete` of the families refuses, and the values that many of them derive alike.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Refuses sizes whose products leave 63 bits: every later sum of elements, bits or bytes of the model stays below
 /// them.
@@ -153,4 +153,4 @@ template <class Slides>
     return {};
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -9,7 +9,7 @@
 
 /// The pre-norm decoder layer with separate q, k, v and a gated MLP that llama made common: tree and program in one
 /// place.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What differs between families of llama's layout.
 struct LlamaLayout {
@@ -135,4 +135,4 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     return tree;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

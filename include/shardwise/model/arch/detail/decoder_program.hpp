@@ -5,7 +5,7 @@
 #include <array>
 
 /// The block program of decoders of llama's layout.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// normed -> q, k, v -> rope -> attention -> o. `sinks` names attention's extra scores (gpt_oss).
 [[nodiscard]] constexpr ValueId append_attention(BodyBuilder& body, ModelConfig const& config,
@@ -132,4 +132,4 @@ template <class MakeBody>
     });
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -5,7 +5,7 @@
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 
 /// What deepseek's second and third version share: attention over a compressed latent (MLA), routed and shared experts.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// What differs between the versions, beside the prefix of class names.
 struct DeepseekLayout {
@@ -234,4 +234,4 @@ struct DeepseekLayout {
     });
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

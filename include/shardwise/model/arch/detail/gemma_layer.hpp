@@ -3,7 +3,7 @@
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 
 /// What the three gemma families share: norms that add one to their weight, embeddings scaled by sqrt(hidden_size).
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// sqrt(hidden_size), by which gemma multiplies embeddings; works in constant expressions.
 [[nodiscard]] constexpr double square_root(std::int64_t value) {
@@ -23,4 +23,4 @@ namespace shardwise::inline v0::detail {
     return {};
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

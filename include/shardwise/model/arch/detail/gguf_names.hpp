@@ -8,7 +8,7 @@
 /// GGUF's tensor names that several families share.
 ///
 /// Source  gguf-py 0.17 gguf/constants.py (TENSOR_NAMES) and gguf/tensor_mapping.py
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// The rows of several alias tables as one.
 template <std::size_t... Sizes>
@@ -81,4 +81,4 @@ inline constexpr std::array gguf_experts{
 /// Everything of a decoder of llama's layout.
 inline constexpr auto gguf_llama = join_aliases(gguf_frame, gguf_qkv, gguf_second_norm, gguf_gated_mlp);
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string_view>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Takes the first of a family's classes for a config that names none, and refuses a class that the family does not
 /// count.
@@ -25,4 +25,4 @@ namespace shardwise::inline v0::detail {
         .fix(usual.view());
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -10,7 +10,7 @@
 #include <string_view>
 
 /// The pieces that most families share: linear layers, norms, embeddings.
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// True where the counted class is the bare model without a head ("LlamaModel", "BertModel").
 [[nodiscard]] constexpr bool is_base_class(ModelConfig const& config) {
@@ -89,4 +89,4 @@ private:
     TensorMaker make_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

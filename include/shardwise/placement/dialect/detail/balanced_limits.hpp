@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Counts the tensors of a range that take memory of their own.
 class CountedTensors {
@@ -126,4 +126,4 @@ inline bool balance_limits(ExpandedTree const& tree, SizeTable const& sizes, std
     return is_numbered;
 }
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Looks through the queue, depth first, for the first entry that fits with what is tied to it.
 class FallbackSearch {
@@ -87,4 +87,4 @@ private:
     bool is_repaired_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

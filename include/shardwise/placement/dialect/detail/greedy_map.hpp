@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A device as the greedy map fills it.
 ///
@@ -220,4 +220,4 @@ private:
     bool is_repaired_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// The largest of a row of numbers over any range, where numbers may be struck out.
 class RangeMaximum {
@@ -209,4 +209,4 @@ private:
     bool has_pulled_holder_ = false;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// Writes placed entries as a device map; with `merges`, prefixes of two or more entries on one device become one.
 ///
@@ -95,4 +95,4 @@ private:
     std::vector<Within> within_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

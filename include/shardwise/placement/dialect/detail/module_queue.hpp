@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A module or a tensor of an expanded tree: what a device map may name.
 class TreeEntry {
@@ -107,4 +107,4 @@ private:
     Slot last_ = no_slot;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

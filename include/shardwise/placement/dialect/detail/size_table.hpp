@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// A tensor whose size a dtype table does not give.
 using SizeException = std::pair<ExpandedTree::Index, std::int64_t>;
@@ -68,4 +68,4 @@ private:
     std::vector<std::int64_t> before_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0::detail {
+namespace shardwise::inline v0_2_0::detail {
 
 /// The groups of tied parameters by their names, as accelerate asks about them: whether an entry's name occurs anywhere
 /// within a tied name, not only at its start.
@@ -60,4 +60,4 @@ private:
     std::string name_;
 };
 
-}  // namespace shardwise::inline v0::detail
+}  // namespace shardwise::inline v0_2_0::detail
