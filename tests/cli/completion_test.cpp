@@ -146,7 +146,8 @@ TEST_CASE("completion: fish completes what is typed") {
              {"map gpt2 --devices=4xA100-40GB+2xRTX309", "--devices=4xA100-40GB+2xRTX3090"},
              {"estimate smollm2-135", "smollm2-135m"},
              {"completion f", "fish"}}) {
-        CAPTURE(typed);
+        auto const& line = typed;
+        CAPTURE(line);
         auto const ran =
             run_in_shell("cd '" + folder.path() + "' && HOME='" + folder.path() +
                          "' fish --no-config -c 'source shardwise.fish; complete -C \"shardwise " + typed + "\"'");

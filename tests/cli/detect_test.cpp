@@ -196,7 +196,8 @@ TEST_CASE("map takes devices of this machine by every name, with what is free of
                                                       {"1,2", {1, 2}},
                                                       {"GPU-40900002,00000000:01:00.0", {2, 1}},
                                                       {"cuda:1,auto", {1, 0, 2, 3}}}) {
-        CAPTURE(words);
+        auto const& devices = words;
+        CAPTURE(devices);
         auto const ran = run_on(machine, {"map", "llama-3-8b", "--devices", words, "--json"});
         CHECK(ran.status == 0);
         Answer const answer(ran.out);

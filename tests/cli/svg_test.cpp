@@ -28,7 +28,8 @@ TEST_CASE("svg: the pictures of the documentation are those that the program dra
         auto const ran = run(command);
         CHECK(ran.status == 0);
         // Draw it again with --svg docs/pictures/... where it has changed for a good reason, and look at it.
-        CAPTURE(file);
+        auto const& picture = file;
+        CAPTURE(picture);
         CHECK(read_text(path) == read_text(std::string(SHARDWISE_SOURCE_DIR) + "/docs/pictures/" + file));
         CHECK(ran.out == run(words).out);
     }
