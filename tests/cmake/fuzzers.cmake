@@ -7,7 +7,7 @@ if(NOT fuzzers)
     return()
 endif()
 
-set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -g1 -O1)
+set(fuzz_flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -g1 -O0)
 set(fuzz_runtime FALSE)
 if(shardwise_clang)
     set(probe "${CMAKE_CURRENT_BINARY_DIR}/fuzz/probe")
