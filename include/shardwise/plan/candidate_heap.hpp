@@ -42,6 +42,8 @@ public:
     }
     [[nodiscard]] bool empty() const { return items_.empty(); }
 
+    [[nodiscard]] PlanCandidate const& top() const { return items_.front(); }
+
     PlanCandidate pop() {
         auto const top = items_.front();
         items_.front() = items_.back();

@@ -69,13 +69,15 @@ public:
     PlanSearch(PlanSearch const&) = delete;
     PlanSearch& operator=(PlanSearch const&) = delete;
 
-    /// The best cut of each kind of parallelism, by kind_of_parallelism.
+    /// The best cut of each kind of parallelism, by kind_of_parallelism. The best of all is exact, another kind's only where
+    /// no more than `most_looks` bounds could improve it.
     std::array<FoundCut, kinds> const& run() {
         enumerate();
+        for (auto& heap : heaps_) heap.build();
+        find_best_of_all();
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             auto& heap = heaps_[kind];
-            heap.build();
-            while (!heap.empty()) {
+            for (int looks = 0; looks < most_looks && !heap.empty(); ++looks) {
                 auto const candidate = heap.pop();
                 if (!may_win(best_[kind], candidate.ranks(), candidate.seconds)) break;
                 if (!look_at(candidate, best_[kind])) ++too_large_;
@@ -179,7 +181,6 @@ public:
         return degree_limits(model_.config, parts_.layers, job_.batch, sites_.count());
     }
     [[nodiscard]] List<std::int32_t> zeros(std::int64_t dp) const { return zero_stages(request_, dtype_, dp); }
-
     /// Less than the fullest rank of such a cut needs, whatever its stages: its share of what the ranks hold of the
     /// model.
     [[nodiscard]] Bytes least_memory(PlanDegrees const& degrees) {
@@ -210,6 +211,24 @@ private:
         job.parallel = {.sequence_parallel = request.estimate.parallel.sequence_parallel};
         job.micro_batches = 0;
         return job;
+    }
+
+    /// Prices candidates of all kinds, best bound first, until no bound is better than what was found.
+    void find_best_of_all() {
+        FoundCut const* best = nullptr;
+        while (true) {
+            auto next = kinds;
+            for (std::size_t kind = 0; kind < kinds; ++kind) {
+                bool const is_open = !heaps_[kind].empty();
+                if (is_open && (next == kinds || heaps_[kind].top().is_before(heaps_[next].top()))) next = kind;
+            }
+            if (next == kinds) return;
+            auto const& top = heaps_[next].top();
+            if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return;
+            auto& found = best_[next];
+            if (!look_at(heaps_[next].pop(), found)) ++too_large_;
+            if (found.is_found && (best == nullptr || is_better(found, *best, request_.objective))) best = &found;
+        }
     }
 
     [[nodiscard]] bool counts_devices() const { return request_.objective == PlanObjective::devices; }
@@ -353,9 +372,10 @@ private:
         return sum;
     }
 
+    /// Candidates that are priced for a kind that is not the best.
+    static constexpr int most_looks = 100;
     /// Longer than any step.
     static constexpr double most_seconds = 1e300;
-
     Model const& model_;
     PlanRequest request_;
     EstimateRequest job_;
