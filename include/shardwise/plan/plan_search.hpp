@@ -243,8 +243,7 @@ private:
     /// The step where all stages were the fastest that these prices allow.
     [[nodiscard]] double least_seconds(SlotPrices const& prices, StageSite const& site, std::int64_t pp,
                                        std::int64_t pieces) const {
-        auto const even = prices.total / static_cast<double>(pp);
-        detail::CutTimes times{.sum = prices.total, .slowest = even < prices.slowest ? prices.slowest : even};
+        detail::CutTimes times{.sum = prices.total, .slowest = pricer_.least_slowest(prices, pp)};
         if (pp > 1) {
             StageCost const stage{.output_bytes = prices.message};
             times.sum += static_cast<double>(pp - 1) * detail::stage_message_seconds(stage, site, setting_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/plan/layer_slots.hpp>
 #include <shardwise/plan/stage_cost.hpp>
@@ -52,6 +53,19 @@ public:
         bucket.push_back((priced_.size() - 1) * chunk + priced_.back().size());
         priced_.back().push_back({setting, rates, price(setting, *site.device)});
         return priced_.back().back().prices;
+    }
+
+    /// What the slowest of `stages` stages takes at least: the mean, and of each kind of slots the most that some stage
+    /// must have.
+    [[nodiscard]] double least_slowest(SlotPrices const& prices, std::int64_t stages) const {
+        auto const count = static_cast<double>(stages);
+        auto least = prices.total / count;
+        for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
+            auto const slots = static_cast<std::int64_t>(counts_[kind]);
+            auto const seconds = static_cast<double>(ceil_divide(slots, stages)) * prices.seconds[kind];
+            if (least < seconds) least = seconds;
+        }
+        return least;
     }
 
 private:
