@@ -2,15 +2,11 @@
 #include <shardwise/json/writer.hpp>
 
 #include "detect_answer.hpp"
+#include "json_parts.hpp"
 
 namespace shardwise::cli {
 
 namespace {
-
-void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
-    json.key(key);
-    text.empty() ? json.value(nullptr) : json.value(text);
-}
 
 /// A number that 0 or less says nothing about.
 template <class Number>

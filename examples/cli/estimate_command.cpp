@@ -31,15 +31,8 @@ namespace {
         return report(error, is_usage ? Stage::arguments : Stage::work, arguments.json);
     };
     auto const loaded =
-        with_progress(mode, [&](Observer const& observer) { return load_model(*arguments.model, observer); });
+        with_progress(mode, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
-    if (!loaded->has_program) {
-        return fail(
-            Error{ErrorCode::unsupported}
-                .in(loaded->name)
-                .because("has an architecture that this version does not know, so that only its weights are known")
-                .fix("use shardwise map, which places any checkpoint"));
-    }
     apply_stored_quantisation(*loaded, request);
     auto estimate = estimate_memory(loaded->model, request);
     if (!estimate) return fail(as_flag(estimate.error()));

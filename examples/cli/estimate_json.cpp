@@ -1,6 +1,7 @@
 #include <shardwise/json/writer.hpp>
 
 #include "estimate_answer.hpp"
+#include "json_parts.hpp"
 #include "requests.hpp"
 
 namespace shardwise::cli {
@@ -11,11 +12,6 @@ void write_terms(JsonWriter& json, MemoryTerms const& terms) {
     json.member("weights", terms.weights).member("kv_cache", terms.kv_cache).member("activations", terms.activations);
     json.member("gradients", terms.gradients).member("optimizer", terms.optimizer).member("overhead", terms.overhead);
     json.member("total", terms.total());
-}
-
-void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
-    json.key(key);
-    text.empty() ? json.value(nullptr) : json.value(text);
 }
 
 void write_request(JsonWriter& json, EstimateAnswer const& answer) {

@@ -50,4 +50,13 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
     return loaded;
 }
 
+Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer) {
+    auto loaded = load_model(model, observer);
+    if (!loaded || loaded->has_program) return loaded;
+    return Error{ErrorCode::unsupported}
+        .in(loaded->name)
+        .because("has an architecture that this version does not know, so that only its weights are known")
+        .fix("use shardwise map, which places any checkpoint");
+}
+
 }  // namespace shardwise::cli

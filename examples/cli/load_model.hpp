@@ -36,4 +36,9 @@ struct LoadedModel {
 /// Errors  unknown_name with the closest name; what the readers refuse, with file and field
 [[nodiscard]] Result<LoadedModel> load_model(std::string const& model, Observer const& observer = {});
 
+/// The same for what needs more than weights: its architecture is known.
+///
+/// Errors  the same; unsupported
+[[nodiscard]] Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer = {});
+
 }  // namespace shardwise::cli

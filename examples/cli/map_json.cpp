@@ -1,25 +1,12 @@
 #include <shardwise/json/writer.hpp>
 #include <shardwise/placement/max_memory.hpp>
 
+#include "json_parts.hpp"
 #include "map_answer.hpp"
 
 namespace shardwise::cli {
 
 namespace {
-
-/// A device as device maps write it: a number for GPUs, a word for the others.
-void write_id(JsonWriter& json, DeviceId id) {
-    if (id.kind == DeviceClass::gpu) {
-        json.value(id.index);
-    } else {
-        json.value(device_key(id));
-    }
-}
-
-void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
-    json.key(key);
-    text.empty() ? json.value(nullptr) : json.value(text);
-}
 
 void write_devices(JsonWriter& json, MapAnswer const& answer, bool has_terms) {
     json.key("devices").begin_array();

@@ -86,15 +86,8 @@ namespace {
     };
     auto const mode = *read_color(arguments);
     auto const loaded =
-        with_progress(mode, [&](Observer const& observer) { return load_model(*arguments.model, observer); });
+        with_progress(mode, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
-    if (!loaded->has_program) {
-        return fail(
-            Error{ErrorCode::unsupported}
-                .in(loaded->name)
-                .because("has an architecture that this version does not know, so that only its weights are known")
-                .fix("use shardwise map, which places any checkpoint"));
-    }
     apply_stored_quantisation(*loaded, request.estimate);
     PlanAnswer answer{
         .loaded = *loaded, .request = request, .topology = std::move(devices.topology), .warnings = loaded->warnings};

@@ -4,6 +4,7 @@
 #include <shardwise/plan/tp_plan.hpp>
 
 #include "choices.hpp"
+#include "json_parts.hpp"
 #include "plan_answer.hpp"
 
 #include <array>
@@ -13,19 +14,6 @@
 namespace shardwise::cli {
 
 namespace {
-
-void write_id(JsonWriter& json, DeviceId id) {
-    if (id.kind == DeviceClass::gpu) {
-        json.value(id.index);
-    } else {
-        json.value(device_key(id));
-    }
-}
-
-void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
-    json.key(key);
-    text.empty() ? json.value(nullptr) : json.value(text);
-}
 
 void write_degrees(JsonWriter& json, PlanDegrees const& degrees) {
     json.member("tp", degrees.tp).member("pp", degrees.pp).member("dp", degrees.dp).member("ep", degrees.ep);

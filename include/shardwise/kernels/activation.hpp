@@ -32,7 +32,6 @@ namespace shardwise::inline v0_2_0 {
         case ActivationKind::tanh:
             return std::tanh(x);
         case ActivationKind::quick_gelu:
-            return x * sigmoid(1.702F * x);
         case ActivationKind::swiglu_clamped:
             return x * sigmoid(1.702F * x);
         case ActivationKind::sigmoid:
