@@ -31,7 +31,9 @@ struct SharedMemoryOptions {
 /// One rank of a group of processes of one machine and one user (Linux: /dev/shm, pidfd).
 ///
 /// A rank that dies is named to the others as soon as they wait for it; one that is stopped, at the deadline.
-class SharedMemory {
+class SharedMemory : private detail::StagedRank<detail::ProcessWatch> {
+    using Base = detail::StagedRank<detail::ProcessWatch>;
+
 public:
     static constexpr std::string_view name = "shared_memory";
     static constexpr std::int32_t max_ranks = 256;
@@ -76,27 +78,19 @@ public:
     SharedMemory& operator=(SharedMemory&&) noexcept = delete;
     /// The rank leaves: who still waits for it is told so.
     ~SharedMemory() {
-        if (shared_) rank_.leave();
+        if (shared_) leave();
     }
 
-    [[nodiscard]] std::int32_t rank() const { return rank_.rank(); }
-    [[nodiscard]] std::int32_t size() const { return rank_.size(); }
-    [[nodiscard]] std::size_t chunk_bytes() const { return rank_.chunk_bytes(); }
-
-    void begin(CollectiveCall const& call) { rank_.begin(call); }
-    [[nodiscard]] std::byte* mine() const { return rank_.mine(); }
-    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return rank_.theirs(rank); }
-    [[nodiscard]] Result<> step() { return rank_.step(); }
-    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
-                                      std::size_t element_bytes) {
-        return rank_.send(to, dtype, data, count, element_bytes);
-    }
-    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
-                                         std::size_t element_bytes) {
-        return rank_.receive(from, dtype, data, count, element_bytes);
-    }
-    /// Ends the group for all its ranks; returns its first error.
-    Result<> fail(Error const& error) { return rank_.fail(error); }
+    using Base::begin;
+    using Base::chunk_bytes;
+    using Base::fail;
+    using Base::mine;
+    using Base::rank;
+    using Base::receive_bytes;
+    using Base::send_bytes;
+    using Base::size;
+    using Base::step;
+    using Base::theirs;
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///
@@ -109,20 +103,13 @@ public:
     }
 
 private:
-    using StagedRank = detail::StagedRank<detail::ProcessWatch>;
-
     SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared, std::int32_t rank,
                  std::vector<pid_t> processes)
-        : key_(std::move(key)),
+        : Base(shared.region(), rank, {options.timeout, options.checks_calls},
+               detail::ProcessWatch(std::move(processes))),
+          key_(std::move(key)),
           options_(options),
-          shared_(std::make_unique<detail::SharedRegion>(std::move(shared))),
-          rank_(shared_->region(), rank, {options.timeout, options.checks_calls, is_crowded(processes.size())},
-                detail::ProcessWatch(std::move(processes))) {}
-
-    [[nodiscard]] static bool is_crowded(std::size_t ranks) {
-        auto const cores = std::thread::hardware_concurrency();
-        return cores > 0 && ranks > cores;
-    }
+          shared_(std::make_unique<detail::SharedRegion>(std::move(shared))) {}
 
     [[nodiscard]] static Result<> check(std::string_view key, std::int32_t rank, std::int32_t ranks,
                                         SharedMemoryOptions const& options) {
@@ -165,7 +152,6 @@ private:
     std::string key_;
     SharedMemoryOptions options_;
     std::unique_ptr<detail::SharedRegion> shared_;
-    StagedRank rank_;
     std::uint64_t splits_ = 0;
 };
 

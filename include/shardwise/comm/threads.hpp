@@ -112,7 +112,9 @@ struct NobodyDies {
 }  // namespace detail
 
 /// One rank of a group of threads.
-class Threads {
+class Threads : private detail::StagedRank<detail::NobodyDies> {
+    using Base = detail::StagedRank<detail::NobodyDies>;
+
 public:
     static constexpr std::string_view name = "threads";
 
@@ -120,27 +122,19 @@ public:
     Threads& operator=(Threads&&) noexcept = delete;
     /// The rank leaves: who still waits for it is told so.
     ~Threads() {
-        if (group_.state_) rank_.leave();
+        if (group_.state_) leave();
     }
 
-    [[nodiscard]] std::int32_t rank() const { return rank_.rank(); }
-    [[nodiscard]] std::int32_t size() const { return rank_.size(); }
-    [[nodiscard]] std::size_t chunk_bytes() const { return rank_.chunk_bytes(); }
-
-    void begin(CollectiveCall const& call) { rank_.begin(call); }
-    [[nodiscard]] std::byte* mine() const { return rank_.mine(); }
-    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return rank_.theirs(rank); }
-    [[nodiscard]] Result<> step() { return rank_.step(); }
-    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
-                                      std::size_t element_bytes) {
-        return rank_.send(to, dtype, data, count, element_bytes);
-    }
-    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
-                                         std::size_t element_bytes) {
-        return rank_.receive(from, dtype, data, count, element_bytes);
-    }
-    /// Ends the group for all its ranks; returns its first error.
-    Result<> fail(Error const& error) { return rank_.fail(error); }
+    using Base::begin;
+    using Base::chunk_bytes;
+    using Base::fail;
+    using Base::mine;
+    using Base::rank;
+    using Base::receive_bytes;
+    using Base::send_bytes;
+    using Base::size;
+    using Base::step;
+    using Base::theirs;
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///
@@ -151,10 +145,9 @@ private:
     friend class ThreadsGroup;
 
     Threads(ThreadsGroup group, std::int32_t rank, detail::StagedOptions const& options)
-        : group_(std::move(group)), rank_(*group_.state_->region, rank, options, {}) {}
+        : Base(*group.state_->region, rank, options, {}), group_(std::move(group)) {}
 
     ThreadsGroup group_;
-    detail::StagedRank<detail::NobodyDies> rank_;
     std::uint64_t splits_ = 0;
 };
 
@@ -176,9 +169,7 @@ inline Result<Threads> ThreadsGroup::join(std::int32_t rank) const {
             .got(rank)
             .fix("let each thread join with a number of its own");
     }
-    auto const cores = std::thread::hardware_concurrency();
-    return Threads(*this, rank,
-                   {options_.timeout, options_.checks_calls, cores > 0 && static_cast<unsigned>(size()) > cores});
+    return Threads(*this, rank, {options_.timeout, options_.checks_calls});
 }
 
 inline Result<Threads> Threads::split(std::int32_t color) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace shardwise::inline v0_2_0::detail {
@@ -24,8 +25,6 @@ struct StagedOptions {
     std::chrono::nanoseconds timeout = std::chrono::seconds(30);
     /// Compares what the ranks ask for before data moves.
     bool checks_calls = true;
-    /// More ranks than cores.
-    bool is_crowded = false;
 };
 
 /// One rank of a group whose ranks see one piece of memory, be they threads or processes.
@@ -42,13 +41,12 @@ public:
           rank_(rank),
           options_(options),
           watch_(std::move(watch)),
-          step_(region.slot(rank).arrived.load(std::memory_order_relaxed)) {}
+          step_(region.slot(rank).arrived.load(std::memory_order_relaxed)),
+          is_crowded_(outnumbers_cores(region.ranks)) {}
 
     [[nodiscard]] std::int32_t rank() const { return rank_; }
     [[nodiscard]] std::int32_t size() const { return region_->ranks; }
     [[nodiscard]] std::size_t chunk_bytes() const { return region_->chunk_bytes; }
-    [[nodiscard]] GroupRegion& region() const { return *region_; }
-    [[nodiscard]] StagedOptions const& options() const { return options_; }
 
     /// Announces the next collective; its first step compares it with the others'.
     void begin(CollectiveCall const& call) {
@@ -75,7 +73,7 @@ public:
         ++step_;
         StepProtocol::publish(slot.arrived, step_);
         auto const deadline = Deadline::after(options_.timeout);
-        Waiter waiter(options_.is_crowded);
+        Waiter waiter(is_crowded_);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             while (!has_arrived(peer)) {
                 if (!waiter.rest()) continue;
@@ -90,8 +88,8 @@ public:
     /// Sends `count` elements to one rank; returns when all of them are in the group's memory.
     ///
     /// Errors  as step
-    [[nodiscard]] Result<> send(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
-                                std::size_t element_bytes) {
+    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
+                                      std::size_t element_bytes) {
         auto& mailbox = region_->mailbox(rank_, to);
         return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
             auto const written = mailbox.written.load(std::memory_order_relaxed);
@@ -110,8 +108,8 @@ public:
     /// Receives what `from` sends: as many elements of the same type.
     ///
     /// Errors  as step; collective_mismatch where the sender sends something else
-    [[nodiscard]] Result<> receive(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
-                                   std::size_t element_bytes) {
+    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
+                                         std::size_t element_bytes) {
         auto& mailbox = region_->mailbox(from, rank_);
         return mail(count, element_bytes, [&](std::size_t offset, std::size_t bytes) -> Result<> {
             auto const read = mailbox.read.load(std::memory_order_relaxed);
@@ -161,6 +159,10 @@ public:
     void leave() const { region_->slot(rank_).presence.store(Presence::left, std::memory_order_release); }
 
 private:
+    [[nodiscard]] static bool outnumbers_cores(std::int32_t ranks) {
+        auto const cores = std::thread::hardware_concurrency();
+        return cores > 0 && static_cast<unsigned>(ranks) > cores;
+    }
     [[nodiscard]] bool has_arrived(std::int32_t peer) const {
         return StepProtocol::has_published(region_->slot(peer).arrived, step_);
     }
@@ -246,7 +248,7 @@ private:
     [[nodiscard]] Result<> wait_for(std::int32_t peer, std::string_view what, Condition const& is_met) {
         if (auto const poison = poisoned()) return *poison;
         auto const deadline = Deadline::after(options_.timeout);
-        Waiter waiter(options_.is_crowded);
+        Waiter waiter(is_crowded_);
         while (!is_met()) {
             if (!waiter.rest()) continue;
             if (auto const poison = poisoned()) return *poison;
@@ -278,6 +280,7 @@ private:
     StagedOptions options_;
     Watch watch_;
     std::uint32_t step_;
+    bool is_crowded_;
     CollectiveCall call_{};
     std::uint64_t call_number_ = 0;
     bool is_compared_ = false;
