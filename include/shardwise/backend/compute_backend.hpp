@@ -1,6 +1,8 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/gemm_options.hpp>
+#include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
@@ -54,9 +56,43 @@ concept CopiesMemory = requires(TensorView<float const, 1, B> from, TensorView<f
     { B::template copy<float>(from, to, stream) } -> std::same_as<Result<>>;
 };
 
+/// A back end multiplies matrices in its memory, in stream order.
+template <class B>
+concept MultipliesMatrices = requires(TensorView<float const, 2, B> factor, TensorView<float, 2, B> out,
+                                      typename B::Stream& stream) {
+    { B::template gemm<float>(factor, factor, out, GemmOptions{}, stream) } -> std::same_as<Result<>>;
+};
+
+/// A back end keeps weights in an order of its own and multiplies rows of activations by them: out = in * weight^T.
+template <class B>
+concept HoldsWeights = requires(typename B::Context& context, WeightSource const& source,
+                                typename B::Weight const& weight, TensorView<float const, 2, B> in,
+                                TensorView<float, 2, B> out, typename B::Stream& stream) {
+    { B::hold_weight(context, source) } -> std::same_as<Result<typename B::Weight>>;
+    { weight.outputs() } -> std::same_as<std::int64_t>;
+    { weight.inputs() } -> std::same_as<std::int64_t>;
+    { weight.bytes() } -> std::same_as<Bytes>;
+    { B::multiply(in, weight, out, stream) } -> std::same_as<Result<>>;
+};
+
+namespace detail {
+
+/// A body as `launch` takes it: device compilers need a named type.
+struct RangeProbe {
+    constexpr void operator()(std::int64_t, std::int64_t) const {}
+};
+
+}  // namespace detail
+
+/// A back end runs a body over ranges of indices, in stream order.
+template <class B>
+concept LaunchesKernels = requires(typename B::Stream& stream) {
+    B::launch(std::int64_t{}, detail::RangeProbe{}, stream);
+};
+
 /// Where kernels and layers run.
 template <class B>
 concept ComputeBackend = HasBackendName<B> && HasContext<B> && AllocatesMemory<B> && SynchronizesStreams<B> &&
-    OrdersStreams<B> && CopiesMemory<B>;
+    OrdersStreams<B> && CopiesMemory<B> && MultipliesMatrices<B> && HoldsWeights<B> && LaunchesKernels<B>;
 
 }  // namespace shardwise::inline v0_2_0

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0_2_0 {
@@ -21,18 +22,26 @@ struct HostOptions {
     int threads = 0;
     bool is_pinned = false;
     StreamMode streams = StreamMode::immediate;
+    /// The instruction set of the products; unset: what choose_isa() says.
+    std::optional<IsaLevel> isa;
 };
+
+class HostWeight;
 
 /// Everything that the host back end keeps between calls: its threads and the count of its memory. The caller owns it; two
 /// contexts do not meet.
 class HostContext {
 public:
     explicit HostContext(HostOptions const& options = {})
-        : options_(options), pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned) {}
+        : options_(options),
+          isa_(options.isa ? Result<IsaLevel>(*options.isa) : choose_isa()),
+          pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned) {}
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }
-    [[nodiscard]] HostStream make_stream() { return HostStream(options_.streams, &pool_); }
+    /// The instruction set of its products, or why the one that was asked for cannot be had.
+    [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
+    [[nodiscard]] HostStream make_stream() { return HostStream(options_.streams, &pool_, isa_); }
 
 private:
     static int hardware_threads() {
@@ -41,6 +50,7 @@ private:
     }
 
     HostOptions options_;
+    Result<IsaLevel> isa_;
     MemoryCounter memory_;
     ThreadPool pool_;
 };
@@ -50,6 +60,7 @@ struct Host {
     using Context = HostContext;
     using Stream = HostStream;
     using Event = HostEvent;
+    using Weight = HostWeight;
 
     static constexpr std::string_view name = "host";
     /// A cache line, and the width of an AVX-512 register.
@@ -97,6 +108,33 @@ struct Host {
         return {};
     }
 
+    /// out = op(a) * op(b), sums in float, each in an order that depends on the inner extent and the instruction set only.
+    /// Defined in backend/host/gemm.hpp.
+    ///
+    /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
+    /// Memory  `out` overlaps neither factor; both stay alive until it is done
+    /// Order   on `stream`
+    /// Errors  shape_mismatch; what the stream says of its instruction set
+    template <class T>
+    [[nodiscard]] static Result<> gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host> b,
+                                       TensorView<float, 2, Host> out, GemmOptions options, Stream& stream);
+
+    /// Brings a weight into the order in which `multiply` reads it; `source` is not needed afterwards.
+    /// Defined in backend/host/weight.hpp.
+    ///
+    /// Errors  shape_mismatch where data or scales do not have the size that the format asks for; out_of_memory
+    [[nodiscard]] static Result<HostWeight> hold_weight(Context& context, WeightSource const& source);
+
+    /// out = in * weight^T for one row or many: each element is summed in an order that depends on the weight's format and
+    /// inputs and on the instruction set only, not on the rows, the outputs or the threads. Defined in backend/host/multiply.hpp.
+    ///
+    /// Shapes  in [rows, inputs], out [rows, outputs]
+    /// Memory  `out` does not overlap `in`; both and the weight stay alive until it is done
+    /// Order   on `stream`
+    /// Errors  shape_mismatch; what the stream says of its instruction set
+    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                                           TensorView<float, 2, Host> out, Stream& stream);
+
     /// Runs body(begin, end) over pieces of [0, count), on the threads of the stream's context.
     ///
     /// Order  on `stream`
@@ -105,7 +143,5 @@ struct Host {
         stream.submit_ranges(count, grain, body);
     }
 };
-
-static_assert(ComputeBackend<Host>);
 
 }  // namespace shardwise::inline v0_2_0

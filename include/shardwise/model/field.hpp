@@ -43,8 +43,14 @@ struct Field {
     std::int64_t fallback = 0;
     double real_fallback = 0.0;
     bool is_required = false;
-    /// Other spellings of the key (transformers' attribute_map; GGUF keys are in `gguf`).
+    /// Other spellings of the key (transformers' attribute_map; GGUF keys are in `gguf`). Their value is set after absent
+    /// members were derived from the keys, and wins over the key's.
     std::array<std::string_view, 2> aliases{};
+    /// An alias that is null is as if absent (transformers' classes that take a former name out of their arguments).
+    bool is_null_alias_absent = false;
+    /// The member that an absent value is derived from, times `source_factor`; null: the default stays.
+    std::int64_t ModelConfig::*source = nullptr;
+    std::int64_t source_factor = 1;
     /// The words of a choice, in the order of their values.
     std::array<std::string_view, 3> choices{};
     /// GGUF metadata key after "<arch>." ("embedding_length"); empty: GGUF does not store it.
@@ -54,23 +60,47 @@ struct Field {
 
     /// Stores the value of a real field.
     constexpr void store(ModelConfig& config, double value) const {
-        if (rope != nullptr) config.rope.*rope = value;
-        else config.*real = value;
+        if (rope != nullptr)
+            config.rope.*rope = value;
+        else
+            config.*real = value;
     }
     /// Stores the value of an absent field.
     constexpr void store_default(ModelConfig& config) const {
         switch (type) {
             case FieldType::integer:
-            case FieldType::choice: config.*integer = fallback; break;
-            case FieldType::flag: config.*flag = fallback != 0; break;
-            case FieldType::real: store(config, real_fallback); break;
-            case FieldType::activation: config.*activation = static_cast<ActivationKind>(fallback); break;
+            case FieldType::choice:
+                config.*integer = fallback;
+                break;
+            case FieldType::flag:
+                config.*flag = fallback != 0;
+                break;
+            case FieldType::real:
+                store(config, real_fallback);
+                break;
+            case FieldType::activation:
+                config.*activation = static_cast<ActivationKind>(fallback);
+                break;
         }
     }
 
     [[nodiscard]] constexpr Field named(std::string_view alias, std::string_view second = {}) const {
         auto copy = *this;
         copy.aliases = {alias, second};
+        return copy;
+    }
+    /// `alias` is a former name of the key: as `named`, but null is as if absent.
+    [[nodiscard]] constexpr Field formerly(std::string_view alias) const {
+        auto copy = named(alias);
+        copy.is_null_alias_absent = true;
+        return copy;
+    }
+    /// Absent or null is `factor` times another member, as that member's own key or default has it: a source that is
+    /// given under an alias does not count.
+    [[nodiscard]] constexpr Field derived_from(std::int64_t ModelConfig::*member, std::int64_t factor = 1) const {
+        auto copy = *this;
+        copy.source = member;
+        copy.source_factor = factor;
         return copy;
     }
     [[nodiscard]] constexpr Field in_gguf(std::string_view gguf_key) const {
@@ -146,6 +176,14 @@ struct Field {
     field.activation = &ModelConfig::activation;
     field.fallback = static_cast<std::int64_t>(fallback);
     return field;
+}
+
+/// Fills the members that are still 0 and that their rows derive from other members.
+constexpr void derive_absent(std::span<Field const> fields, ModelConfig& config) {
+    for (auto const& field : fields) {
+        if (field.source != nullptr && config.*field.integer == 0)
+            config.*field.integer = field.source_factor * config.*field.source;
+    }
 }
 
 /// A name in a checkpoint file and the name(s) in the tree: `{}` stands for one number on both sides, `*` (tree side only)

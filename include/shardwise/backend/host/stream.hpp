@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -31,9 +32,10 @@ public:
     using Task = std::function<Result<>()>;
 
     /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
-    /// stream's own thread.
-    explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr)
-        : state_(std::make_unique<State>()), pool_(pool) {
+    /// stream's own thread. `isa` is the instruction set of its products, or why there is none.
+    explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr,
+                        Result<IsaLevel> const& isa = choose_isa())
+        : state_(std::make_unique<State>()), pool_(pool), isa_(isa) {
         if (mode == StreamMode::queued) worker_ = std::thread([state = state_.get()] { state->run(); });
     }
     HostStream(HostStream&&) noexcept = default;
@@ -76,6 +78,10 @@ public:
             return Result<>{};
         });
     }
+
+    /// The threads that take part in a kernel of this stream.
+    [[nodiscard]] int threads() const { return pool_ == nullptr ? 1 : pool_->size(); }
+    [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
 
     /// Waits until everything that was put in is done.
     ///
@@ -135,6 +141,7 @@ private:
 
     std::unique_ptr<State> state_;
     ThreadPool* pool_;
+    Result<IsaLevel> isa_;
     std::thread worker_;
 };
 

@@ -16,7 +16,7 @@ struct Bloom {
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 250880).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 64).named("n_embed").in_gguf("embedding_length"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 64).formerly("n_embed").in_gguf("embedding_length"),
         positive_field("n_layer", &ModelConfig::layers, 2).named("num_hidden_layers").in_gguf("block_count"),
         positive_field("n_head", &ModelConfig::heads, 8).named("num_attention_heads").in_gguf("attention.head_count"),
         natural_field("seq_length", &ModelConfig::max_positions, 0).in_gguf("context_length"),

@@ -18,8 +18,10 @@ struct Falcon {
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 65024).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 4544).named("n_embed").in_gguf("embedding_length"),
-        optional_field("ffn_hidden_size", &ModelConfig::intermediate_size, 0).in_gguf("feed_forward_length"),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 4544).formerly("n_embed").in_gguf("embedding_length"),
+        optional_field("ffn_hidden_size", &ModelConfig::intermediate_size, 0)
+            .derived_from(&ModelConfig::hidden_size, 4)
+            .in_gguf("feed_forward_length"),
         positive_field("num_hidden_layers", &ModelConfig::layers, 32).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 71).in_gguf("attention.head_count"),
         optional_field("num_kv_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
@@ -63,7 +65,7 @@ struct Falcon {
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"FalconForCausalLM", "FalconModel"}); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
-        if (config.intermediate_size == 0) config.intermediate_size = 4 * config.hidden_size;
+        derive_absent(fields, config);
         if (!config.new_decoder_layout) config.kv_heads = config.multi_query ? 1 : config.heads;
         if (config.kv_heads == 0) config.kv_heads = config.heads;
         detail::ConfigKeys const keys{.kv_heads = "num_kv_heads", .intermediate_size = "ffn_hidden_size"};

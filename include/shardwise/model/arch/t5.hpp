@@ -21,7 +21,9 @@ struct T5 {
         positive_field("d_kv", &ModelConfig::head_dim, 64).named("head_dim").in_gguf("attention.key_length"),
         positive_field("d_ff", &ModelConfig::intermediate_size, 2048).in_gguf("feed_forward_length"),
         positive_field("num_layers", &ModelConfig::layers, 6).named("num_hidden_layers").in_gguf("block_count"),
-        optional_field("num_decoder_layers", &ModelConfig::decoder_layers, 0).in_gguf("decoder_block_count"),
+        optional_field("num_decoder_layers", &ModelConfig::decoder_layers, 0)
+            .derived_from(&ModelConfig::layers)
+            .in_gguf("decoder_block_count"),
         positive_field("num_heads", &ModelConfig::heads, 8)
             .named("num_attention_heads")
             .in_gguf("attention.head_count"),
@@ -85,7 +87,7 @@ struct T5 {
         if (auto const ok = detail::check_size("d_kv", config.head_dim); !ok) return ok;
         if (auto const ok = detail::check_size("relative_attention_num_buckets", config.position_buckets); !ok)
             return ok;
-        if (config.decoder_layers == 0) config.decoder_layers = config.layers;
+        derive_absent(fields, config);
         if (auto const ok = detail::check_size("num_decoder_layers", config.decoder_layers); !ok) return ok;
         if (config.decoder_layers > LayerSet::capacity) {
             return Error{ErrorCode::capacity_exceeded}

@@ -6,6 +6,7 @@
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/field.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -88,50 +89,67 @@ public:
         return wrong_type(key, found, "a string");
     }
 
-    /// Fills one member of a configuration from its row of the family's table.
+    /// Fills a configuration from the rows of the family's table, in transformers' order: keys and defaults, then what is
+    /// derived from them, then aliases, which win over keys (tests/golden/alias_configs.jsonl).
     ///
-    /// Order  an alias that stands beside the key wins, as in transformers (tests/golden/config_defaults.json,
-    ///        aliases.both)
     /// Errors  invalid_field, missing_field, size_overflow
-    [[nodiscard]] Result<> read(Field const& field, ModelConfig& config) const {
-        auto key = field.key;
-        auto found = find(key);
-        for (auto const alias : field.aliases) {
-            if (alias.empty()) continue;
-            if (auto const other = find(alias)) {
-                found = other;
-                key = alias;
-            }
+    [[nodiscard]] Result<> read(std::span<Field const> fields, ModelConfig& config) const {
+        for (auto const& field : fields) {
+            if (auto const done = read_key(field, config); !done) return done;
         }
-        if (!found || (found->is_null() && field.is_required)) {
-            if (field.is_required) return error(ErrorCode::missing_field, field.key, "is needed and has no default");
-            field.store_default(config);
-            return {};
-        }
-        switch (field.type) {
-            case FieldType::integer:
-                return read_integer(field, key, *found, config);
-            case FieldType::flag: {
-                auto const value = found->is_null() ? Result<bool>{false} : flag(key, *found);
-                if (!value) return value.error();
-                config.*field.flag = *value;
-                return {};
-            }
-            case FieldType::real: {
-                auto const value = found->is_null() ? Result<double>{0.0} : real(key, *found);
-                if (!value) return value.error();
-                field.store(config, *value);
-                return {};
-            }
-            case FieldType::activation:
-                return read_activation(field, key, *found, config);
-            case FieldType::choice:
-                return read_choice(field, key, *found, config);
+        derive_absent(fields, config);
+        for (auto const& field : fields) {
+            if (auto const done = read_aliases(field, config); !done) return done;
         }
         return {};
     }
 
 private:
+    [[nodiscard]] bool has_alias(Field const& field) const {
+        return std::any_of(field.aliases.begin(), field.aliases.end(),
+                           [&](std::string_view alias) { return !alias.empty() && find(alias); });
+    }
+    [[nodiscard]] Result<> read_key(Field const& field, ModelConfig& config) const {
+        auto const found = find(field.key);
+        if (found && !(found->is_null() && field.is_required)) return read_value(field, field.key, *found, config);
+        if (field.is_required && !has_alias(field))
+            return error(ErrorCode::missing_field, field.key, "is needed and has no default");
+        field.store_default(config);
+        return {};
+    }
+    [[nodiscard]] Result<> read_aliases(Field const& field, ModelConfig& config) const {
+        for (auto const alias : field.aliases) {
+            if (alias.empty()) continue;
+            auto const found = find(alias);
+            if (!found || (found->is_null() && field.is_null_alias_absent)) continue;
+            if (auto const done = read_value(field, alias, *found, config); !done) return done;
+        }
+        return {};
+    }
+    [[nodiscard]] Result<> read_value(Field const& field, std::string_view key, JsonValue found,
+                                      ModelConfig& config) const {
+        switch (field.type) {
+            case FieldType::integer:
+                return read_integer(field, key, found, config);
+            case FieldType::flag: {
+                auto const value = found.is_null() ? Result<bool>{false} : flag(key, found);
+                if (!value) return value.error();
+                config.*field.flag = *value;
+                return {};
+            }
+            case FieldType::real: {
+                auto const value = found.is_null() ? Result<double>{0.0} : real(key, found);
+                if (!value) return value.error();
+                field.store(config, *value);
+                return {};
+            }
+            case FieldType::activation:
+                return read_activation(field, key, found, config);
+            case FieldType::choice:
+                return read_choice(field, key, found, config);
+        }
+        return {};
+    }
     [[nodiscard]] Error too_large(std::string_view key, std::int64_t value) const {
         return error(ErrorCode::size_overflow, key, "is larger than a model can have")
             .got(value)

@@ -201,9 +201,7 @@ template <ModelArchitecture Arch>
     ConfigFile out;
     ConfigObject const object(part.object, whole.file(), part.is_text_config ? "text_config." : "");
     out.config.model_type = Arch::name;
-    for (auto const& field : Arch::fields) {
-        if (auto const read = object.read(field, out.config); !read) return read.error();
-    }
+    if (auto const read = object.read(Arch::fields, out.config); !read) return read.error();
     if (auto const checked = check_layers(object, out.config); !checked) return checked.error();
     if (auto const read = read_layer_lists(object, out.config); !read) return read.error();
     if (auto const read = read_rope_fields(object, out.config.rope, out.warnings); !read) return read.error();
