@@ -12,7 +12,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/shardwise" DESTINATION "${CMAKE
 # One export set per component, so that a consumer of the first never meets the dependencies of the others.
 install(TARGETS shardwise EXPORT shardwise-shardwise)
 install(TARGETS shardwise_readers EXPORT shardwise-readers)
-foreach(component shardwise readers)
+install(TARGETS shardwise_host EXPORT shardwise-host)
+foreach(component shardwise readers host)
     install(EXPORT shardwise-${component} FILE shardwise-${component}.cmake NAMESPACE shardwise::
             DESTINATION "${package_dir}" COMPONENT library)
 endforeach()
@@ -24,6 +25,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/shardwise-config
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/package/shardwise-config.cmake"
               "${PROJECT_BINARY_DIR}/package/shardwise-config-version.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/shardwise-components.cmake"
         DESTINATION "${package_dir}" COMPONENT library)
 
 # The prefix may be moved or chosen at install time, so the headers are named relative to the .pc file itself.
@@ -33,7 +35,7 @@ else()
     file(RELATIVE_PATH pc_includedir "/${pc_dir}" "/${CMAKE_INSTALL_INCLUDEDIR}")
     string(PREPEND pc_includedir "\${pcfiledir}/")
 endif()
-foreach(name shardwise shardwise-readers)
+foreach(name shardwise shardwise-readers shardwise-host)
     configure_file("${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in" "${PROJECT_BINARY_DIR}/package/${name}.pc" @ONLY)
     install(FILES "${PROJECT_BINARY_DIR}/package/${name}.pc" DESTINATION "${pc_dir}" COMPONENT library)
 endforeach()

@@ -16,3 +16,29 @@ add_library(shardwise::readers ALIAS shardwise_readers)
 set_target_properties(shardwise_readers PROPERTIES EXPORT_NAME readers)
 target_link_libraries(shardwise_readers INTERFACE shardwise nlohmann_json::nlohmann_json "$<$<PLATFORM_ID:Linux>:dl>")
 target_link_options(shardwise_readers INTERFACE "$<$<PLATFORM_ID:Linux>:-pthread>")
+
+# The executing half on the host: back end, kernels, communicators, parallel layers. shm_open is in a library of its own where
+# glibc is older than 2.34.
+add_library(shardwise_host INTERFACE)
+add_library(shardwise::host ALIAS shardwise_host)
+set_target_properties(shardwise_host PROPERTIES EXPORT_NAME host)
+target_link_libraries(shardwise_host INTERFACE shardwise "$<$<PLATFORM_ID:Linux>:rt>")
+target_link_options(shardwise_host INTERFACE "$<$<PLATFORM_ID:Linux>:-pthread>")
+
+# What stands on other libraries, where it was asked for: AUTO takes what the machine has.
+foreach(part MPI GLOO ONEDNN)
+    if(NOT SHARDWISE_${part})
+        continue()
+    endif()
+    string(TOLOWER ${part} component)
+    shardwise_add_component(${component})
+    if(NOT shardwise_${component}_missing)
+        continue()
+    endif()
+    if(SHARDWISE_${part} STREQUAL "AUTO")
+        message(STATUS "shardwise: no component '${component}': ${shardwise_${component}_missing} was not found")
+    else()
+        message(FATAL_ERROR "shardwise: SHARDWISE_${part} needs ${shardwise_${component}_missing}, which was not found. "
+                            "Without it: -DSHARDWISE_${part}=OFF")
+    endif()
+endforeach()

@@ -4,14 +4,15 @@ option(SHARDWISE_TESTS "Build the tests and the checks of the source tree" ${PRO
 option(SHARDWISE_EXAMPLES "Build the program shardwise and the numbered examples" ${PROJECT_IS_TOP_LEVEL})
 option(SHARDWISE_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(SHARDWISE_INSTALL "Install the headers and the package" ${PROJECT_IS_TOP_LEVEL})
-# The presets fix this switch, so it is accepted; the communicator that will read it is not written yet.
-option(SHARDWISE_MPI "Build the MPI communicator (accepted; this version has none)" OFF)
+# ON: an error where the library is missing; AUTO: with it where the machine has it.
+set(SHARDWISE_MPI OFF CACHE STRING "Make shardwise::mpi, the communicator over MPI: ON, OFF or AUTO")
+set(SHARDWISE_GLOO OFF CACHE STRING "Make shardwise::gloo, the communicator over Gloo: ON, OFF or AUTO")
+set(SHARDWISE_ONEDNN OFF CACHE STRING "Make shardwise::onednn, host products by oneDNN: ON, OFF or AUTO")
 
-foreach(part CUDA HIP GLOO NCCL ONEDNN)
+foreach(part CUDA HIP NCCL)
     if(SHARDWISE_${part})
         message(FATAL_ERROR "shardwise ${PROJECT_VERSION} has no part that SHARDWISE_${part} could switch on; leave it "
-                            "out. What there is: the planning half (shardwise::shardwise) and the file readers "
-                            "(shardwise::readers), which need no option.")
+                            "out. Its components: shardwise, readers, host, mpi, gloo, onednn.")
     endif()
 endforeach()
 

@@ -5,7 +5,7 @@ set(shardwise_warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
 # shardwise_program(NAME FOLDER SOURCE...): an executable in FOLDER of the build tree, with our warnings.
 function(shardwise_program name folder)
     add_executable(${name} ${ARGN})
-    target_link_libraries(${name} PRIVATE shardwise::readers)
+    target_link_libraries(${name} PRIVATE shardwise::readers shardwise::host)
     target_compile_options(${name} PRIVATE ${shardwise_warnings})
     # g++ 12 warns of overlapping copies in "text" + std::string at -O3 where there are none (GCC bug 105651).
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

@@ -24,6 +24,8 @@ has_header() { # in the compilers' default folders
     done
     return 1
 }
+has_library() { compgen -G "/usr/lib/*/$1.so" || compgen -G "/usr/lib/$1.so"; }
+has_device_libraries() { compgen -G '/usr/lib/*/amdgcn/bitcode/ockl.bc'; }
 has_libfuzzer() { compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a'; }
 
 need build-essential has g++
@@ -44,6 +46,16 @@ if [ "$purpose" = all ]; then
     need fish has fish
     need groff-base has groff
     need mandoc has mandoc
+    need libeigen3-dev has_header eigen3/Eigen/Core
+    need libdlpack-dev has_header dlpack/dlpack.h
+    need libopenmpi-dev has_library libmpi
+    need openmpi-bin has mpirun
+    need libgloo-dev has_header gloo/config.h
+    need libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
+    need iproute2 has ip
+    need hipcc has hipcc
+    need libamdhip64-dev has_header hip/hip_runtime.h
+    need rocm-device-libs has_device_libraries
 fi
 
 install_missing() {
@@ -53,7 +65,8 @@ install_missing() {
             echo "setup: this is not Debian; please install, under the names your system has for them:"
             printf '  %s\n' "${missing[@]}"
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
-            echo "tests also both compilers, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff, mandoc)"
+            echo "tests also both compilers, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff, mandoc, Eigen 3.4,"
+            echo "DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, and hipcc with ROCm's device libraries)"
         } >&2
         exit 1
     fi

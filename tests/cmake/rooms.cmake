@@ -8,7 +8,7 @@
 
 # house: the checks of this tree themselves. model_files: model/files/, which needs nlohmann_json.
 set(rooms house core quant json op hardware model model_files memory cost placement schedule plan deploy backend kernels comm
-          tokenizer cli)
+          parallel tokenizer cli)
 # house checks the tree, cli runs the program, which is not sanitized here: nothing of ours would run under the sanitizers.
 set(unsanitized_rooms house cli)
 # Both configurations parse what most tests include once: it halves the time that the tests take to build.

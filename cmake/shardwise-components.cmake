@@ -1,0 +1,54 @@
+# The components that stand on somebody else's library. The build tree and the installed package make them by these rules, so
+# that a machine is asked when a component is asked for, and never before.
+
+# shardwise_component_library(COMPONENT): finds what the component needs; where it is there, `found` is true and `links`
+# and `definitions` are what its users get; else `missing` says what to install.
+macro(shardwise_component_library component)
+    set(found FALSE)
+    set(definitions "")
+    if("${component}" STREQUAL "mpi")
+        set(missing "an MPI for C++ (Debian: libopenmpi-dev)")
+        find_package(MPI QUIET GLOBAL COMPONENTS CXX)
+        if(TARGET MPI::MPI_CXX)
+            set(found TRUE)
+            set(links MPI::MPI_CXX)
+            # The C interface is all that is used.
+            set(definitions OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+        endif()
+    elseif("${component}" STREQUAL "gloo")
+        set(missing "Gloo (Debian: libgloo-dev)")
+        find_package(Gloo QUIET GLOBAL)
+        if(TARGET gloo)
+            set(found TRUE)
+            set(links gloo)
+        endif()
+    elseif("${component}" STREQUAL "onednn")
+        set(missing "oneDNN 2.6 or newer (Debian: libdnnl-dev)")
+        # Not by its CMake package: Debian's asks for the headers of OpenCL too.
+        find_path(shardwise_dnnl_include oneapi/dnnl/dnnl.hpp)
+        find_library(shardwise_dnnl_library dnnl)
+        mark_as_advanced(shardwise_dnnl_include shardwise_dnnl_library)
+        if(shardwise_dnnl_include AND shardwise_dnnl_library)
+            set(found TRUE)
+            set(links "${shardwise_dnnl_library}")
+        endif()
+    endif()
+endmacro()
+
+# shardwise_add_component(COMPONENT): makes shardwise::COMPONENT, with SHARDWISE_HAS_COMPONENT for the headers that ask.
+# Sets shardwise_COMPONENT_missing to what to install where it cannot.
+function(shardwise_add_component component)
+    shardwise_component_library(${component})
+    set(shardwise_${component}_missing "" PARENT_SCOPE)
+    if(NOT found)
+        set(shardwise_${component}_missing "${missing}" PARENT_SCOPE)
+        return()
+    endif()
+    if(TARGET shardwise::${component})
+        return()
+    endif()
+    string(TOUPPER "SHARDWISE_HAS_${component}" has)
+    add_library(shardwise::${component} INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(shardwise::${component} INTERFACE shardwise::host ${links})
+    target_compile_definitions(shardwise::${component} INTERFACE ${has}=1 ${definitions})
+endfunction()
