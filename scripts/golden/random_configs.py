@@ -229,23 +229,25 @@ def fnv1a(text):
     return f"{value:016x}"
 
 
-def main():
+def write(out, cases, wanted):
+    """One row per case; with `wanted` cases their trees are printed instead."""
     families.check_versions()
     rows = []
-    for case, fields in configurations():
-        if len(sys.argv) > 1 and case != sys.argv[1]:
+    for case, fields in cases:
+        if wanted and case not in wanted:
             continue
         model, _, _ = families.build(fields)
         lines = lines_of(model)
-        if len(sys.argv) > 1:
+        if wanted:
             print(json.dumps(fields))
             sys.stdout.writelines(lines)
-            return
+            continue
         parameters = sum(p.numel() for p in {id(p): p for p in model.parameters()}.values())
         rows.append({"case": case, "config": fields, "lines": len(lines), "parameters": parameters,
                      "hash": fnv1a("".join(lines))})
-    OUT.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    if not wanted:
+        out.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
 
 
 if __name__ == "__main__":
-    main()
+    write(OUT, configurations(), sys.argv[1:])

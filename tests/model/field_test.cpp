@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <fstream>
 #include <set>
 #include <string>
@@ -23,6 +24,22 @@ TEST_CASE("Field: stores reals in the config or its rope") {
     CHECK(config.sliding_window == 3);
     CHECK(config.tie_word_embeddings);
     CHECK(config.activation == ActivationKind::relu);
+}
+
+TEST_CASE("derive_absent: fills what is 0 from its row's source, and nothing else") {
+    static constexpr std::array fields{
+        positive_field("hidden_size", &ModelConfig::hidden_size, 8),
+        optional_field("ffn", &ModelConfig::intermediate_size, 0).derived_from(&ModelConfig::hidden_size, 4),
+        optional_field("decoder_layers", &ModelConfig::decoder_layers, 0).derived_from(&ModelConfig::layers),
+        optional_field("kv_heads", &ModelConfig::kv_heads, 0)};
+    ModelConfig config;
+    config.hidden_size = 16;
+    config.layers = 3;
+    config.decoder_layers = 5;
+    derive_absent(fields, config);
+    CHECK(config.intermediate_size == 64);
+    CHECK(config.decoder_layers == 5);
+    CHECK(config.kv_heads == 0);
 }
 
 TEST_CASE("Field tables have one row per key, and no key that another row reads") {

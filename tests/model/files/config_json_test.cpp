@@ -95,6 +95,21 @@ TEST_CASE("read_config: an alias beside its field wins, as in transformers") {
     CHECK(read(R"({"model_type": "gpt2", "n_layer": 5})").config.layers == 5);
 }
 
+// transformers 4.57.6: T5Config(num_hidden_layers=3).num_decoder_layers, FalconConfig(n_embed=142).ffn_hidden_size,
+// Gemma3TextConfig(_sliding_window_pattern=2)._sliding_window_pattern, GPTNeoXConfig(rope_theta=5.0).rope_theta.
+TEST_CASE("read_config: absent values are derived from keys and defaults, not from aliases") {
+    auto const t5 = read(R"({"model_type": "t5", "num_hidden_layers": 3})").config;
+    CHECK(t5.layers == 3);
+    CHECK(t5.decoder_layers == 6);
+    CHECK(read(R"({"model_type": "t5", "num_layers": 3})").config.decoder_layers == 3);
+    CHECK(read(R"({"model_type": "falcon", "n_embed": 142})").config.intermediate_size == 4 * 4544);
+    CHECK(read(R"({"model_type": "falcon", "n_embed": 142})").config.hidden_size == 142);
+    CHECK(read(R"({"model_type": "falcon", "n_embed": null, "hidden_size": 142})").config.intermediate_size == 4 * 142);
+    CHECK(code(R"({"model_type": "gpt2", "hidden_size": null, "n_embd": 48})") == ErrorCode::invalid_field);
+    CHECK(read(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 2})").config.sliding_pattern == 6);
+    CHECK(read(R"({"model_type": "gpt_neox", "rope_theta": 5.0})").config.rope.theta == 10000.0);
+}
+
 TEST_CASE("read_config: both dialects of dtype, the newer one first") {
     CHECK(read(llama(R"("torch_dtype": "float16")")).config.dtype == Dtype::f16);
     CHECK(read(llama(R"("dtype": "bfloat16")")).config.dtype == Dtype::bf16);

@@ -25,7 +25,7 @@ struct Gemma3Text {
         positive_field("head_dim", &ModelConfig::head_dim, 256).in_gguf("attention.key_length"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
         natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
-        positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 6).named("_sliding_window_pattern"),
+        positive_field("sliding_window_pattern", &ModelConfig::sliding_pattern, 6),
         flag_field("use_bidirectional_attention", &ModelConfig::is_bidirectional, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
