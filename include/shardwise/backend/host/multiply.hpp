@@ -1,0 +1,94 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/product/table.hpp>
+#include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/backend/host/weight.hpp>
+#include <shardwise/core/checked.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+/// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel.
+inline constexpr std::int64_t prepared_bytes_at_once = 512 * 1024;
+
+/// Multiplies panels [first, last) for each thread.
+inline void run_panels(ProductKernel const& kernel, ProductTask const& task, ThreadPool& pool) {
+    auto const panels = ceil_divide(task.weight.outputs, panel_outputs);
+    pool.run_ranges(panels, 1, [&](std::int64_t first, std::int64_t last) {
+        auto part = task;
+        part.first_panel = first;
+        part.last_panel = last;
+        kernel.multiply(part);
+    });
+}
+
+/// Prepares some rows at a time and multiplies by them.
+///
+/// Memory  at most prepared_bytes_at_once or one row of prepared activations, from the weight's context
+[[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context) {
+    auto const row_bytes = round_up(kernel.prepared_bytes(task.weight.inputs), panel_alignment);
+    auto const rows_at_once = std::clamp<std::int64_t>(prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1), 1,
+                                                       std::max<std::int64_t>(task.rows, 1));
+    auto prepared = Buffer<std::byte, Host>::allocate(context, rows_at_once * row_bytes);
+    if (!prepared) return prepared.error();
+    for (std::int64_t done = 0; done < task.rows; done += rows_at_once) {
+        auto part = task;
+        part.rows = std::min(rows_at_once, task.rows - done);
+        part.in = task.in + done * task.in_stride;
+        part.out = task.out + done * task.out_stride;
+        part.prepared = prepared->data();
+        part.prepared_stride = row_bytes;
+        context.pool().run_ranges(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
+            for (auto row = first; row < last; ++row) {
+                kernel.prepare(part.in + row * part.in_stride, part.weight.inputs, prepared->data() + row * row_bytes);
+            }
+        });
+        run_panels(kernel, part, context.pool());
+    }
+    return {};
+}
+
+}  // namespace detail
+
+inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                               TensorView<float, 2, Host> out, Stream& stream) {
+    auto const fail = [](std::string_view reason, std::int64_t got, std::int64_t expected) {
+        return Error{ErrorCode::shape_mismatch}.in("multiply").because(reason).got(got).expected(expected);
+    };
+    if (in.extent(1) != weight.inputs()) {
+        return fail("the activations have another width than the weight has inputs", in.extent(1), weight.inputs());
+    }
+    if (out.extent(1) != weight.outputs()) {
+        return fail("the result has another width than the weight has outputs", out.extent(1), weight.outputs());
+    }
+    if (in.extent(0) != out.extent(0)) {
+        return fail("the result has another number of rows than the activations", out.extent(0), in.extent(0));
+    }
+    if (!stream.isa()) return stream.isa().error();
+    auto const kernel = detail::product_kernel(weight.format(), *stream.isa());
+    auto const task = detail::ProductTask{.weight = weight.packed(),
+                                          .in = in.data(),
+                                          .in_stride = in.stride(0),
+                                          .rows = in.extent(0),
+                                          .out = out.data(),
+                                          .out_stride = out.stride(0)};
+    stream.submit([kernel, task, context = &weight.context()]() -> Result<> {
+        if (task.rows == 0 || task.weight.outputs == 0) return {};
+        if (kernel.prepared_bytes != nullptr) return detail::run_prepared(kernel, task, *context);
+        detail::run_panels(kernel, task, context->pool());
+        return {};
+    });
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <shardwise/backend/host/product/pack_dense.hpp>
+#include <shardwise/backend/weight_source.hpp>
+#include <shardwise/op/weight_format.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+/// Writes panels [first, last) of a checked source to their places in `packed`; several threads call it for ranges of one
+/// weight.
+inline void pack_panels(WeightSource const& source, std::byte* packed, std::int64_t first, std::int64_t last) {
+    switch (source.format) {
+        case WeightFormat::bf16:
+            return pack_bf16_panels(source, packed, first, last);
+        case WeightFormat::f16:
+            return pack_f16_panels(source, packed, first, last);
+        default:
+            return pack_f32_panels(source, packed, first, last);
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline v0_2_0

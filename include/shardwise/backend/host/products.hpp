@@ -1,0 +1,13 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/gemm.hpp>
+#include <shardwise/backend/host/multiply.hpp>
+#include <shardwise/backend/host/weight.hpp>
+
+namespace shardwise::inline v0_2_0 {
+
+static_assert(ComputeBackend<Host>);
+
+}  // namespace shardwise::inline v0_2_0
