@@ -5,28 +5,11 @@
 #include <shardwise/core/optional.hpp>
 #include <shardwise/model/layer_set.hpp>
 #include <shardwise/op/operation.hpp>
+#include <shardwise/op/rope_parameters.hpp>
 
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0 {
-
-/// The scaled-RoPE methods of transformers' `rope_scaling`.
-enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope };
-
-/// How positions are rotated; sizes do not depend on it, the executor does.
-struct RopeParameters {
-    RopeKind kind = RopeKind::standard;
-    double theta = 10000.0;
-    double local_theta = 0.0;  // gemma3: sliding layers
-    double factor = 1.0;
-    double low_frequency_factor = 1.0;
-    double high_frequency_factor = 4.0;
-    double attention_factor = 0.0;
-    double beta_fast = 32.0;
-    double beta_slow = 1.0;
-    double partial_rotary_factor = 1.0;
-    std::int64_t original_max_positions = 0;
-};
 
 /// The hyper-parameters of a model of any family, under the field's standard names: a literal type, filled by presets and by
 /// the readers of config.json and GGUF metadata. A field that a family does not have stays at its zero.

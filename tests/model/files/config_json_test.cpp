@@ -137,6 +137,13 @@ TEST_CASE("read_config: both dialects of rotary positions") {
     }
     CHECK(read(llama(R"("rope_scaling": {"type": "linear", "factor": 2})")).config.rope.kind == RopeKind::linear);
     CHECK(read(llama(R"("rope_scaling": null)")).config.rope.kind == RopeKind::standard);
+    auto const yarn = read(llama(R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 1.0,
+        "truncate": false})"))
+                          .config.rope;
+    CHECK(yarn.mscale == 0.707);
+    CHECK(yarn.mscale_all_dim == 1.0);
+    CHECK_FALSE(yarn.truncates);
+    CHECK(older.truncates);
     auto const strange = read(llama(R"("rope_scaling": {"type": "spiral"})"));
     REQUIRE(strange.warnings.size() == 1);
     CHECK(strange.warnings[0] == "config.json: rope type \"spiral\" is not known; sizes do not depend on it");

@@ -19,7 +19,7 @@ struct RopeMember {
     double RopeParameters::*member;
 };
 
-inline constexpr std::array<RopeMember, 8> rope_members{
+inline constexpr std::array<RopeMember, 10> rope_members{
     {{"rope_theta", &RopeParameters::theta},
      {"factor", &RopeParameters::factor},
      {"low_freq_factor", &RopeParameters::low_frequency_factor},
@@ -27,6 +27,8 @@ inline constexpr std::array<RopeMember, 8> rope_members{
      {"attention_factor", &RopeParameters::attention_factor},
      {"beta_fast", &RopeParameters::beta_fast},
      {"beta_slow", &RopeParameters::beta_slow},
+     {"mscale", &RopeParameters::mscale},
+     {"mscale_all_dim", &RopeParameters::mscale_all_dim},
      {"partial_rotary_factor", &RopeParameters::partial_rotary_factor}}};
 
 /// The method that `rope_type` (or the older `type`) names.
@@ -66,6 +68,11 @@ inline constexpr std::array<RopeMember, 8> rope_members{
         auto const value = object.real(row.key, *found);
         if (!value) return value.error();
         rope.*row.member = *value;
+    }
+    if (auto const found = object.find_set("truncate")) {
+        auto const value = object.flag("truncate", *found);
+        if (!value) return value.error();
+        rope.truncates = *value;
     }
     if (auto const found = object.find_set("original_max_position_embeddings")) {
         auto const value = object.integer("original_max_position_embeddings", *found, 0);

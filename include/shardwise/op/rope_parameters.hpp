@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// The scaled-RoPE methods of transformers' `rope_scaling`.
+enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope };
+
+/// How positions are rotated; sizes do not depend on it, the executor does.
+struct RopeParameters {
+    RopeKind kind = RopeKind::standard;
+    double theta = 10000.0;
+    double local_theta = 0.0;  // gemma3: sliding layers
+    double factor = 1.0;
+    double low_frequency_factor = 1.0;
+    double high_frequency_factor = 4.0;
+    double attention_factor = 0.0;  // 0: derived from the others
+    double beta_fast = 32.0;
+    double beta_slow = 1.0;
+    double mscale = 0.0;          // yarn; 0: absent
+    double mscale_all_dim = 0.0;  // yarn; 0: absent
+    bool truncates = true;        // yarn: the ramp begins and ends at whole pairs
+    double partial_rotary_factor = 1.0;
+    std::int64_t original_max_positions = 0;
+};
+
+}  // namespace shardwise::inline v0_2_0
