@@ -7,6 +7,8 @@
 #   long.<room>    the suite "long", with the label long, where the room has one
 
 # house: the checks of this tree themselves. model_files: model/files/, which needs nlohmann_json.
+include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
+
 set(rooms house core quant json op hardware model model_files memory cost placement schedule plan deploy backend kernels comm
           parallel tokenizer cli)
 # house checks the tree, cli runs the program, which is not sanitized here: nothing of ours would run under the sanitizers.
@@ -25,7 +27,8 @@ if(shardwise_sanitized)
 endif()
 list(JOIN plain_excludes "," plain_excludes)
 
-# shardwise_sanitized_room(ROOM SOURCE...): test_<room>_asan from objects by clang++.
+# shardwise_sanitized_room(ROOM SOURCE...): test_<room>_asan from objects by clang++. The caller's optional_flags and
+# optional_links are those of the libraries that the sources need.
 # -O0 compiles two to three times as fast as -O1.
 set(sanitized_flags -std=c++20 -O0 -g1 ${shardwise_sanitize_flags} ${shardwise_warnings}
                     -idirafter "${shardwise_doctest_include}")  # after: it may be a default folder, whose place matters
@@ -55,13 +58,13 @@ function(shardwise_sanitized_room room)
         cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)
         set(object "${CMAKE_CURRENT_BINARY_DIR}/asan/${name}.o")
         shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER clang
-                          FLAGS ${sanitized_flags} -include-pch "${sanitized_precompiled}" AFTER "${sanitized_precompiled}")
+                          FLAGS ${sanitized_flags} ${optional_flags} -include-pch "${sanitized_precompiled}" AFTER "${sanitized_precompiled}")
         list(APPEND objects "${object}")
     endforeach()
     set(program "${PROJECT_BINARY_DIR}/tests/test_${room}_asan")
     add_custom_command(OUTPUT "${program}"
                        COMMAND "${shardwise_clang}" ${shardwise_sanitize_flags} ${objects}
-                               "$<TARGET_OBJECTS:doctest_main>" -o "${program}"
+                               "$<TARGET_OBJECTS:doctest_main>" ${optional_links} -o "${program}"
                        DEPENDS ${objects} doctest_main "$<TARGET_OBJECTS:doctest_main>"
                        COMMENT "clang: test_${room}_asan"
                        COMMAND_EXPAND_LISTS VERBATIM)
@@ -83,6 +86,19 @@ foreach(room IN LISTS rooms)
         file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${room}/*_test.cpp)
         list(FILTER sources EXCLUDE REGEX "/tests/model/files/")
     endif()
+    set(optional_flags "")
+    set(optional_links "")
+    foreach(source IN LISTS sources)
+        shardwise_needs("${source}" missing flags links)
+        list(APPEND optional_flags ${flags})
+        list(APPEND optional_links ${links})
+        if(missing)
+            list(REMOVE_ITEM sources "${source}")
+            cmake_path(GET source STEM name)
+            shardwise_skipped_test(${room}.${name} "its library is not installed: ${missing}")
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES optional_links)
     if(NOT sources)
         continue()
     endif()
@@ -91,6 +107,8 @@ foreach(room IN LISTS rooms)
     target_include_directories(test_${room} PRIVATE ${shardwise_test_includes})
     target_include_directories(test_${room} SYSTEM PRIVATE "${shardwise_doctest_include}")
     target_compile_definitions(test_${room} PRIVATE ${shardwise_test_definitions})
+    target_compile_options(test_${room} PRIVATE ${optional_flags})
+    target_link_libraries(test_${room} PRIVATE ${optional_links})
     target_precompile_headers(test_${room} REUSE_FROM test_precompiled)
     shardwise_room_test(${room} test_${room} --test-suite-exclude=${plain_excludes})
 

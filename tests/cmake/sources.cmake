@@ -2,6 +2,18 @@
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.hpp")
 list(SORT headers)
+include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
+set(optional_flags "")
+foreach(header IN LISTS headers)
+    shardwise_needs("${header}" missing flags links)
+    list(APPEND optional_flags ${flags})
+    if(NOT missing)
+        continue()
+    endif()
+    list(REMOVE_ITEM headers "${header}")
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include" OUTPUT_VARIABLE name)
+    shardwise_skipped_test(headers.${name} "its library is not installed: ${missing}")
+endforeach()
 
 # Each header twice in a translation unit of its own, then all of them in two units (in opposite orders) that are linked.
 set(all_text "")
@@ -27,14 +39,14 @@ foreach(compiler gcc clang)
         cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include" OUTPUT_VARIABLE name)
         set(object "${header_dir}/${compiler}/${name}.o")
         shardwise_compile(OUT "${object}" SOURCE "" COMPILER ${compiler} NOTE "${name}, twice"
-                          FLAGS ${shardwise_strict_flags} -include "${header}" -include "${header}")
+                          FLAGS ${shardwise_strict_flags} ${optional_flags} -include "${header}" -include "${header}")
         list(APPEND objects "${object}")
     endforeach()
     set(linked "")
     foreach(unit all all_reversed)
         set(object "${header_dir}/${compiler}/${unit}.o")
         shardwise_compile(OUT "${object}" SOURCE "${header_dir}/${unit}.cpp" COMPILER ${compiler}
-                          FLAGS ${shardwise_strict_flags} AFTER ${objects})
+                          FLAGS ${shardwise_strict_flags} ${optional_flags} AFTER ${objects})
         list(APPEND linked "${object}")
     endforeach()
     add_custom_command(OUTPUT "${header_dir}/${compiler}/linked"

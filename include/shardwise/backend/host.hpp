@@ -23,7 +23,7 @@ struct HostOptions {
     bool is_pinned = false;
     StreamMode streams = StreamMode::immediate;
     /// The instruction set of the products; unset: what choose_isa() says.
-    std::optional<IsaLevel> isa;
+    std::optional<IsaLevel> isa = std::nullopt;
 };
 
 class HostWeight;

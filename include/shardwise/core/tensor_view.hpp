@@ -33,6 +33,9 @@ public:
     /// Rows that lie `row_stride` elements apart.
     constexpr TensorView(T* data, Extents const& extents, std::int64_t row_stride) requires(dimensions == 2)
         : data_(data), extents_(extents), strides_{row_stride, 1} {}
+    /// Elements at strides of their own; the last dimension is contiguous.
+    constexpr TensorView(T* data, Extents const& extents, Extents const& strides)
+        : data_(data), extents_(extents), strides_(strides) {}
     /// What may be written may be read.
     template <class Writable>
     requires(std::is_same_v<Writable const, T>) constexpr TensorView(

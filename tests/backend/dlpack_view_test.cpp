@@ -1,0 +1,92 @@
+#include <shardwise/backend/dlpack_view.hpp>
+
+#include <dlpack/dlpack.h>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <memory>
+
+namespace {
+
+using namespace shardwise;
+
+/// What a consumer of DLPack does at the end.
+struct Delete {
+    void operator()(DLManagedTensor* managed) const { managed->deleter(managed); }
+};
+using Shared = std::unique_ptr<DLManagedTensor, Delete>;
+
+TEST_CASE("A tensor goes out to DLPack and comes back as the same memory") {
+    std::array<float, 12> memory{};
+    TensorView<float, 2, Host> const view(memory.data(), {3, 2}, 4);
+    Shared const shared(to_dlpack(view));
+    auto const& tensor = shared->dl_tensor;
+    CHECK(tensor.data == memory.data());
+    CHECK(tensor.ndim == 2);
+    CHECK(tensor.shape[0] == 3);
+    CHECK(tensor.strides[0] == 4);
+    CHECK(tensor.dtype.code == kDLFloat);
+    CHECK(tensor.dtype.bits == 32);
+    CHECK(tensor.device.device_type == kDLCPU);
+
+    auto const back = from_dlpack<float const, 2>(tensor);
+    REQUIRE(back);
+    CHECK(back->data() == memory.data());
+    CHECK(back->extents() == view.extents());
+    CHECK(back->strides() == view.strides());
+}
+
+TEST_CASE("The consumer's deleter frees the buffer that was moved in") {
+    HostContext context;
+    auto buffer = Buffer<Bfloat16, Host>::allocate(context, 10);
+    REQUIRE(buffer);
+    auto const view = buffer->view();
+    {
+        Shared const shared(to_dlpack(view, std::move(*buffer)));
+        CHECK(shared->dl_tensor.dtype.code == kDLBfloat);
+        CHECK(context.memory().current() == Bytes{20});
+    }
+    CHECK(context.memory().current() == Bytes{0});
+}
+
+TEST_CASE("A foreign tensor is read with its offset, and dense where it names no strides") {
+    std::array<std::int64_t, 6> memory{0, 1, 2, 3, 4, 5};
+    std::array<std::int64_t, 2> shape{2, 2};
+    DLTensor tensor{};
+    tensor.data = memory.data();
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 2;
+    tensor.dtype = dlpack_type<std::int64_t>();
+    tensor.shape = shape.data();
+    tensor.byte_offset = 16;
+    auto const view = from_dlpack<std::int64_t, 2>(tensor);
+    REQUIRE(view);
+    CHECK(view->row(1)[1] == 5);
+
+    SUBCASE("another element type") {
+        auto const other = from_dlpack<double, 2>(tensor);
+        REQUIRE_FALSE(other);
+        CHECK(other.error().code() == ErrorCode::invalid_argument);
+        CHECK_FALSE(from_dlpack<std::int32_t, 2>(tensor));
+    }
+    SUBCASE("another device") {
+        tensor.device.device_type = kDLCUDA;
+        auto const other = from_dlpack<std::int64_t, 2>(tensor);
+        REQUIRE_FALSE(other);
+        CHECK(other.error().message().find("another kind of memory") != std::string::npos);
+    }
+    SUBCASE("another shape") {
+        CHECK_FALSE(from_dlpack<std::int64_t, 1>(tensor));
+        shape[0] = -1;
+        CHECK_FALSE(from_dlpack<std::int64_t, 2>(tensor));
+    }
+    SUBCASE("columns that do not lie side by side") {
+        std::array<std::int64_t, 2> strides{1, 2};
+        tensor.strides = strides.data();
+        auto const other = from_dlpack<std::int64_t, 2>(tensor);
+        REQUIRE_FALSE(other);
+        CHECK(other.error().code() == ErrorCode::shape_mismatch);
+    }
+}
+
+}  // namespace
