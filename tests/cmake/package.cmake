@@ -26,6 +26,7 @@ endforeach()
 
 list(GET shardwise_compilers 0 compiler)
 shardwise_package_test(readers readers ${compiler})
+shardwise_package_test(host host ${compiler})
 shardwise_package_test(refusals refusals ${compiler})
 list(GET shardwise_compilers -1 second_compiler)
 shardwise_package_test(versions versions ${compiler} "-DSECOND_COMPILER=${shardwise_${second_compiler}}")

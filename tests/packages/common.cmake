@@ -57,3 +57,10 @@ function(expect_refusal text)
         message(FATAL_ERROR "expected a failure that says '${text}', got status ${status} and the above")
     endif()
 endfunction()
+
+# blind_headers(HEADER...): a folder WORK/blind in which each of them does not compile.
+function(blind_headers)
+    foreach(header IN LISTS ARGN)
+        file(WRITE "${WORK}/blind/${header}" "#error \"must not be included: <${header}>\"\n")
+    endforeach()
+endfunction()

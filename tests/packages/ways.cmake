@@ -3,10 +3,8 @@ include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 # A machine without any SDK: finders disabled, a bare PATH, and headers that do not compile.
 set(ENV{PATH} "/usr/bin:/bin")
-foreach(header cuda_runtime.h cuda.h nvml.h hip/hip_runtime.h mpi.h Eigen/Dense Eigen/Core nlohmann/json.hpp
-               nlohmann/json_fwd.hpp)
-    file(WRITE "${WORK}/blind/${header}" "#error \"the planning half must not include <${header}>\"\n")
-endforeach()
+blind_headers(cuda_runtime.h cuda.h nvml.h hip/hip_runtime.h mpi.h Eigen/Dense Eigen/Core nlohmann/json.hpp
+              nlohmann/json_fwd.hpp)
 set(blind "-DCMAKE_CXX_FLAGS=-isystem ${WORK}/blind" "-DCMAKE_IGNORE_PREFIX_PATH=/usr/local/cuda\\;/opt/rocm")
 foreach(package CUDAToolkit CUDA hip HIP MPI Eigen3 nlohmann_json CLI11 doctest)
     list(APPEND blind "-DCMAKE_DISABLE_FIND_PACKAGE_${package}=ON")
