@@ -6,7 +6,8 @@
 
 The Python must have the versions of families.py; the rows are those of random_configs.py. Each second name is given alone, with
 its key, and, where that is legal, as null beside its key: transformers sets names of an attribute_map after its constructor has
-derived absent values, and the constructors of bloom, falcon, gemma3 and gpt_neox have habits of their own.
+derived absent values, and the constructors of bloom, falcon, gemma3 and gpt_neox have habits of their own. Values that no
+constructor knows but the model reads (t5's is_gated_act, phi's head_dim) are here too.
 """
 
 import sys
@@ -56,6 +57,10 @@ def configurations():
     layers = {"model_type": "t5", "architectures": ["T5Model"]}
     yield "t5-layers", {**layers, "num_layers": 3}
     yield "t5-decoder", {**layers, "num_hidden_layers": 3, "num_decoder_layers": 2}
+    yield "t5-gated", {**layers, "is_gated_act": True}
+    yield "t5-not-gated", {**layers, "feed_forward_proj": "gated-gelu", "is_gated_act": False}
+    yield "t5-dense-act", {**layers, "is_gated_act": True, "dense_act_fn": "gelu_new", "feed_forward_proj": "relu"}
+    yield "phi-head_dim", {"model_type": "phi", "architectures": ["PhiForCausalLM"], "num_hidden_layers": 2, "head_dim": 48}
     yield "t5-decoder-null", {**layers, "num_hidden_layers": 3, "num_decoder_layers": None}
 
 

@@ -85,6 +85,9 @@ TEST_CASE("Defaults are those of transformers' configuration classes") {
                 case FieldType::activation:
                     CHECK(static_cast<ActivationKind>(field.fallback) == parse_activation(wanted.get<std::string>()));
                     break;
+                case FieldType::refused:
+                    CHECK_FALSE(wanted.get<bool>());
+                    break;
             }
         }
     });

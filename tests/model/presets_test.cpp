@@ -40,6 +40,8 @@ std::string differing_fields(ModelConfig const& a, ModelConfig const& b) {
                 case FieldType::activation:
                     is_same = a.*field.activation == b.*field.activation;
                     break;
+                case FieldType::refused:
+                    break;
             }
             if (!is_same) names += std::string(field.key) + ' ';
         }

@@ -15,7 +15,8 @@ enum class FieldType : std::uint8_t {
     flag,
     real,
     activation,
-    choice,  // one of `choices`, stored as its index in the integer member
+    choice,   // one of `choices`, stored as its index in the integer member
+    refused,  // a flag that must be false or absent; it fills no member
 };
 
 /// What the reader does with a field: may it be absent, may it be null or zero.
@@ -48,6 +49,10 @@ struct Field {
     std::array<std::string_view, 2> aliases{};
     /// An alias that is null is as if absent (transformers' classes that take a former name out of their arguments).
     bool is_null_alias_absent = false;
+    /// No argument of the constructor: set after it as an alias is, and absent it leaves what other rows say.
+    bool is_attribute = false;
+    /// Why a refused flag is not described.
+    std::string_view refusal{};
     /// The member that an absent value is derived from, times `source_factor`; null: the default stays.
     std::int64_t ModelConfig::*source = nullptr;
     std::int64_t source_factor = 1;
@@ -81,6 +86,8 @@ struct Field {
             case FieldType::activation:
                 config.*activation = static_cast<ActivationKind>(fallback);
                 break;
+            case FieldType::refused:
+                break;
         }
     }
 
@@ -101,6 +108,12 @@ struct Field {
         auto copy = *this;
         copy.source = member;
         copy.source_factor = factor;
+        return copy;
+    }
+    /// transformers sets the key after the constructor: absent it leaves what other rows say.
+    [[nodiscard]] constexpr Field attribute() const {
+        auto copy = *this;
+        copy.is_attribute = true;
         return copy;
     }
     [[nodiscard]] constexpr Field in_gguf(std::string_view gguf_key) const {
@@ -169,6 +182,12 @@ struct Field {
     Field field{.key = key, .type = FieldType::real, .rule = FieldRule::any};
     field.rope = member;
     field.real_fallback = fallback;
+    return field;
+}
+/// A flag that adds or removes weights which the family does not describe: true is an error that says `reason`.
+[[nodiscard]] constexpr Field refused_flag(std::string_view key, std::string_view reason) {
+    Field field{.key = key, .type = FieldType::refused, .rule = FieldRule::any};
+    field.refusal = reason;
     return field;
 }
 [[nodiscard]] constexpr Field activation_field(std::string_view key, ActivationKind fallback) {

@@ -110,6 +110,18 @@ TEST_CASE("read_config: absent values are derived from keys and defaults, not fr
     CHECK(read(R"({"model_type": "gpt_neox", "rope_theta": 5.0})").config.rope.theta == 10000.0);
 }
 
+TEST_CASE("read_config: flags that add or share weights beyond the description are refused") {
+    CHECK(message(R"({"model_type": "gpt2", "add_cross_attention": true})") ==
+          "config.json: add_cross_attention: adds layers of cross-attention, which are not described");
+    CHECK(code(R"({"model_type": "bert", "is_decoder": true, "add_cross_attention": true})") == ErrorCode::unsupported);
+    CHECK(code(R"({"model_type": "roberta", "add_cross_attention": 1})") == ErrorCode::unsupported);
+    CHECK(code(R"({"model_type": "t5", "tie_encoder_decoder": true})") == ErrorCode::unsupported);
+    CHECK(code(R"({"model_type": "t5", "tie_encoder_decoder": "yes"})") == ErrorCode::invalid_field);
+    CHECK(read(R"({"model_type": "t5", "tie_encoder_decoder": false})").config.layers == 6);
+    CHECK(read(R"({"model_type": "gpt2", "add_cross_attention": null})").config.layers == 12);
+    CHECK(read(R"({"model_type": "llama", "add_cross_attention": true})").config.layers == 32);
+}
+
 TEST_CASE("read_config: both dialects of dtype, the newer one first") {
     CHECK(read(llama(R"("torch_dtype": "float16")")).config.dtype == Dtype::f16);
     CHECK(read(llama(R"("dtype": "bfloat16")")).config.dtype == Dtype::bf16);
@@ -137,9 +149,10 @@ TEST_CASE("read_config: both dialects of rotary positions") {
     }
     CHECK(read(llama(R"("rope_scaling": {"type": "linear", "factor": 2})")).config.rope.kind == RopeKind::linear);
     CHECK(read(llama(R"("rope_scaling": null)")).config.rope.kind == RopeKind::standard);
-    auto const yarn = read(llama(R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 1.0,
+    auto const yarn =
+        read(llama(R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 1.0,
         "truncate": false})"))
-                          .config.rope;
+            .config.rope;
     CHECK(yarn.mscale == 0.707);
     CHECK(yarn.mscale_all_dim == 1.0);
     CHECK_FALSE(yarn.truncates);

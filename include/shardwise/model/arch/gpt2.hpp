@@ -26,6 +26,7 @@ struct Gpt2 {
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_epsilon"),
         activation_field("activation_function", ActivationKind::gelu_new),
+        refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
     };
 
     static constexpr std::array aliases{

@@ -23,6 +23,7 @@ struct Phi {
         positive_field("num_hidden_layers", &ModelConfig::layers, 24).in_gguf("block_count"),
         positive_field("num_attention_heads", &ModelConfig::heads, 32).in_gguf("attention.head_count"),
         optional_field("num_key_value_heads", &ModelConfig::kv_heads, 0).in_gguf("attention.head_count_kv"),
+        optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 2048).in_gguf("context_length"),
         flag_field("qk_layernorm", &ModelConfig::qk_norm, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
@@ -66,8 +67,9 @@ struct Phi {
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"PhiForCausalLM", "PhiModel"}); !known) return known;
         if (config.kv_heads == 0) config.kv_heads = config.heads;
-        if (auto const ok = detail::check_sizes(config, {}); !ok) return ok;
-        config.head_dim = config.hidden_size / config.heads;
+        bool const is_head_dim_given = config.head_dim > 0;
+        if (auto const ok = detail::check_sizes(config, {}, is_head_dim_given); !ok) return ok;
+        if (!is_head_dim_given) config.head_dim = config.hidden_size / config.heads;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
         config.parallel_attention = true;
         return detail::derive_rotary_dim(config, "partial_rotary_factor");
@@ -84,9 +86,9 @@ struct Phi {
         auto const kv = part.linear(config.kv_heads * config.head_dim, hidden, true,
                                     ShardRule::kv(0, config.kv_heads, config.heads));
         List<Child> children{{"q_proj", part.linear(q_width, hidden, true, ShardRule::units(0, config.heads))},
-                                    {"k_proj", kv},
-                                    {"v_proj", kv},
-                                    {"dense", part.linear(hidden, q_width, true, ShardRule::units(1, config.heads))}};
+                             {"k_proj", kv},
+                             {"v_proj", kv},
+                             {"dense", part.linear(hidden, q_width, true, ShardRule::units(1, config.heads))}};
         if (config.qk_norm) {
             auto const head_norm = detail::add_layer_norm(part, config.head_dim);
             children.push_back({"q_layernorm", head_norm});

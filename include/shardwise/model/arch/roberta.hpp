@@ -30,6 +30,7 @@ struct Roberta {
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
         activation_field("hidden_act", ActivationKind::gelu),
+        refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
     };
 
     static constexpr std::array aliases{

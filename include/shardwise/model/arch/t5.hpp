@@ -33,6 +33,9 @@ struct T5 {
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_epsilon", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         activation_field("feed_forward_proj", ActivationKind::relu),
+        flag_field("is_gated_act", &ModelConfig::gated_mlp, false).attribute(),
+        activation_field("dense_act_fn", ActivationKind::relu).attribute(),
+        refused_flag("tie_encoder_decoder", "lets the stacks share their weights, which is not described"),
     };
 
     static constexpr std::array aliases{

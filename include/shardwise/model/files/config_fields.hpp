@@ -90,16 +90,17 @@ public:
     }
 
     /// Fills a configuration from the rows of the family's table, in transformers' order: keys and defaults, then what is
-    /// derived from them, then aliases, which win over keys (tests/golden/alias_configs.jsonl).
+    /// derived from them, then aliases and attributes, which win over keys (tests/golden/alias_configs.jsonl).
     ///
-    /// Errors  invalid_field, missing_field, size_overflow
+    /// Errors  invalid_field, missing_field, size_overflow, unsupported
     [[nodiscard]] Result<> read(std::span<Field const> fields, ModelConfig& config) const {
         for (auto const& field : fields) {
+            if (field.is_attribute) continue;
             if (auto const done = read_key(field, config); !done) return done;
         }
         derive_absent(fields, config);
         for (auto const& field : fields) {
-            if (auto const done = read_aliases(field, config); !done) return done;
+            if (auto const done = read_late(field, config); !done) return done;
         }
         return {};
     }
@@ -117,7 +118,11 @@ private:
         field.store_default(config);
         return {};
     }
-    [[nodiscard]] Result<> read_aliases(Field const& field, ModelConfig& config) const {
+    [[nodiscard]] Result<> read_late(Field const& field, ModelConfig& config) const {
+        if (field.is_attribute) {
+            auto const found = find(field.key);
+            return found ? read_value(field, field.key, *found, config) : Result<>{};
+        }
         for (auto const alias : field.aliases) {
             if (alias.empty()) continue;
             auto const found = find(alias);
@@ -147,6 +152,12 @@ private:
                 return read_activation(field, key, found, config);
             case FieldType::choice:
                 return read_choice(field, key, found, config);
+            case FieldType::refused: {
+                auto const value = found.is_null() ? Result<bool>{false} : flag(key, found);
+                if (!value) return value.error();
+                if (*value) return error(ErrorCode::unsupported, key, field.refusal);
+                return {};
+            }
         }
         return {};
     }
@@ -171,7 +182,10 @@ private:
     [[nodiscard]] Result<> read_activation(Field const& field, std::string_view key, JsonValue found,
                                            ModelConfig& config) const {
         // gemma publishes "hidden_activation": null, which means the default.
-        if (found.is_null()) return field.store_default(config), Result<>{};
+        if (found.is_null()) {
+            if (!field.is_attribute) field.store_default(config);
+            return {};
+        }
         auto const text = string(key, found);
         if (!text) return text.error();
         constexpr std::string_view gated = "gated-";

@@ -116,7 +116,7 @@ private:
     }
 
     Result<> read_field(Field const& field, ModelConfig& config) const {
-        field.store_default(config);
+        if (!field.is_attribute) field.store_default(config);
         if (field.gguf.empty()) return {};
         auto const key = architecture_ + "." + std::string(field.gguf);
         auto const value = header_.metadata.find(key);
