@@ -1,0 +1,131 @@
+#pragma once
+
+#include <shardwise/backend/host/product/dense_tiles.hpp>
+#include <shardwise/backend/host/product/intrinsics.hpp>
+
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+
+namespace shardwise::inline v0_2_0 {
+
+SHARDWISE_TARGET_BEGIN_AVX512
+
+namespace detail::avx512 {
+
+/// How far ahead of a panel's use it is fetched, in bytes (chosen by bench/bench_matmul.cpp, one row).
+inline constexpr std::int64_t prefetch_distance = 1024;
+
+/// How the values of the 16 outputs of a panel are read: one register for each of `inputs` inputs.
+struct ReadF32 {
+    static constexpr unsigned inputs = 1;
+    static constexpr std::int64_t bytes = 64;
+    static void read(std::byte const* from, __m512* values) { values[0] = _mm512_load_ps(from); }
+    static void read_last(std::byte const*, __m512*) {}
+};
+struct ReadBf16 {
+    static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t bytes = 64;
+    static void read(std::byte const* from, __m512* values) {
+        auto const pairs = _mm512_load_si512(from);
+        values[0] = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+        values[1] = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-65536)));
+    }
+    static void read_last(std::byte const* from, __m512* values) {
+        values[0] = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_load_si512(from), 16));
+    }
+};
+struct ReadF16 {
+    static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t bytes = 64;
+    static void read(std::byte const* from, __m512* values) {
+        auto const* const halves = reinterpret_cast<__m256i const*>(from);
+        values[0] = _mm512_cvtph_ps(_mm256_load_si256(halves));
+        values[1] = _mm512_cvtph_ps(_mm256_load_si256(halves + 1));
+    }
+    static void read_last(std::byte const* from, __m512* values) {
+        values[0] = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<__m256i const*>(from)));
+    }
+};
+
+template <class Read, unsigned rows>
+inline void multiply_tile(TileTask const& task) {
+    __m512 sums[std::size_t{rows}][2];
+    SHARDWISE_UNROLL
+    for (unsigned row = 0; row < rows; ++row) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
+    auto const* const in = task.in;
+    // More rows than run_direct takes were copied.
+    std::int64_t const stride = rows > 8 ? copied_stride : task.in_stride;
+    auto const* first = task.panels[0];
+    auto const* second = task.panels[1];
+    std::int64_t k = 0;
+    for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
+        __m512 values[2][Read::inputs];
+        Read::read(first, values[0]);
+        Read::read(second, values[1]);
+        _mm_prefetch(reinterpret_cast<char const*>(first + prefetch_distance), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<char const*>(second + prefetch_distance), _MM_HINT_T0);
+        first += Read::bytes;
+        second += Read::bytes;
+        SHARDWISE_UNROLL
+        for (unsigned i = 0; i < Read::inputs; ++i) {
+            SHARDWISE_UNROLL
+            for (unsigned row = 0; row < rows; ++row) {
+                auto const factor = _mm512_set1_ps(in[row * stride + k + i]);
+                sums[row][0] = _mm512_fmadd_ps(factor, values[0][i], sums[row][0]);
+                sums[row][1] = _mm512_fmadd_ps(factor, values[1][i], sums[row][1]);
+            }
+        }
+    }
+    if (k < task.inputs) {
+        __m512 values[2];
+        Read::read_last(first, &values[0]);
+        Read::read_last(second, &values[1]);
+        SHARDWISE_UNROLL
+        for (unsigned row = 0; row < rows; ++row) {
+            auto const factor = _mm512_set1_ps(in[row * stride + k]);
+            sums[row][0] = _mm512_fmadd_ps(factor, values[0], sums[row][0]);
+            sums[row][1] = _mm512_fmadd_ps(factor, values[1], sums[row][1]);
+        }
+    }
+    auto const mask0 = static_cast<__mmask16>((1U << static_cast<unsigned>(task.outputs[0])) - 1U);
+    auto const mask1 = static_cast<__mmask16>((1U << static_cast<unsigned>(task.outputs[1])) - 1U);
+    SHARDWISE_UNROLL
+    for (unsigned row = 0; row < rows; ++row) {
+        auto* const out = task.out + row * task.out_stride;
+        if (task.accumulates) {
+            sums[row][0] = _mm512_add_ps(_mm512_maskz_loadu_ps(mask0, out), sums[row][0]);
+            sums[row][1] = _mm512_add_ps(_mm512_maskz_loadu_ps(mask1, out + 16), sums[row][1]);
+        }
+        _mm512_mask_storeu_ps(out, mask0, sums[row][0]);
+        _mm512_mask_storeu_ps(out + 16, mask1, sums[row][1]);
+    }
+}
+
+template <class Read>
+inline constexpr TileKernels tile_kernels{
+    {&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>,
+     &multiply_tile<Read, 5>, &multiply_tile<Read, 6>, &multiply_tile<Read, 7>, &multiply_tile<Read, 8>,
+     &multiply_tile<Read, 9>, &multiply_tile<Read, 10>, &multiply_tile<Read, 11>, &multiply_tile<Read, 12>},
+    12,
+    Read::bytes / Read::inputs};
+
+}  // namespace detail::avx512
+
+SHARDWISE_TARGET_END
+
+namespace detail::avx512 {
+
+inline void multiply_f32(ProductTask const& task) {
+    run_tiles(task, tile_kernels<ReadF32>);
+}
+inline void multiply_bf16(ProductTask const& task) {
+    run_tiles(task, tile_kernels<ReadBf16>);
+}
+inline void multiply_f16(ProductTask const& task) {
+    run_tiles(task, tile_kernels<ReadF16>);
+}
+
+}  // namespace detail::avx512
+
+}  // namespace shardwise::inline v0_2_0
+
+#endif

@@ -1,0 +1,202 @@
+#include <shardwise/backend/host/products.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace shardwise;
+
+namespace {
+
+HostOptions options_at(IsaLevel level, int threads = 2) {
+    return {.threads = threads, .is_pinned = false, .streams = StreamMode::immediate, .isa = level};
+}
+
+std::vector<IsaLevel> levels() {
+    std::vector<IsaLevel> found;
+    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
+        if (level <= detect_isa()) found.push_back(level);
+    }
+    return found;
+}
+
+std::vector<WeightFormat> const dense_formats{WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16};
+
+/// The bytes of values that the format holds exactly.
+std::vector<std::byte> encode(WeightFormat format, std::vector<float> const& values) {
+    std::vector<std::byte> bytes(values.size() * (format == WeightFormat::f32 ? 4U : 2U));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        auto const half = format == WeightFormat::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
+        if (format == WeightFormat::f32) {
+            std::memcpy(bytes.data() + i * 4, &values[i], 4);
+        } else {
+            std::memcpy(bytes.data() + i * 2, &half, 2);
+        }
+    }
+    return bytes;
+}
+
+/// A matrix with rows that lie further apart than they are long; what lies between is not a number.
+struct Matrix {
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t stride;
+    std::vector<float> values;
+
+    Matrix(std::int64_t rows_, std::int64_t columns_, std::int64_t gap = 3)
+        : rows(rows_),
+          columns(columns_),
+          stride(columns_ + gap),
+          values(static_cast<std::size_t>(rows_ * stride + 1), std::nanf("")) {}
+
+    float& at(std::int64_t row, std::int64_t column) { return values[static_cast<std::size_t>(row * stride + column)]; }
+    TensorView<float, 2, Host> view() { return {values.data(), {rows, columns}, stride}; }
+    TensorView<float const, 2, Host> read() { return view(); }
+};
+
+/// Integers from -4 to 4 that no two places near each other share.
+float integer_at(std::int64_t row, std::int64_t column) {
+    return static_cast<float>((row * 7 + column * 13 + row * column) % 9 - 4);
+}
+
+struct Problem {
+    std::int64_t outputs;
+    std::int64_t inputs;
+    std::vector<float> weight;
+    Matrix in;
+    std::vector<double> expected;
+    std::vector<double> magnitude;
+
+    template <class Weight, class In>
+    Problem(std::int64_t rows, std::int64_t outputs_, std::int64_t inputs_, Weight&& weight_at, In&& in_at)
+        : outputs(outputs_),
+          inputs(inputs_),
+          weight(static_cast<std::size_t>(outputs_ * inputs_)),
+          in(rows, inputs_),
+          expected(static_cast<std::size_t>(rows * outputs_)),
+          magnitude(expected.size()) {
+        for (std::int64_t o = 0; o < outputs; ++o) {
+            for (std::int64_t k = 0; k < inputs; ++k)
+                weight[static_cast<std::size_t>(o * inputs + k)] = weight_at(o, k);
+        }
+        for (std::int64_t row = 0; row < rows; ++row) {
+            for (std::int64_t k = 0; k < inputs; ++k) in.at(row, k) = in_at(row, k);
+            for (std::int64_t o = 0; o < outputs; ++o) {
+                auto const place = static_cast<std::size_t>(row * outputs + o);
+                for (std::int64_t k = 0; k < inputs; ++k) {
+                    auto const product = static_cast<double>(in.at(row, k)) *
+                                         static_cast<double>(weight[static_cast<std::size_t>(o * inputs + k)]);
+                    expected[place] += product;
+                    magnitude[place] += std::abs(product);
+                }
+            }
+        }
+    }
+};
+
+/// The product, row by row without gaps; checks that nothing else was written.
+std::vector<float> multiply(HostContext& context, HostWeight const& weight, Matrix& in) {
+    Matrix out(in.rows, weight.outputs());
+    auto stream = context.make_stream();
+    REQUIRE(Host::multiply(in.read(), weight, out.view(), stream));
+    REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < in.rows; ++row) {
+        for (std::int64_t o = 0; o < out.stride; ++o) {
+            if (o < out.columns) {
+                values.push_back(out.at(row, o));
+            } else {
+                REQUIRE(std::isnan(out.at(row, o)));
+            }
+        }
+    }
+    return values;
+}
+
+HostWeight hold(HostContext& context, WeightFormat format, std::int64_t outputs, std::int64_t inputs,
+                std::vector<float> const& values) {
+    auto const bytes = encode(format, values);
+    auto held = Host::hold_weight(
+        context, {.format = format, .outputs = outputs, .inputs = inputs, .data = bytes, .scales = {}});
+    REQUIRE_MESSAGE(held, held.error().message());
+    return std::move(*held);
+}
+
+bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("multiply: integers come out exactly at every level, for every dense format and odd extents") {
+    for (auto const level : levels()) {
+        HostContext context(options_at(level));
+        for (auto const format : dense_formats) {
+            for (std::int64_t const outputs : {1, 15, 17, 33, 50}) {
+                for (std::int64_t const inputs : {0, 1, 31, 33, 257}) {
+                    for (std::int64_t const rows : {0, 1, 2, 3, 5, 16, 17}) {
+                        Problem problem(rows, outputs, inputs, integer_at,
+                                        [](auto row, auto k) { return integer_at(k, row + 5); });
+                        auto const weight = hold(context, format, outputs, inputs, problem.weight);
+                        auto const values = multiply(context, weight, problem.in);
+                        bool is_exact = true;
+                        for (std::size_t i = 0; i < values.size(); ++i) {
+                            is_exact = is_exact && static_cast<double>(values[i]) == problem.expected[i];
+                        }
+                        CHECK_MESSAGE(is_exact, name_of(level), " ", name_of(format), " ", rows, " x ", outputs, " x ",
+                                      inputs);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE(
+    "multiply: the bits of a row depend neither on the rows beside it, nor on the outputs beside it, nor on threads") {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    constexpr std::int64_t outputs = 37;
+    constexpr std::int64_t inputs = 321;
+    constexpr std::int64_t rows = 40;
+    Problem problem(
+        rows, outputs, inputs, [&](auto, auto) { return from_bf16(to_bf16(normal(random))); },
+        [&](auto, auto) { return normal(random); });
+    for (auto const level : levels()) {
+        HostContext context(options_at(level));
+        HostContext lonely(options_at(level, 1));
+        for (auto const format : dense_formats) {
+            auto const weight = hold(context, format, outputs, inputs, problem.weight);
+            auto const whole = multiply(context, weight, problem.in);
+            for (std::int64_t const count : {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 25}) {
+                auto const first = (count * 5) % (rows - count + 1);
+                Matrix some(count, inputs, 0);
+                for (std::int64_t row = 0; row < count; ++row) {
+                    for (std::int64_t k = 0; k < inputs; ++k) some.at(row, k) = problem.in.at(first + row, k);
+                }
+                std::vector<float> const expected(whole.begin() + first * outputs,
+                                                  whole.begin() + (first + count) * outputs);
+                CHECK_MESSAGE(same_bits(multiply(context, weight, some), expected), name_of(level), " ",
+                              name_of(format), " ", count, " rows");
+            }
+            // A shard of the outputs, cut where no panel ends, held by a context of one thread.
+            constexpr std::int64_t begin = 5;
+            constexpr std::int64_t end = 30;
+            auto const shard = hold(lonely, format, end - begin, inputs,
+                                    {problem.weight.begin() + begin * inputs, problem.weight.begin() + end * inputs});
+            auto const part = multiply(lonely, shard, problem.in);
+            std::vector<float> expected;
+            for (std::int64_t row = 0; row < rows; ++row) {
+                for (auto o = begin; o < end; ++o)
+                    expected.push_back(whole[static_cast<std::size_t>(row * outputs + o)]);
+            }
+            CHECK_MESSAGE(same_bits(part, expected), name_of(level), " ", name_of(format));
+        }
+    }
+}
