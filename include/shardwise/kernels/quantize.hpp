@@ -1,0 +1,162 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/list.hpp>
+#include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/quant/encode_bitsandbytes.hpp>
+#include <shardwise/quant/encode_int4.hpp>
+#include <shardwise/quant/encode_int8.hpp>
+#include <shardwise/quant/encode_legacy.hpp>
+#include <shardwise/quant/encode_microscaling.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+/// Where a row of a quantised weight is written.
+struct QuantizedRow {
+    std::uint8_t* data;
+    std::byte* scales;
+};
+
+template <std::size_t bytes, std::size_t elements>
+void encode_blocks(void (*encode)(std::span<float const, elements>, std::span<std::uint8_t, bytes>),
+                   std::span<float const> values, std::uint8_t* blocks) {
+    for (std::size_t i = 0; i < values.size() / elements; ++i) {
+        encode(values.subspan(i * elements).template first<elements>(),
+               std::span<std::uint8_t, bytes>(blocks + i * bytes, bytes));
+    }
+}
+
+/// Encodes one row; sizes were checked.
+inline void encode_row(WeightFormat format, std::int64_t group, std::span<float const> values, QuantizedRow row) {
+    switch (format) {
+        case WeightFormat::f32:
+            if (!values.empty()) std::memcpy(row.data, values.data(), values.size_bytes());
+            return;
+        case WeightFormat::bf16:
+        case WeightFormat::f16:
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                auto const bits = format == WeightFormat::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
+                std::memcpy(row.data + 2 * i, &bits, sizeof bits);
+            }
+            return;
+        case WeightFormat::int8: {
+            auto const scale = encode_int8_row(values, {reinterpret_cast<std::int8_t*>(row.data), values.size()});
+            std::memcpy(row.scales, &scale, sizeof scale);
+            return;
+        }
+        case WeightFormat::int4: {
+            // Group by group: the scales lie at any address.
+            auto const size = static_cast<std::size_t>(group);
+            List<std::uint16_t> scales((values.size() + size - 1) / size);
+            (void)encode_int4_row(values, size, {row.data, (values.size() + 1) / 2}, {scales.data(), scales.size()});
+            if (!scales.empty()) std::memcpy(row.scales, scales.data(), 2 * scales.size());
+            return;
+        }
+        case WeightFormat::nf4:
+            for (std::size_t i = 0; i < values.size() / 64; ++i) {
+                float absmax = 0.0F;
+                (void)encode_nf4(values.subspan(64 * i, 64), {row.data + 32 * i, 32}, {&absmax, 1});
+                std::memcpy(row.scales + 4 * i, &absmax, sizeof absmax);
+            }
+            return;
+        case WeightFormat::mxfp4:
+            for (std::size_t i = 0; i < values.size() / 32; ++i) {
+                row.scales[i] = static_cast<std::byte>(encode_mxfp4_checkpoint(
+                    values.subspan(32 * i).first<32>(), std::span<std::uint8_t, 16>(row.data + 16 * i, 16)));
+            }
+            return;
+        case WeightFormat::q4_0:
+            return encode_blocks(&encode_q4_0, values, row.data);
+        case WeightFormat::q4_1:
+            return encode_blocks(&encode_q4_1, values, row.data);
+        case WeightFormat::q5_0:
+            return encode_blocks(&encode_q5_0, values, row.data);
+        case WeightFormat::q5_1:
+            return encode_blocks(&encode_q5_1, values, row.data);
+        case WeightFormat::q8_0:
+            return encode_blocks(&encode_q8_0, values, row.data);
+        case WeightFormat::q4_k:
+        case WeightFormat::q5_k:
+        case WeightFormat::q6_k:
+            return;
+    }
+}
+
+}  // namespace detail
+
+/// Whether `quantize` knows a format: all but the K types, whose scales ggml finds by a search.
+[[nodiscard]] constexpr bool can_quantize(WeightFormat format) {
+    return format != WeightFormat::q4_k && format != WeightFormat::q5_k && format != WeightFormat::q6_k;
+}
+
+/// Quantizes a matrix row by row, bit for bit as the format's reference does (quant/encode_*.hpp).
+///
+/// Shapes  in [rows, width]; data and scales as WeightSource says of outputs = rows, inputs = width; group for int4
+/// Memory  `data` and `scales` stay alive until it is done
+/// Order   on `stream`
+/// Errors  unsupported for a format that can_quantize refuses; shape_mismatch; invalid_argument
+[[nodiscard]] inline Result<> quantize(TensorView<float const, 2, Host> in, WeightFormat format,
+                                       std::span<std::byte> data, std::span<std::byte> scales, HostStream& stream,
+                                       std::int64_t group = 0) {
+    if (!can_quantize(format)) {
+        return Error{ErrorCode::unsupported}
+            .in("quantize")
+            .at(name_of(format))
+            .because("weights are not quantized to this format here")
+            .fix("quantize the checkpoint with llama.cpp, or use q4_0, q5_0 or q8_0");
+    }
+    auto const rows = in.extent(0);
+    auto const width = in.extent(1);
+    WeightSource const target{format, rows, width, data, scales, group};
+    if (auto const checked = detail::check_source(target); !checked) return checked;
+    auto const encode = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            auto const row_data = static_cast<std::int64_t>(data.size()) / rows * row;
+            auto const row_scales = static_cast<std::int64_t>(scales.size()) / rows * row;
+            detail::encode_row(format, group, {in.row(row), static_cast<std::size_t>(width)},
+                               {reinterpret_cast<std::uint8_t*>(data.data()) + row_data, scales.data() + row_scales});
+        }
+    };
+    Host::launch(rows, encode, stream, std::max<std::int64_t>(1, detail::row_grain(width) / 8));
+    return {};
+}
+
+/// The values of a quantised matrix, bit for bit as the format's reference decodes them (quant/decode_*.hpp).
+///
+/// Shapes  out [source.outputs, source.inputs]
+/// Memory  what `source` shows stays alive until it is done
+/// Order   on `stream`
+/// Errors  shape_mismatch; invalid_argument
+[[nodiscard]] inline Result<> dequantize(WeightSource const& source, TensorView<float, 2, Host> out,
+                                         HostStream& stream) {
+    if (auto const checked = detail::check_source(source); !checked) return checked;
+    if (out.extent(0) != source.outputs || out.extent(1) != source.inputs) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("dequantize")
+            .because("the output has another shape than the weight")
+            .got(out.elements())
+            .expected(source.outputs * source.inputs);
+    }
+    auto const decode = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            for (std::int64_t first = 0; first < source.inputs; first += detail::source_chunk) {
+                auto const count = std::min(detail::source_chunk, source.inputs - first);
+                detail::decode_source(source, row, first, count, out.row(row) + first);
+            }
+        }
+    };
+    Host::launch(source.outputs, decode, stream, detail::row_grain(source.inputs));
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0
