@@ -28,7 +28,7 @@ inline constexpr std::int64_t max_config_size = std::int64_t{1} << 28U;
         case JsonKind::unsigned_integer:
             return "an integer";
         case JsonKind::real:
-            return "a fraction or has an exponent";
+            return "a fraction, has an exponent or leaves 64 bits";
         case JsonKind::string:
             return "a string";
         case JsonKind::array:
