@@ -106,7 +106,7 @@ inline constexpr TileKernels tile_kernels{
      &multiply_tile<Read, 5>, &multiply_tile<Read, 6>, &multiply_tile<Read, 7>, &multiply_tile<Read, 8>,
      &multiply_tile<Read, 9>, &multiply_tile<Read, 10>, &multiply_tile<Read, 11>, &multiply_tile<Read, 12>},
     12,
-    Read::bytes / Read::inputs};
+    Read::bytes / std::int64_t{Read::inputs}};
 
 }  // namespace detail::avx512
 

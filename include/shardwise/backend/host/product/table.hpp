@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/product/dense_avx2.hpp>
 #include <shardwise/backend/host/product/dense_avx512.hpp>
 #include <shardwise/backend/host/product/dense_portable.hpp>
 #include <shardwise/backend/host/product/task.hpp>
@@ -17,6 +18,11 @@ namespace detail {
         if (format == WeightFormat::bf16) return {nullptr, nullptr, &avx512::multiply_bf16};
         if (format == WeightFormat::f16) return {nullptr, nullptr, &avx512::multiply_f16};
         return {nullptr, nullptr, &avx512::multiply_f32};
+    }
+    if (level == IsaLevel::avx2) {
+        if (format == WeightFormat::bf16) return {nullptr, nullptr, &avx2::multiply_bf16};
+        if (format == WeightFormat::f16) return {nullptr, nullptr, &avx2::multiply_f16};
+        return {nullptr, nullptr, &avx2::multiply_f32};
     }
 #endif
     if (format == WeightFormat::bf16) return {nullptr, nullptr, &portable::multiply_bf16};

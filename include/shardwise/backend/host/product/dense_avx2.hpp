@@ -1,0 +1,148 @@
+#pragma once
+
+#include <shardwise/backend/host/product/dense_tiles.hpp>
+#include <shardwise/backend/host/product/intrinsics.hpp>
+
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+
+namespace shardwise::inline v0_2_0 {
+
+SHARDWISE_TARGET_BEGIN_AVX2
+
+namespace detail::avx2 {
+
+/// How far ahead of a panel's use it is fetched, in bytes.
+inline constexpr std::int64_t prefetch_distance = 1024;
+
+/// How the values of the 16 outputs of a panel are read: two registers for each of `inputs` inputs.
+struct ReadF32 {
+    static constexpr unsigned inputs = 1;
+    static constexpr std::int64_t bytes = 64;
+    static void read(std::byte const* from, __m256* values) {
+        auto const* const floats = reinterpret_cast<float const*>(from);
+        values[0] = _mm256_load_ps(floats);
+        values[1] = _mm256_load_ps(floats + 8);
+    }
+    static void read_last(std::byte const*, __m256*) {}
+};
+struct ReadBf16 {
+    static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t bytes = 64;
+    static void read(std::byte const* from, __m256* values) {
+        auto const* const pairs = reinterpret_cast<__m256i const*>(from);
+        auto const upper = _mm256_set1_epi32(-65536);
+        values[0] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs), 16));
+        values[1] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + 1), 16));
+        values[2] = _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs), upper));
+        values[3] = _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs + 1), upper));
+    }
+    static void read_last(std::byte const* from, __m256* values) {
+        auto const* const pairs = reinterpret_cast<__m256i const*>(from);
+        values[0] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs), 16));
+        values[1] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + 1), 16));
+    }
+};
+struct ReadF16 {
+    static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t bytes = 64;
+    static void read(std::byte const* from, __m256* values) {
+        auto const* const halves = reinterpret_cast<__m128i const*>(from);
+        values[0] = _mm256_cvtph_ps(_mm_load_si128(halves));
+        values[1] = _mm256_cvtph_ps(_mm_load_si128(halves + 1));
+        values[2] = _mm256_cvtph_ps(_mm_load_si128(halves + 2));
+        values[3] = _mm256_cvtph_ps(_mm_load_si128(halves + 3));
+    }
+    static void read_last(std::byte const* from, __m256* values) {
+        auto const* const halves = reinterpret_cast<__m128i const*>(from);
+        values[0] = _mm256_cvtph_ps(_mm_load_si128(halves));
+        values[1] = _mm256_cvtph_ps(_mm_load_si128(halves + 1));
+    }
+};
+
+/// Writes the first `outputs` of eight sums.
+inline void write_sums(float* out, __m256 sums, std::int64_t outputs, bool accumulates) {
+    if (outputs >= 8) {
+        _mm256_storeu_ps(out, accumulates ? _mm256_add_ps(_mm256_loadu_ps(out), sums) : sums);
+        return;
+    }
+    alignas(32) float values[8];
+    _mm256_store_ps(values, sums);
+    for (std::int64_t i = 0; i < outputs; ++i) out[i] = accumulates ? out[i] + values[i] : values[i];
+}
+
+template <class Read, unsigned rows>
+inline void multiply_panel(TileTask const& task, std::byte const* panel, std::int64_t outputs, float* out) {
+    __m256 sums[std::size_t{rows}][2];
+    SHARDWISE_UNROLL
+    for (unsigned row = 0; row < rows; ++row) sums[row][0] = sums[row][1] = _mm256_setzero_ps();
+    auto const* const in = task.in;
+    auto const stride = task.in_stride;
+    std::int64_t k = 0;
+    for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
+        __m256 values[2 * Read::inputs];
+        Read::read(panel, values);
+        _mm_prefetch(reinterpret_cast<char const*>(panel + prefetch_distance), _MM_HINT_T0);
+        panel += Read::bytes;
+        SHARDWISE_UNROLL
+        for (unsigned i = 0; i < Read::inputs; ++i) {
+            SHARDWISE_UNROLL
+            for (unsigned row = 0; row < rows; ++row) {
+                auto const factor = _mm256_set1_ps(in[row * stride + k + i]);
+                sums[row][0] = _mm256_fmadd_ps(factor, values[2 * i], sums[row][0]);
+                sums[row][1] = _mm256_fmadd_ps(factor, values[2 * i + 1], sums[row][1]);
+            }
+        }
+    }
+    if (k < task.inputs) {
+        __m256 values[2];
+        Read::read_last(panel, values);
+        SHARDWISE_UNROLL
+        for (unsigned row = 0; row < rows; ++row) {
+            auto const factor = _mm256_set1_ps(in[row * stride + k]);
+            sums[row][0] = _mm256_fmadd_ps(factor, values[0], sums[row][0]);
+            sums[row][1] = _mm256_fmadd_ps(factor, values[1], sums[row][1]);
+        }
+    }
+    SHARDWISE_UNROLL
+    for (unsigned row = 0; row < rows; ++row) {
+        write_sums(out + row * task.out_stride, sums[row][0], outputs, task.accumulates);
+        write_sums(out + row * task.out_stride + 8, sums[row][1], outputs - 8, task.accumulates);
+    }
+}
+
+/// Sixteen registers hold the sums of one panel at a time.
+template <class Read, unsigned rows>
+inline void multiply_tile(TileTask const& task) {
+    multiply_panel<Read, rows>(task, task.panels[0], task.outputs[0], task.out);
+    if (task.outputs[1] > 0) {
+        multiply_panel<Read, rows>(task, task.panels[1], task.outputs[1], task.out + panel_outputs);
+    }
+}
+
+template <class Read>
+inline constexpr TileKernels tile_kernels{{&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>,
+                                           &multiply_tile<Read, 4>, &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
+                                          6,
+                                          Read::bytes / std::int64_t{Read::inputs}};
+
+}  // namespace detail::avx2
+
+SHARDWISE_TARGET_END
+
+namespace detail::avx2 {
+
+inline void multiply_f32(ProductTask const& task) {
+    run_tiles(task, tile_kernels<ReadF32>);
+}
+inline void multiply_bf16(ProductTask const& task) {
+    run_tiles(task, tile_kernels<ReadBf16>);
+}
+inline void multiply_f16(ProductTask const& task) {
+    run_tiles(task, tile_kernels<ReadF16>);
+}
+
+}  // namespace detail::avx2
+
+}  // namespace shardwise::inline v0_2_0
+
+#endif
