@@ -1,0 +1,84 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/parallel/detail/held_bias.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+/// One rank's outputs of a linear layer: out = in * rows^T + bias, the rows those of the weight that the rank owns, packed
+/// behind one another whatever their order in the checkpoint. No communication, and the bits of an output do not depend on
+/// which other outputs the rank owns. Follow with a row-parallel layer (which sums) or a gather.
+///
+/// Memory  the rows in the back end's own order, and their biases; no scratch
+template <ComputeBackend Backend>
+class ColumnLinear {
+public:
+    using Stream = typename Backend::Stream;
+
+    /// Holds some rows of a weight, which is not needed afterwards. `bias` is that of all rows, or empty.
+    ///
+    /// Errors  as slice_weight and hold_weight; shape_mismatch where the bias has not one number per row
+    [[nodiscard]] static Result<ColumnLinear> create(typename Backend::Context& context, WeightSource const& whole,
+                                                     std::span<UnitRange const> rows,
+                                                     TensorView<float const, 1, Backend> bias = {}) {
+        auto const slice = slice_weight(whole, rows, {0, whole.inputs});
+        if (!slice) return slice.error();
+        ColumnLinear layer;
+        layer.inputs_ = whole.inputs;
+        layer.outputs_ = slice->source().outputs;
+        if (layer.outputs_ > 0) {
+            auto held = Backend::hold_weight(context, slice->source());
+            if (!held) return held.error();
+            layer.weight_.emplace(std::move(*held));
+        }
+        auto held_bias = detail::hold_bias<Backend>(context, bias, rows, whole.outputs);
+        if (!held_bias) return held_bias.error();
+        layer.bias_ = std::move(*held_bias);
+        return Result<ColumnLinear>(std::move(layer));
+    }
+
+    /// out = in * rows^T + bias.
+    ///
+    /// Shapes  in [tokens, inputs()], out [tokens, outputs()]
+    /// Memory  allocates nothing; `out` does not overlap `in`
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                   Stream& stream) const {
+        if (in.extent(1) != inputs_ || out.extent(1) != outputs_ || in.extent(0) != out.extent(0)) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("column_linear")
+                .because("input and output do not have this rank's columns, or not the same rows")
+                .got(out.extent(1))
+                .expected(outputs_);
+        }
+        if (!weight_ || in.extent(0) == 0) return {};
+        if (auto const multiplied = Backend::multiply(in, *weight_, out, stream); !multiplied) return multiplied;
+        if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
+        return {};
+    }
+
+    [[nodiscard]] std::int64_t inputs() const { return inputs_; }
+    [[nodiscard]] std::int64_t outputs() const { return outputs_; }
+    /// What the rank holds.
+    [[nodiscard]] Bytes bytes() const { return (weight_ ? weight_->bytes() : Bytes{0}) + bias_.bytes(); }
+
+private:
+    ColumnLinear() = default;
+
+    std::int64_t inputs_ = 0;
+    std::int64_t outputs_ = 0;
+    std::optional<typename Backend::Weight> weight_;
+    Buffer<float, Backend> bias_;
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,231 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/send_receive.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/schedule/message_queues.hpp>
+#include <shardwise/schedule/messages.hpp>
+#include <shardwise/schedule/schedule.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What a pipeline's rank computes: a micro-batch through one of its chunks of layers. `in` and `out` are empty views at the
+/// ends of the model, where `work` reads tokens and makes logits or losses itself.
+///
+/// Shapes  in, out, gradients [rows, width] of one micro-batch
+/// Memory  `in` stays as it is until the micro-batch's last pass through this chunk is done, so that nothing has to copy it
+/// Order   on `stream`
+template <class W, class T, class Backend>
+concept PipelineWorker =
+    requires(W& work, PipelineSlot const& slot, TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
+             typename Backend::Stream& stream) {
+    { work.forward(slot, in, out, stream) } -> std::same_as<Result<>>;
+};
+
+/// A worker that also goes back: from the gradients of its outputs to those of its inputs and, where the table has them in
+/// two pieces, later of its weights. `in` is what the forward pass read.
+template <class W, class T, class Backend>
+concept PipelineTrainer = PipelineWorker<W, T, Backend> &&
+    requires(W& work, PipelineSlot const& slot, TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
+             typename Backend::Stream& stream) {
+    { work.backward(slot, in, in, out, stream) } -> std::same_as<Result<>>;
+    { work.weights(slot, in, in, stream) } -> std::same_as<Result<>>;
+};
+
+/// One rank of a pipeline: walks its row of a table (room schedule/), receives what each piece of work needs and sends on what
+/// it makes. Sending goes on in a stream of its own beside the work, from a queue as long as the table needs to never come to a
+/// standstill, however fast each rank is.
+///
+/// Example  PipelineParallel<Host, Threads>::create(context, comm, one_forward_one_backward(4, 8), {rows, width})
+template <ComputeBackend Backend, Communicator Comm, class T = float>
+class PipelineParallel {
+public:
+    using Stream = typename Backend::Stream;
+
+    /// The activations of one micro-batch between two pieces of the model.
+    struct Boundary {
+        std::int64_t rows = 0;
+        std::int64_t width = 0;
+    };
+
+    /// Allocates what the table needs to keep. The context, the communicator and nothing else outlive the pipeline.
+    ///
+    /// Errors  shape_mismatch where the table has another number of stages than the group has ranks; invalid_argument for a
+    ///         table that comes to a standstill, or a boundary without rows; out_of_memory
+    [[nodiscard]] static Result<PipelineParallel> create(typename Backend::Context& context, Comm& comm,
+                                                         PipelineSchedule schedule, Boundary const& boundary) {
+        Error refused{ErrorCode::invalid_argument};
+        refused.in("pipeline");
+        if (boundary.rows < 1 || boundary.width < 1)
+            return refused.at("boundary").because("has no elements").got(boundary.rows).expected(1);
+        if (schedule.stages != comm.size() || static_cast<std::int64_t>(schedule.ranks.size()) != schedule.stages) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("pipeline")
+                .because("the table has another number of stages than the group has ranks")
+                .got(schedule.stages)
+                .expected(comm.size())
+                .fix("make the table for as many stages as the group has ranks");
+        }
+        auto const queue = queue_needed(schedule, shortest_queue);
+        if (!queue) {
+            return refused.at("schedule")
+                .because("comes to a standstill")
+                .fix("give every rank each micro-batch's passes once, in an order that its neighbours can follow");
+        }
+        auto const places = places_needed(schedule, comm.rank());
+        if (!places) return places.error();
+        auto const size = boundary.rows * boundary.width;
+        auto received = Buffer<T, Backend>::allocate(context, *places * size);
+        if (!received) return received.error();
+        auto queued = Buffer<T, Backend>::allocate(context, schedule.stages > 1 ? *queue * size : 0);
+        if (!queued) return queued.error();
+        return PipelineParallel(comm, std::move(schedule), boundary, std::move(*received), std::move(*queued), *queue);
+    }
+
+    /// Runs the table once. The rank's first error ends the group: all ranks' calls return it.
+    ///
+    /// Order   waits for `stream` after each piece of work, and at the end until everything is sent
+    /// Errors  those of `work`; collective_mismatch, rank_lost, deadline_exceeded
+    template <PipelineWorker<T, Backend> Work>
+    [[nodiscard]] Result<> run(Work& work, Stream& stream, Deadline deadline) {
+        bool const trains = is_training(schedule_);
+        if constexpr (!PipelineTrainer<Work, T, Backend>) {
+            if (trains) {
+                return Error{ErrorCode::invalid_argument}
+                    .in("pipeline")
+                    .because("has backward passes in its table and a worker without any")
+                    .fix("use forward_only, or give the worker backward and weights");
+            }
+        }
+        Walk walk{PipelineInbox(schedule_, comm_->rank())};
+        for (auto const& slot : schedule_.ranks[static_cast<std::size_t>(comm_->rank())]) {
+            if (auto const done = step(walk, slot, work, stream, deadline); !done) return comm_->fail(done.error());
+            for (auto const& message : messages_done(schedule_, comm_->rank(), slot, trains))
+                walk.inbox.release(message);
+        }
+        auto const sent = sends_.synchronize(deadline);
+        return sent ? sent : comm_->fail(sent.error());
+    }
+
+    /// Places for messages that were received, and for messages that wait to be sent.
+    [[nodiscard]] std::int64_t places() const { return received_.size() / size(); }
+    [[nodiscard]] std::int64_t queue() const { return queue_; }
+    [[nodiscard]] Bytes bytes() const { return received_.bytes() + queued_.bytes(); }
+
+private:
+    using In = TensorView<T const, 2, Backend>;
+    using Out = TensorView<T, 2, Backend>;
+
+    /// One message travels while the next is made.
+    static constexpr std::int64_t shortest_queue = 2;
+
+    /// What one walk through the table knows.
+    struct Walk {
+        PipelineInbox inbox;
+        std::int64_t sent = 0;
+    };
+
+    PipelineParallel(Comm& comm, PipelineSchedule schedule, Boundary const& boundary, Buffer<T, Backend> received,
+                     Buffer<T, Backend> queued, std::int64_t queue)
+        : comm_(&comm),
+          schedule_(std::move(schedule)),
+          boundary_(boundary),
+          received_(std::move(received)),
+          queued_(std::move(queued)),
+          queue_(queue),
+          sent_(static_cast<std::size_t>(queue)),
+          sends_(StreamMode::queued) {}
+
+    [[nodiscard]] std::int64_t size() const { return boundary_.rows * boundary_.width; }
+    [[nodiscard]] Out view(Buffer<T, Backend>& buffer, std::int64_t place) {
+        return {buffer.data() + place * size(), {boundary_.rows, boundary_.width}};
+    }
+    [[nodiscard]] In place_of(Walk& walk, Optional<PipelineMessage> const& message, Result<std::int64_t> const& place) {
+        (void)walk;
+        return message ? In(view(received_, *place)) : In{};
+    }
+
+    /// Where a message is, received now if it was not before.
+    [[nodiscard]] Result<In> fetch(Walk& walk, PipelineMessage const& message) {
+        auto const place = walk.inbox.fetch(message, [&](std::int64_t sender, std::int64_t free) {
+            auto const to = view(received_, free);
+            return receive(*comm_, TensorView<T, 1, Backend>(to.data(), {size()}), static_cast<std::int32_t>(sender));
+        });
+        if (!place) return place.error();
+        return In(view(received_, *place));
+    }
+
+    /// The input that the forward pass of this piece of work read: it is still there.
+    [[nodiscard]] Result<In> kept(Walk& walk, PipelineSlot const& slot, PipelineWork work) {
+        auto const message = message_needed(schedule_, comm_->rank(), {work, slot.micro_batch, slot.chunk});
+        return message ? fetch(walk, *message) : Result<In>(In{});
+    }
+
+    template <class Work>
+    [[nodiscard]] Result<> step(Walk& walk, PipelineSlot const& slot, Work& work, Stream& stream, Deadline deadline) {
+        auto const in = kept(walk, slot, PipelineWork::forward);
+        if (!in) return in.error();
+        In gradients;
+        if (slot.work != PipelineWork::forward) {
+            auto const received = kept(walk, slot, PipelineWork::backward);
+            if (!received) return received.error();
+            gradients = *received;
+        }
+        auto const made = message_made(schedule_, comm_->rank(), slot);
+        auto const receiver = made ? rank_of_piece(schedule_, made->piece) : std::int64_t{-1};
+        bool const is_sent = made && receiver != comm_->rank();
+        auto const place = walk.sent % queue_;
+        Out out;
+        if (is_sent) {
+            if (auto const waited = sent_[static_cast<std::size_t>(place)].synchronize(deadline); !waited) {
+                // The stream knows why its queue does not move.
+                auto const sent = sends_.synchronize(Deadline::after(std::chrono::nanoseconds(0)));
+                return !sent && sent.error().code() != ErrorCode::deadline_exceeded ? sent : waited;
+            }
+            out = view(queued_, place);
+        } else if (made) {
+            out = view(received_, walk.inbox.keep(*made));
+        }
+        if (auto const computed = compute(slot, *in, gradients, out, work, stream); !computed) return computed;
+        if (auto const done = stream.synchronize(deadline); !done) return done;
+        if (!is_sent) return {};
+        sends_.submit([this, out, receiver] {
+            return send(*comm_, TensorView<T const, 1, Backend>(out.data(), {size()}),
+                        static_cast<std::int32_t>(receiver));
+        });
+        sent_[static_cast<std::size_t>(place)].record(sends_);
+        ++walk.sent;
+        return {};
+    }
+
+    template <class Work>
+    [[nodiscard]] static Result<> compute(PipelineSlot const& slot, In in, In gradients, Out out, Work& work,
+                                          Stream& stream) {
+        if (slot.work == PipelineWork::forward) return work.forward(slot, in, out, stream);
+        if constexpr (PipelineTrainer<Work, T, Backend>) {
+            if (slot.work == PipelineWork::backward) return work.backward(slot, in, gradients, out, stream);
+            return work.weights(slot, in, gradients, stream);
+        }
+        return {};
+    }
+
+    Comm* comm_;
+    PipelineSchedule schedule_;
+    Boundary boundary_;
+    Buffer<T, Backend> received_;
+    Buffer<T, Backend> queued_;
+    std::int64_t queue_;
+    List<HostEvent> sent_;
+    HostStream sends_;
+};
+
+}  // namespace shardwise::inline v0_2_0

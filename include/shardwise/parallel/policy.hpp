@@ -1,0 +1,58 @@
+#pragma once
+
+#include <shardwise/op/input_pieces.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A policy has a name for messages.
+template <class P>
+concept HasPolicyName = requires {
+    { P::name } -> std::convertible_to<std::string_view>;
+};
+
+/// A policy says how a width that is summed over is cut (`grain` inputs stay together), and whether the pieces are the leaves
+/// of a fixed tree.
+template <class P>
+concept CutsSums = requires {
+    { P::cut(std::int64_t{}, std::int64_t{}) } -> std::same_as<InputPieces>;
+    { P::has_fixed_tree } -> std::convertible_to<bool>;
+};
+
+/// How partial sums of several ranks become one.
+template <class P>
+concept ReductionPolicy = HasPolicyName<P> && CutsSums<P>;
+
+/// Each rank multiplies its share at once and the ranks' sums are added in the order of the ranks: least work, but the last bits
+/// depend on the number of ranks.
+struct Fast {
+    static constexpr std::string_view name = "fast";
+    static constexpr bool has_fixed_tree = false;
+    [[nodiscard]] static constexpr InputPieces cut(std::int64_t width, std::int64_t grain) {
+        return block_pieces(width, grain);
+    }
+};
+
+/// Sums have leaves that the weight's shape and format fix, and a tree over them: the same bits for any number of ranks and every
+/// communicator, at one instruction set level. It costs one product per leaf instead of one per weight, and an all-gather of
+/// the ranks' tree nodes instead of an all-reduce.
+struct Deterministic {
+    static constexpr std::string_view name = "deterministic";
+    static constexpr bool has_fixed_tree = true;
+    [[nodiscard]] static constexpr InputPieces cut(std::int64_t width, std::int64_t grain) {
+        return leaf_pieces(width, grain);
+    }
+};
+
+static_assert(ReductionPolicy<Fast> && ReductionPolicy<Deterministic>);
+
+/// One rank of a tensor-parallel group.
+struct TensorPlace {
+    std::int64_t ranks = 1;
+    std::int64_t rank = 0;
+};
+
+}  // namespace shardwise::inline v0_2_0

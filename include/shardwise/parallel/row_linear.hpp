@@ -1,0 +1,305 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/parallel/detail/held_bias.hpp>
+#include <shardwise/parallel/detail/tree_plan.hpp>
+#include <shardwise/parallel/policy.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A linear layer whose inputs are dealt to the ranks: each multiplies its own inputs and the products are summed over the
+/// ranks by the policy; the bias is added once, to the sum. All ranks get the same bits.
+///
+/// Under `Deterministic` the rank holds and multiplies one weight per piece, and the pieces are leaves of a fixed tree.
+///
+/// Memory  the rank's columns in the back end's own order, and the bias; scratch is the caller's `workspace`
+template <ComputeBackend Backend, ReductionPolicy Policy>
+class RowLinear {
+public:
+    using Stream = typename Backend::Stream;
+
+    /// Holds a rank's columns of a weight, which is not needed afterwards. `source` holds the columns `held_columns` of the
+    /// whole weight (a loader reads no others) or, by default, all of them.
+    ///
+    /// Errors  as slice_weight and hold_weight; invalid_argument where pieces are not those of the weight, its blocks or the
+    ///         ranks
+    [[nodiscard]] static Result<RowLinear> create(typename Backend::Context& context, WeightSource const& source,
+                                                  InputPieces const& pieces, TensorPlace place,
+                                                  TensorView<float const, 1, Backend> bias = {},
+                                                  std::optional<UnitRange> held_columns = std::nullopt) {
+        auto const held = held_columns.value_or(UnitRange{0, pieces.inputs});
+        RowLinear layer;
+        layer.place_ = place;
+        layer.outputs_ = source.outputs;
+        if (auto const checked = check(source, pieces, place, held); !checked) return checked.error();
+        auto const own = pieces.pieces_of(place.ranks, place.rank);
+        layer.own_ = pieces.inputs_of(own);
+        UnitRange const rows[] = {{0, source.outputs}};
+        auto const hold = [&](UnitRange inputs) -> Result<> {
+            if (inputs.size() == 0) return {};
+            auto const slice = slice_weight(source, rows, {inputs.begin - held.begin, inputs.end - held.begin});
+            if (!slice) return slice.error();
+            auto weight = Backend::hold_weight(context, slice->source());
+            if (!weight) return weight.error();
+            layer.weights_.push_back(
+                {{inputs.begin - layer.own_.begin, inputs.end - layer.own_.begin}, std::move(*weight)});
+            return {};
+        };
+        if constexpr (Policy::has_fixed_tree) {
+            layer.plan_ = detail::TreePlan(pieces.count, place.ranks, place.rank);
+            layer.first_piece_ = own.begin;
+            for (auto piece = own.begin; piece < own.end; ++piece) {
+                if (auto const done = hold(pieces.inputs_of({piece, piece + 1})); !done) return done.error();
+            }
+        } else {
+            if (auto const done = hold(layer.own_); !done) return done.error();
+        }
+        auto held_bias = detail::hold_bias<Backend>(context, bias, rows, source.outputs);
+        if (!held_bias) return held_bias.error();
+        layer.bias_ = std::move(*held_bias);
+        return Result<RowLinear>(std::move(layer));
+    }
+
+    /// Floats that `forward` needs beside its tensors.
+    [[nodiscard]] std::int64_t workspace(std::int64_t tokens) const {
+        if constexpr (Policy::has_fixed_tree) {
+            auto const slots = place_.ranks == 1 ? plan_.scratch() : plan_.nodes() + plan_.scratch();
+            return slots * tokens * outputs_;
+        } else {
+            return 0;
+        }
+    }
+
+    /// out = sum over ranks of in * columns^T, + bias: the same on every rank.
+    ///
+    /// Shapes  in [tokens, inputs()], out [tokens, outputs()] dense, the same tokens on all ranks; workspace
+    ///         [workspace(tokens)] or more
+    /// Memory  allocates nothing; nothing overlaps
+    /// Order   on `stream`, the collective too
+    /// Errors  shape_mismatch; a collective's error stops the stream
+    template <Communicator C>
+    [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                   TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        auto const tokens = in.extent(0);
+        if (auto const checked = check_call(in, out, tokens, workspace, this->workspace(tokens), comm); !checked)
+            return checked;
+        TensorView<float, 1, Backend> const flat{out.data(), {out.elements()}};
+        if constexpr (Policy::has_fixed_tree) {
+            auto const size = flat.elements();
+            // One rank's only node is the root: it is summed where it belongs.
+            bool const is_alone = place_.ranks == 1;
+            auto* const nodes = is_alone ? out.data() : workspace.data();
+            auto* const scratch = is_alone ? workspace.data() : nodes + plan_.nodes() * size;
+            auto const slot = [=, this](std::int64_t i) {
+                return i < plan_.nodes() ? nodes + i * size : scratch + (i - plan_.nodes()) * size;
+            };
+            if (auto const done = compute_nodes(in, slot, stream); !done) return done;
+            if (!is_alone) {
+                submit_all_gather(
+                    comm, TensorView<float const, 1, Backend>{slot(plan_.first_own()), {plan_.own() * size}},
+                    TensorView<float, 1, Backend>{nodes, {plan_.nodes() * size}},
+                    [this, size](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)] * size; },
+                    stream);
+                if (auto const done = merge_nodes(slot, flat, stream); !done) return done;
+            }
+        } else {
+            if (auto const done = multiply_all(in, out, stream); !done) return done;
+            submit_all_reduce(comm, flat, ReduceOp::sum, stream);
+        }
+        if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
+        return {};
+    }
+
+    /// Floats that `forward_scattered` needs beside its tensors.
+    [[nodiscard]] std::int64_t workspace_scattered(std::int64_t tokens) const {
+        if (place_.ranks == 1) return workspace(tokens);
+        if constexpr (Policy::has_fixed_tree) {
+            auto const own = split_units(tokens, place_.ranks, place_.rank).size();
+            auto const most = split_units(tokens, place_.ranks, 0).size();
+            return (plan_.own() * tokens + plan_.nodes() * own + plan_.scratch() * most) * outputs_;
+        } else {
+            return tokens * outputs_;
+        }
+    }
+
+    /// The same sum, of which each rank gets the rows of its tokens: sequence parallelism.
+    ///
+    /// Shapes  in [tokens, inputs()], out [split_units(tokens, ranks, rank), outputs()] dense; workspace
+    ///         [workspace_scattered(tokens)] or more
+    /// Memory  allocates nothing; nothing overlaps
+    /// Order   on `stream`, the collective too
+    /// Errors  shape_mismatch; a collective's error stops the stream
+    template <Communicator C>
+    [[nodiscard]] Result<> forward_scattered(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                             TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        if (place_.ranks == 1) return forward(in, out, workspace, comm, stream);
+        auto const tokens = in.extent(0);
+        auto const share = [tokens, ranks = place_.ranks](std::int64_t rank) {
+            return split_units(tokens, ranks, rank);
+        };
+        auto const own_tokens = share(place_.rank).size();
+        if (auto const checked = check_call(in, out, own_tokens, workspace, workspace_scattered(tokens), comm);
+            !checked)
+            return checked;
+        auto const own_size = own_tokens * outputs_;
+        TensorView<float, 1, Backend> const flat{out.data(), {own_size}};
+        if constexpr (Policy::has_fixed_tree) {
+            // Each rank's tokens are summed apart, so that what it is sent lies together: [ranks][nodes][its tokens].
+            auto* const sent = workspace.data();
+            auto* const nodes = sent + plan_.own() * tokens * outputs_;
+            auto* const scratch = nodes + plan_.nodes() * own_size;
+            for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
+                auto const rows = share(rank);
+                auto const size = rows.size() * outputs_;
+                auto* const place = sent + plan_.own() * rows.begin * outputs_;
+                auto const slot = [=, this](std::int64_t i) {
+                    return i < plan_.nodes() ? place + (i - plan_.first_own()) * size
+                                             : scratch + (i - plan_.nodes()) * size;
+                };
+                if (auto const done = compute_nodes(in.rows(rows.begin, rows.size()), slot, stream); !done) return done;
+            }
+            auto const outputs = outputs_;
+            submit_all_to_all(
+                comm, TensorView<float const, 1, Backend>{sent, {plan_.own() * tokens * outputs_}},
+                [=, this](std::int32_t rank) { return plan_.own() * share(rank).size() * outputs; },
+                TensorView<float, 1, Backend>{nodes, {plan_.nodes() * own_size}},
+                [=, this](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)] * own_size; },
+                stream);
+            auto const slot = [=](std::int64_t i) { return nodes + i * own_size; };
+            if (auto const done = merge_nodes(slot, flat, stream); !done) return done;
+        } else {
+            TensorView<float, 2, Backend> const whole{workspace.data(), {tokens, outputs_}};
+            if (auto const done = multiply_all(in, whole, stream); !done) return done;
+            submit_reduce_scatter(
+                comm, TensorView<float const, 1, Backend>{whole.data(), {tokens * outputs_}}, flat,
+                [share, outputs = outputs_](std::int32_t rank) { return share(rank).size() * outputs; }, stream);
+        }
+        if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
+        return {};
+    }
+
+    /// This rank's inputs, as columns of the whole weight.
+    [[nodiscard]] UnitRange own_inputs() const { return own_; }
+    [[nodiscard]] std::int64_t inputs() const { return own_.size(); }
+    [[nodiscard]] std::int64_t outputs() const { return outputs_; }
+    [[nodiscard]] TensorPlace place() const { return place_; }
+    /// What the rank holds.
+    [[nodiscard]] Bytes bytes() const {
+        auto bytes = bias_.bytes();
+        for (auto const& each : weights_) bytes += each.weight.bytes();
+        return bytes;
+    }
+
+private:
+    /// A weight and the columns of the rank's input that it reads.
+    struct HeldColumns {
+        UnitRange inputs;
+        typename Backend::Weight weight;
+    };
+
+    RowLinear() = default;
+
+    [[nodiscard]] static Result<> check(WeightSource const& source, InputPieces const& pieces, TensorPlace place,
+                                        UnitRange held) {
+        Error error{ErrorCode::invalid_argument};
+        error.in("row_linear");
+        if (place.ranks < 1 || place.ranks > max_group_ranks || place.rank < 0 || place.rank >= place.ranks)
+            return error.at("rank").because("is no rank of the group").got(place.rank).expected(place.ranks - 1);
+        auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
+        if (held.size() != source.inputs || held.begin > own.begin || held.end < own.end) {
+            return error.at("inputs")
+                .because("the source does not hold this rank's columns of the weight")
+                .got(source.inputs)
+                .expected(held.size());
+        }
+        auto const grain = input_grain(source.format, source.group);
+        if (pieces.grain % grain != 0) {
+            return error.at("pieces")
+                .because("part blocks of " + std::string(name_of(source.format)))
+                .got(pieces.grain)
+                .expected(grain)
+                .fix("cut by pieces whose grain is a multiple of input_grain");
+        }
+        return {};
+    }
+
+    template <Communicator C>
+    [[nodiscard]] Result<> check_call(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                      std::int64_t rows, TensorView<float, 1, Backend> workspace, std::int64_t needed,
+                                      C const& comm) const {
+        Error error{ErrorCode::shape_mismatch};
+        error.in("row_linear");
+        if (in.extent(1) != inputs())
+            return error.because("the input does not have this rank's columns").got(in.extent(1)).expected(inputs());
+        if (out.extent(0) != rows || out.extent(1) != outputs_ || !out.is_dense()) {
+            return error.because("the output does not have the layer's rows and columns without gaps")
+                .got(out.elements())
+                .expected(rows * outputs_);
+        }
+        if (workspace.elements() < needed)
+            return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
+            return error.because("the layer was cut for another group").got(comm.size()).expected(place_.ranks);
+        return {};
+    }
+
+    /// All of the rank's columns at once.
+    [[nodiscard]] Result<> multiply_all(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                        Stream& stream) const {
+        if (!weights_.empty()) return Backend::multiply(in, weights_.front().weight, out, stream);
+        detail::fill<Backend>(TensorView<float, 1, Backend>{out.data(), {out.elements()}}, 0.0F, stream);
+        return {};
+    }
+
+    /// The sums of the rank's nodes.
+    template <class Slot>
+    [[nodiscard]] Result<> compute_nodes(TensorView<float const, 2, Backend> in, Slot const& slot,
+                                         Stream& stream) const {
+        TensorView<float, 2, Backend> out{nullptr, {in.extent(0), outputs_}};
+        if (out.empty()) return {};
+        for (auto const& step : plan_.before()) {
+            if (step.leaf == detail::TreeStep::no_leaf) {
+                detail::add<Backend>({slot(step.to), {out.elements()}}, slot(step.from), stream);
+                continue;
+            }
+            auto const& held = weights_[static_cast<std::size_t>(step.leaf - first_piece_)];
+            out = {slot(step.to), {in.extent(0), outputs_}};
+            auto const done =
+                Backend::multiply(in.columns(held.inputs.begin, held.inputs.size()), held.weight, out, stream);
+            if (!done) return done;
+        }
+        return {};
+    }
+
+    /// The root's sum from those of all nodes.
+    template <class Slot>
+    [[nodiscard]] Result<> merge_nodes(Slot const& slot, TensorView<float, 1, Backend> out, Stream& stream) const {
+        for (auto const& step : plan_.after())
+            detail::add<Backend>({slot(step.to), {out.elements()}}, slot(step.from), stream);
+        return Backend::template copy<float>({slot(0), {out.elements()}}, out, stream);
+    }
+
+    TensorPlace place_;
+    UnitRange own_;
+    std::int64_t outputs_ = 0;
+    std::int64_t first_piece_ = 0;
+    detail::TreePlan plan_;
+    std::vector<HeldColumns> weights_;
+    Buffer<float, Backend> bias_;
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Floats that gather_logits needs beside its tensors: none for one row, which arrives in order.
+[[nodiscard]] constexpr std::int64_t gather_logits_workspace(std::int64_t rows, std::int64_t vocabulary) {
+    return rows > 1 ? rows * vocabulary : 0;
+}
+
+/// Puts together logits whose vocabulary split_units dealt to the ranks (a ColumnLinear's output).
+///
+/// Shapes  own [rows, this rank's columns] dense, out [rows, vocabulary] dense; workspace [gather_logits_workspace(...)]
+/// Memory  allocates nothing; nothing overlaps
+/// Order   on `stream`, the collective too
+/// Errors  shape_mismatch; a collective's error stops the stream
+template <ComputeBackend Backend, Communicator C>
+[[nodiscard]] Result<> gather_logits(TensorView<float const, 2, Backend> own, TensorView<float, 2, Backend> out,
+                                     TensorView<float, 1, Backend> workspace, C& comm,
+                                     typename Backend::Stream& stream) {
+    auto const rows = out.extent(0);
+    auto const vocabulary = out.extent(1);
+    auto const share = [vocabulary, ranks = comm.size()](std::int32_t rank) {
+        return split_units(vocabulary, ranks, rank);
+    };
+    Error error{ErrorCode::shape_mismatch};
+    error.in("gather_logits");
+    if (own.extent(0) != rows || own.extent(1) != share(comm.rank()).size() || !own.is_dense() || !out.is_dense()) {
+        return error.because("the input is not this rank's share of the vocabulary, or rows have gaps")
+            .got(own.extent(1))
+            .expected(share(comm.rank()).size());
+    }
+    bool const is_in_order = rows <= 1 || comm.size() == 1;
+    auto const needed = is_in_order ? 0 : gather_logits_workspace(rows, vocabulary);
+    if (workspace.elements() < needed)
+        return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+    TensorView<float const, 1, Backend> const flat{own.data(), {own.elements()}};
+    TensorView<float, 1, Backend> const gathered{is_in_order ? out.data() : workspace.data(), {out.elements()}};
+    if (comm.size() == 1) return Backend::template copy<float>(flat, gathered, stream);
+    submit_all_gather(
+        comm, flat, gathered, [share, rows](std::int32_t rank) { return share(rank).size() * rows; }, stream);
+    for (std::int32_t rank = 0; rank < comm.size() && !is_in_order; ++rank) {
+        auto const columns = share(rank);
+        TensorView<float const, 2, Backend> const part{gathered.data() + rows * columns.begin, {rows, columns.size()}};
+        detail::copy_rows<Backend>(part, out.columns(columns.begin, columns.size()), stream);
+    }
+    return {};
+}
+
+namespace detail {
+
+/// Orders as (logit, lower id first): the larger key wins. -0 is +0; what is no number never wins.
+[[nodiscard]] constexpr std::int64_t logit_key(float logit, std::int64_t id) {
+    if (logit != logit) return std::numeric_limits<std::int64_t>::min();
+    auto const bits = std::bit_cast<std::int32_t>(logit + 0.0F);
+    // Negative floats count downwards.
+    auto const ordered = bits < 0 ? static_cast<std::int64_t>(bits ^ 0x7FFF'FFFF) : static_cast<std::int64_t>(bits);
+    return ordered * (std::int64_t{1} << 32) + (std::int64_t{0xFFFF'FFFF} - id);
+}
+
+/// The id of a key; -1 of that of no number.
+[[nodiscard]] constexpr std::int32_t id_of_key(std::int64_t key) {
+    if (key == std::numeric_limits<std::int64_t>::min()) return -1;
+    return static_cast<std::int32_t>(0xFFFF'FFFF - (key & 0xFFFF'FFFF));
+}
+
+struct LargestKeysBody {
+    float const* logits;
+    std::int64_t stride;
+    std::int64_t first_id;
+    std::int64_t width;
+    std::int64_t* keys;
+    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
+        for (auto row = begin; row < end; ++row) {
+            auto best = std::numeric_limits<std::int64_t>::min();
+            for (std::int64_t i = 0; i < width; ++i) {
+                auto const key = logit_key(logits[row * stride + i], first_id + i);
+                best = key > best ? key : best;
+            }
+            keys[row] = best;
+        }
+    }
+};
+
+struct IdsOfKeysBody {
+    std::int64_t const* keys;
+    std::int32_t* ids;
+    constexpr void operator()(std::int64_t begin, std::int64_t end) const {
+        for (auto row = begin; row < end; ++row) ids[row] = id_of_key(keys[row]);
+    }
+};
+
+}  // namespace detail
+
+/// The id of each row's largest logit where the vocabulary is dealt to the ranks: eight bytes per row travel, not the row. Of
+/// equal logits the lowest id; -1 where none is a number.
+///
+/// Shapes  own [rows, this rank's columns], the first of them id `first_id`; ids [rows]; workspace [rows]
+/// Memory  allocates nothing
+/// Order   on `stream`, the collective (one all-reduce) too
+/// Errors  shape_mismatch; a collective's error stops the stream
+template <ComputeBackend Backend, Communicator C>
+[[nodiscard]] Result<> vocab_arg_max(TensorView<float const, 2, Backend> own, std::int64_t first_id,
+                                     TensorView<std::int32_t, 1, Backend> ids,
+                                     TensorView<std::int64_t, 1, Backend> workspace, C& comm,
+                                     typename Backend::Stream& stream) {
+    auto const rows = own.extent(0);
+    if (ids.elements() != rows || workspace.elements() < rows) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("vocab_arg_max")
+            .because("ids or workspace do not have one place per row")
+            .got(ids.elements())
+            .expected(rows);
+    }
+    auto const keys = workspace.part(0, rows);
+    detail::launch_ranges<Backend>(
+        rows, detail::row_grain(own.extent(1)),
+        detail::LargestKeysBody{own.data(), own.stride(0), first_id, own.extent(1), keys.data()}, stream);
+    submit_all_reduce(comm, keys, ReduceOp::max, stream);
+    detail::launch_ranges<Backend>(rows, detail::row_grain(1), detail::IdsOfKeysBody{keys.data(), ids.data()}, stream);
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0

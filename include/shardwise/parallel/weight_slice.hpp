@@ -1,0 +1,150 @@
+#pragma once
+
+#include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/checked.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Inputs of a weight that cannot be parted: a quantised block, or the elements that share a scale.
+[[nodiscard]] constexpr std::int64_t input_grain(WeightFormat format, std::int64_t group = 0) {
+    auto const block = traits(format).block_elements;
+    return format == WeightFormat::int4 && group > 0 ? std::lcm(block, group) : block;
+}
+
+namespace detail {
+
+/// Bytes of the first `inputs` elements of a row: whole blocks, or the whole row.
+[[nodiscard]] constexpr std::int64_t data_bytes(WeightFormat format, std::int64_t inputs) {
+    switch (format) {
+        case WeightFormat::int8:
+            return inputs;
+        case WeightFormat::int4:
+        case WeightFormat::nf4:
+        case WeightFormat::mxfp4:
+            return ceil_divide(inputs, 2);
+        default:
+            return inputs / traits(format).block_elements * traits(format).block_bytes;
+    }
+}
+
+/// Bytes of the scales of the first `inputs` elements of a row, where they lie apart.
+[[nodiscard]] constexpr std::int64_t scale_bytes(WeightFormat format, std::int64_t inputs, std::int64_t group) {
+    switch (format) {
+        case WeightFormat::int4:
+            return group > 0 ? ceil_divide(inputs, group) * 2 : 0;
+        case WeightFormat::nf4:
+            return inputs / 64 * 4;
+        case WeightFormat::mxfp4:
+            return inputs / 32;
+        default:
+            return 0;
+    }
+}
+
+}  // namespace detail
+
+/// A part of a weight: some rows and a range of inputs, as a source of its own. It copies only what does not lie together.
+class WeightSlice {
+public:
+    WeightSlice(WeightSlice&&) noexcept = default;
+    WeightSlice& operator=(WeightSlice&&) noexcept = default;
+
+    [[nodiscard]] WeightSource const& source() const { return source_; }
+
+private:
+    WeightSlice() = default;
+    friend Result<WeightSlice> slice_weight(WeightSource const&, std::span<UnitRange const>, UnitRange);
+
+    WeightSource source_;
+    std::vector<std::byte> data_;
+    std::vector<std::byte> scales_;
+};
+
+/// Cuts rows (outputs) and inputs out of a weight. The result may view `whole`, whose bytes outlive it.
+///
+/// Errors  shape_mismatch where the bytes are not those of the shape, or ranges lie outside of it; invalid_argument where a range
+///         parts a quantised block, with the block
+[[nodiscard]] inline Result<WeightSlice> slice_weight(WeightSource const& whole, std::span<UnitRange const> rows,
+                                                      UnitRange inputs) {
+    Error error{ErrorCode::shape_mismatch};
+    error.in("weight");
+    auto const bytes = [&](std::int64_t count) { return detail::data_bytes(whole.format, count); };
+    // One scale per row serves every part of the row.
+    bool const has_row_scale = whole.format == WeightFormat::int8;
+    auto const scales = [&](std::int64_t count) {
+        return has_row_scale ? std::int64_t{0} : detail::scale_bytes(whole.format, count, whole.group);
+    };
+    auto const row_bytes = bytes(whole.inputs);
+    auto const row_scales = has_row_scale ? std::int64_t{4} : scales(whole.inputs);
+    if (whole.outputs < 0 || whole.inputs < 0) return error.because("has a negative extent");
+    if (static_cast<std::int64_t>(whole.data.size()) != whole.outputs * row_bytes) {
+        return error.at("data")
+            .because("has another number of bytes than its shape and format")
+            .got(static_cast<std::int64_t>(whole.data.size()))
+            .expected(whole.outputs * row_bytes);
+    }
+    if (static_cast<std::int64_t>(whole.scales.size()) != whole.outputs * row_scales) {
+        return error.at("scales")
+            .because("have another number of bytes than its shape and format")
+            .got(static_cast<std::int64_t>(whole.scales.size()))
+            .expected(whole.outputs * row_scales);
+    }
+    if (inputs.begin < 0 || inputs.end < inputs.begin || inputs.end > whole.inputs)
+        return error.at("inputs").because("the range leaves the weight").got(inputs.end).expected(whole.inputs);
+    auto const grain = input_grain(whole.format, whole.group);
+    if (inputs.begin % grain != 0 || (inputs.end % grain != 0 && inputs.end != whole.inputs)) {
+        return Error{ErrorCode::invalid_argument}
+            .in("weight")
+            .at("inputs")
+            .because("the range parts a block of " + std::string(name_of(whole.format)))
+            .got(inputs.begin % grain != 0 ? inputs.begin : inputs.end)
+            .expected(grain)
+            .fix("cut where blocks begin");
+    }
+    std::int64_t outputs = 0;
+    for (auto const& range : rows) {
+        if (range.begin < 0 || range.end < range.begin || range.end > whole.outputs)
+            return error.at("rows").because("the range leaves the weight").got(range.end).expected(whole.outputs);
+        outputs += range.size();
+    }
+
+    WeightSlice slice;
+    slice.source_ = whole;
+    slice.source_.outputs = outputs;
+    slice.source_.inputs = inputs.size();
+    bool const has_all_inputs = inputs.size() == whole.inputs;
+    // Rows of a tensor; of each the bytes [first, last).
+    auto const take = [&](std::span<std::byte const> from, std::int64_t stride, std::int64_t first, std::int64_t last,
+                          std::vector<std::byte>& copy) -> std::span<std::byte const> {
+        auto const size = static_cast<std::size_t>(last - first);
+        if (has_all_inputs && rows.size() == 1) {
+            return from.subspan(static_cast<std::size_t>(rows[0].begin * stride),
+                                static_cast<std::size_t>(rows[0].size() * stride));
+        }
+        copy.resize(static_cast<std::size_t>(outputs) * size);
+        auto* to = copy.data();
+        for (auto const& range : rows) {
+            for (auto row = range.begin; row < range.end && size > 0; ++row, to += size)
+                std::memcpy(to, from.data() + static_cast<std::size_t>(row * stride + first), size);
+        }
+        return copy;
+    };
+    slice.source_.data = take(whole.data, row_bytes, bytes(inputs.begin), bytes(inputs.end), slice.data_);
+    auto const first_scale = has_row_scale ? 0 : scales(inputs.begin);
+    auto const last_scale = has_row_scale ? row_scales : scales(inputs.end);
+    slice.source_.scales = take(whole.scales, row_scales, first_scale, last_scale, slice.scales_);
+    return Result<WeightSlice>(std::move(slice));
+}
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,199 @@
+#include <shardwise/parallel/row_linear.hpp>
+
+#include <doctest/doctest.h>
+
+#include "parallel_cases.hpp"
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+struct Case {
+    InputPieces pieces;
+    std::int64_t outputs;
+    std::int64_t tokens;
+};
+
+/// Every rank's result of a layer over random values; `scattered`: each rank's rows, put behind one another.
+template <class Policy>
+Result<std::vector<Floats>> run_layer(WeightSource const& weight, Case const& layer_case, std::int32_t ranks,
+                                      bool is_scattered = false, StreamMode mode = StreamMode::immediate) {
+    auto const in = random_floats(layer_case.tokens * weight.inputs, 11);
+    auto const bias = random_floats(weight.outputs, 12);
+    return on_ranks(
+        ranks,
+        [&](Threads& comm, HostContext& context, HostStream& stream) -> Result<Floats> {
+            auto const layer =
+                RowLinear<Host, Policy>::create(context, weight, layer_case.pieces, {ranks, comm.rank()}, vector(bias));
+            if (!layer) return layer.error();
+            auto const own = layer->own_inputs();
+            auto const rows =
+                is_scattered ? split_units(layer_case.tokens, ranks, comm.rank()).size() : layer_case.tokens;
+            Floats out(index(rows * weight.outputs), -1.0F);
+            Floats workspace(index(is_scattered ? layer->workspace_scattered(layer_case.tokens)
+                                                : layer->workspace(layer_case.tokens)));
+            // The rank's columns of a wider matrix: rows that lie apart.
+            auto const columns = matrix(in, layer_case.tokens, weight.inputs).columns(own.begin, own.size());
+            auto const result = matrix(out, rows, weight.outputs);
+            auto const done = is_scattered ? layer->forward_scattered(columns, result, vector(workspace), comm, stream)
+                                           : layer->forward(columns, result, vector(workspace), comm, stream);
+            if (!done) return done.error();
+            if (auto const finished = finish(stream); !finished) return finished.error();
+            return out;
+        },
+        mode);
+}
+
+Exact exact_case(WeightSource const& weight, Case const& layer_case) {
+    return exact_linear(random_floats(layer_case.tokens * weight.inputs, 11), decoded(weight), layer_case.tokens,
+                        weight.outputs, weight.inputs, random_floats(weight.outputs, 12));
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("row_linear: equals float64 for even and uneven widths and more ranks than pieces", Policy, Fast,
+                   Deterministic) {
+    for (auto const& layer_case : {Case{Policy::cut(172, 1), 24, 3}, Case{head_pieces(9, 8), 20, 2},
+                                   Case{Policy::cut(2, 1), 5, 4}, Case{Policy::cut(64, 32), 7, 1}}) {
+        auto const values = random_floats(layer_case.outputs * layer_case.pieces.inputs, 10);
+        auto const weight = f32_source(values, layer_case.outputs, layer_case.pieces.inputs);
+        auto const exact = exact_case(weight, layer_case);
+        for (std::int32_t const ranks : {1, 2, 3, 4, 8}) {
+            CAPTURE(ranks);
+            CAPTURE(layer_case.pieces.inputs);
+            auto const made = run_layer<Policy>(weight, layer_case, ranks);
+            REQUIRE(made);
+            for (auto const& each : *made) {
+                CHECK(exact.wrong(each) == 0);
+                CHECK(is_bitwise_equal(each, made->front()));
+            }
+        }
+    }
+}
+
+TEST_CASE("row_linear: deterministic sums have the same bits for any number of ranks, whole or scattered") {
+    for (auto const& layer_case : {Case{Deterministic::cut(172, 1), 17, 5}, Case{head_pieces(9, 8), 20, 3},
+                                   Case{Deterministic::cut(300, 1), 9, 2}, Case{head_pieces(5, 6), 3, 1}}) {
+        auto const values = random_floats(layer_case.outputs * layer_case.pieces.inputs, 20);
+        auto const weight = f32_source(values, layer_case.outputs, layer_case.pieces.inputs);
+        auto const alone = run_layer<Deterministic>(weight, layer_case, 1);
+        REQUIRE(alone);
+        bool is_fast_equal = true;
+        for (std::int32_t const ranks : {2, 3, 4, 8}) {
+            CAPTURE(ranks);
+            CAPTURE(layer_case.pieces.inputs);
+            auto const made = run_layer<Deterministic>(weight, layer_case, ranks);
+            REQUIRE(made);
+            for (auto const& each : *made) CHECK(is_bitwise_equal(each, alone->front()));
+            auto const scattered = run_layer<Deterministic>(weight, layer_case, ranks, true);
+            REQUIRE(scattered);
+            Floats rows;
+            for (auto const& each : *scattered) rows.insert(rows.end(), each.begin(), each.end());
+            CHECK(is_bitwise_equal(rows, alone->front()));
+            is_fast_equal =
+                is_fast_equal && is_bitwise_equal(run_layer<Fast>(weight, layer_case, ranks)->front(), alone->front());
+        }
+        // The negative control: sums that follow the ranks are other sums.
+        if (layer_case.pieces.inputs > 100) CHECK_FALSE(is_fast_equal);
+    }
+}
+
+TEST_CASE("row_linear: a row's bits do not depend on the rows beside it") {
+    auto const values = random_floats(16 * 172, 30);
+    auto const weight = f32_source(values, 16, 172);
+    auto const alone = run_layer<Deterministic>(weight, {Deterministic::cut(172, 1), 16, 1}, 2);
+    auto const among = run_layer<Deterministic>(weight, {Deterministic::cut(172, 1), 16, 7}, 3);
+    REQUIRE(alone);
+    REQUIRE(among);
+    CHECK(is_bitwise_equal(alone->front(), Floats(among->front().begin(), among->front().begin() + 16)));
+}
+
+TEST_CASE_TEMPLATE("row_linear: each rank's rows of the sum equal float64", Policy, Fast, Deterministic) {
+    Case const layer_case{Policy::cut(96, 1), 10, 7};
+    auto const values = random_floats(10 * 96, 40);
+    auto const weight = f32_source(values, 10, 96);
+    auto const exact = exact_case(weight, layer_case);
+    for (std::int32_t const ranks : {1, 2, 3, 8}) {
+        CAPTURE(ranks);
+        auto const made = run_layer<Policy>(weight, layer_case, ranks, true);
+        REQUIRE(made);
+        Floats rows;
+        for (auto const& each : *made) rows.insert(rows.end(), each.begin(), each.end());
+        CHECK(exact.wrong(rows) == 0);
+    }
+}
+
+TEST_CASE_TEMPLATE("row_linear: a queued stream computes and communicates in order", Policy, Fast, Deterministic) {
+    Case const layer_case{Policy::cut(96, 1), 10, 7};
+    auto const values = random_floats(10 * 96, 40);
+    auto const weight = f32_source(values, 10, 96);
+    for (bool const is_scattered : {false, true}) {
+        auto const at_once = run_layer<Policy>(weight, layer_case, 3, is_scattered);
+        auto const queued = run_layer<Policy>(weight, layer_case, 3, is_scattered, StreamMode::queued);
+        REQUIRE(at_once);
+        REQUIRE(queued);
+        for (std::size_t rank = 0; rank < 3; ++rank) CHECK(is_bitwise_equal((*at_once)[rank], (*queued)[rank]));
+    }
+}
+
+TEST_CASE("row_linear: what cannot be cut or does not fit is refused with what is legal") {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto const values = random_floats(4 * 64, 50);
+    auto const weight = f32_source(values, 4, 64);
+    using Layer = RowLinear<Host, Fast>;
+    CHECK(Layer::create(context, weight, block_pieces(64), {2, 2}).error().code() == ErrorCode::invalid_argument);
+    CHECK(Layer::create(context, weight, block_pieces(63), {2, 0}).error().message().find("does not hold") !=
+          std::string::npos);
+    // A block of 32 that a cut between single columns would part.
+    std::vector<std::byte> blocks(4 * 2 * 34);
+    WeightSource const quantised{
+        .format = WeightFormat::q8_0, .outputs = 4, .inputs = 64, .data = blocks, .scales = {}};
+    auto const parted = Layer::create(context, quantised, block_pieces(64), {2, 0});
+    CHECK(parted.error().message() ==
+          "row_linear: pieces: part blocks of q8_0 (got 1, expected 32); cut by pieces whose grain is a multiple of "
+          "input_grain");
+    auto const short_bias = random_floats(3, 51);
+    CHECK(Layer::create(context, weight, block_pieces(64), {1, 0}, vector(short_bias)).error().code() ==
+          ErrorCode::shape_mismatch);
+
+    auto const layer = RowLinear<Host, Deterministic>::create(context, weight, leaf_pieces(64), {1, 0});
+    REQUIRE(layer);
+    auto group = ThreadsGroup::create(2).value();
+    auto comm = group.join(0).value();
+    auto single_group = ThreadsGroup::create(1).value();
+    auto single = single_group.join(0).value();
+    auto const in = random_floats(2 * 64, 52);
+    Floats out(8);
+    Floats workspace(index(layer->workspace(2)));
+    auto const call = [&](std::int64_t columns, std::int64_t rows, std::int64_t room, auto& ranks) {
+        return layer->forward(matrix(in, 2, columns), matrix(out, rows, 4), vector(workspace).part(0, room), ranks,
+                              stream);
+    };
+    auto const enough = layer->workspace(2);
+    CHECK(call(64, 2, enough, single));
+    CHECK(call(63, 2, enough, single).error().code() == ErrorCode::shape_mismatch);
+    CHECK(call(64, 1, enough, single).error().code() == ErrorCode::shape_mismatch);
+    CHECK(call(64, 2, enough - 1, single).error().message().find("workspace") != std::string::npos);
+    CHECK(call(64, 2, enough, comm).error().message().find("another group") != std::string::npos);
+}
+
+TEST_CASE("row_linear: a rank that reads only its own columns holds the same layer") {
+    auto const values = random_floats(6 * 40, 60);
+    auto const weight = f32_source(values, 6, 40);
+    auto const pieces = leaf_pieces(40);
+    auto const own = pieces.inputs_of_rank(3, 1);
+    Floats part;
+    for (std::int64_t row = 0; row < 6; ++row) {
+        for (auto column = own.begin; column < own.end; ++column) part.push_back(values[index(row * 40 + column)]);
+    }
+    HostContext context({.threads = 1});
+    auto const whole = RowLinear<Host, Deterministic>::create(context, weight, pieces, {3, 1});
+    auto const read =
+        RowLinear<Host, Deterministic>::create(context, f32_source(part, 6, own.size()), pieces, {3, 1}, {}, own);
+    REQUIRE(whole);
+    REQUIRE(read);
+    CHECK(read->bytes() == whole->bytes());
+    CHECK(read->own_inputs() == whole->own_inputs());
+}
