@@ -21,13 +21,50 @@ namespace detail {
 /// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel.
 inline constexpr std::int64_t prepared_bytes_at_once = 512 * 1024;
 
-/// Multiplies panels [first, last) for each thread.
+/// Multiply-adds below which a part of a product is not worth another thread: some microseconds of work.
+inline constexpr std::int64_t least_part_work = 1 << 17;
+/// Parts for each thread at most: a thread that was kept from running leaves parts to the others.
+inline constexpr std::int64_t parts_per_thread = 8;
+
+/// How a product is cut into parts for threads. What an element is summed of does not depend on it.
+struct ProductCut {
+    std::int64_t panel_parts = 1;
+    std::int64_t row_parts = 1;
+};
+
+[[nodiscard]] constexpr ProductCut cut_product(std::int64_t rows, std::int64_t panels, std::int64_t inputs,
+                                               std::int64_t threads) {
+    if (threads <= 1) return {};
+    auto const work =
+        static_cast<double>(rows) * static_cast<double>(panels * panel_outputs) * static_cast<double>(inputs);
+    auto const most = static_cast<std::int64_t>(
+        std::min(work / static_cast<double>(least_part_work), static_cast<double>(threads * parts_per_thread)));
+    ProductCut cut;
+    // Pairs of panels are multiplied together.
+    cut.panel_parts = std::clamp<std::int64_t>(most, 1, ceil_divide(panels, 2));
+    if (cut.panel_parts < threads && most > cut.panel_parts) {
+        // Fewer panels than threads: rows are cut too, tiles of 16 at least.
+        cut.row_parts = std::clamp<std::int64_t>(most / cut.panel_parts, 1, ceil_divide(rows, 16));
+    }
+    return cut;
+}
+
+/// Multiplies by all panels, on all threads.
 inline void run_panels(ProductKernel const& kernel, ProductTask const& task, ThreadPool& pool) {
     auto const panels = ceil_divide(task.weight.outputs, panel_outputs);
-    pool.run_ranges(panels, 1, [&](std::int64_t first, std::int64_t last) {
+    auto const pairs = ceil_divide(panels, 2);
+    auto const cut = cut_product(task.rows, panels, task.weight.inputs, pool.size());
+    pool.run(cut.panel_parts * cut.row_parts, [&](std::int64_t index) {
+        auto const panel_part = index / cut.row_parts;
+        auto const row_part = index % cut.row_parts;
+        auto const first_row = task.rows * row_part / cut.row_parts;
         auto part = task;
-        part.first_panel = first;
-        part.last_panel = last;
+        part.rows = task.rows * (row_part + 1) / cut.row_parts - first_row;
+        part.in = task.in + first_row * task.in_stride;
+        part.prepared = task.prepared + first_row * task.prepared_stride;
+        part.out = task.out + first_row * task.out_stride;
+        part.first_panel = pairs * panel_part / cut.panel_parts * 2;
+        part.last_panel = std::min(pairs * (panel_part + 1) / cut.panel_parts * 2, panels);
         kernel.multiply(part);
     });
 }
