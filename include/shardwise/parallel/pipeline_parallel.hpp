@@ -25,9 +25,8 @@ namespace shardwise::inline v0_2_0 {
 /// Memory  `in` stays as it is until the micro-batch's last pass through this chunk is done, so that nothing has to copy it
 /// Order   on `stream`
 template <class W, class T, class Backend>
-concept PipelineWorker =
-    requires(W& work, PipelineSlot const& slot, TensorView<T const, 2, Backend> in, TensorView<T, 2, Backend> out,
-             typename Backend::Stream& stream) {
+concept PipelineWorker = requires(W& work, PipelineSlot const& slot, TensorView<T const, 2, Backend> in,
+                                  TensorView<T, 2, Backend> out, typename Backend::Stream& stream) {
     { work.forward(slot, in, out, stream) } -> std::same_as<Result<>>;
 };
 
@@ -149,11 +148,6 @@ private:
     [[nodiscard]] Out view(Buffer<T, Backend>& buffer, std::int64_t place) {
         return {buffer.data() + place * size(), {boundary_.rows, boundary_.width}};
     }
-    [[nodiscard]] In place_of(Walk& walk, Optional<PipelineMessage> const& message, Result<std::int64_t> const& place) {
-        (void)walk;
-        return message ? In(view(received_, *place)) : In{};
-    }
-
     /// Where a message is, received now if it was not before.
     [[nodiscard]] Result<In> fetch(Walk& walk, PipelineMessage const& message) {
         auto const place = walk.inbox.fetch(message, [&](std::int64_t sender, std::int64_t free) {
@@ -186,11 +180,8 @@ private:
         auto const place = walk.sent % queue_;
         Out out;
         if (is_sent) {
-            if (auto const waited = sent_[static_cast<std::size_t>(place)].synchronize(deadline); !waited) {
-                // The stream knows why its queue does not move.
-                auto const sent = sends_.synchronize(Deadline::after(std::chrono::nanoseconds(0)));
-                return !sent && sent.error().code() != ErrorCode::deadline_exceeded ? sent : waited;
-            }
+            if (auto const waited = sent_[static_cast<std::size_t>(place)].synchronize(deadline); !waited)
+                return waited;
             out = view(queued_, place);
         } else if (made) {
             out = view(received_, walk.inbox.keep(*made));
@@ -198,8 +189,8 @@ private:
         if (auto const computed = compute(slot, *in, gradients, out, work, stream); !computed) return computed;
         if (auto const done = stream.synchronize(deadline); !done) return done;
         if (!is_sent) return {};
-        sends_.submit([this, out, receiver] {
-            return send(*comm_, TensorView<T const, 1, Backend>(out.data(), {size()}),
+        sends_.submit([comm = comm_, out, receiver] {
+            return send(*comm, TensorView<T const, 1, Backend>(out.data(), {out.elements()}),
                         static_cast<std::int32_t>(receiver));
         });
         sent_[static_cast<std::size_t>(place)].record(sends_);

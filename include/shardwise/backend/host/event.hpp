@@ -6,23 +6,25 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace shardwise::inline v0_2_0 {
 
 /// A point in a stream that others can wait for. Copies are the same event.
 class HostEvent {
 public:
-    /// Marks the point behind what the stream holds now; a new record replaces the old one.
+    /// Marks the point behind what the stream holds now; a new record replaces the old one. Where the stream fails before, who
+    /// waits for the point gets that failure, at once.
     void record(HostStream& stream) {
         auto const point = std::make_shared<Point>();
         point_ = point;
-        stream.submit([point] {
+        stream.submit_mark([point](std::optional<Error> const& failure) {
             {
                 std::lock_guard const lock(point->mutex);
                 point->is_reached = true;
+                point->failure = failure;
             }
             point->changed.notify_all();
-            return Result<>{};
         });
     }
 
@@ -34,7 +36,7 @@ public:
 
     /// Waits for the point.
     ///
-    /// Errors  deadline_exceeded
+    /// Errors  deadline_exceeded; the failure of the recorded stream before the point
     [[nodiscard]] Result<> synchronize(Deadline deadline) const { return point_ ? point_->wait(deadline) : Result<>{}; }
 
     /// True where the point is passed, or was never set.
@@ -49,10 +51,13 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         bool is_reached = false;
+        std::optional<Error> failure{};
 
         Result<> wait(Deadline deadline) {
             std::unique_lock lock(mutex);
-            if (changed.wait_until(lock, deadline.moment(), [this] { return is_reached; })) return {};
+            if (changed.wait_until(lock, deadline.moment(), [this] { return is_reached; })) {
+                return failure ? Result<>(*failure) : Result<>{};
+            }
             return Error{ErrorCode::deadline_exceeded}
                 .in("event")
                 .because("was not reached before its deadline")

@@ -30,6 +30,7 @@ enum class StreamMode : std::uint8_t {
 class HostStream {
 public:
     using Task = std::function<Result<>()>;
+    using Mark = std::function<void(std::optional<Error> const&)>;
 
     /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
     /// stream's own thread. `isa` is the instruction set of its products, or why there is none.
@@ -56,14 +57,20 @@ public:
     template <class Function>
     void submit(Function&& task) {
         if (!worker_.joinable()) {
-            if (!state_->has_failed()) state_->finish(task());
+            if (!state_->first_failure()) state_->finish(task());
             return;
         }
-        {
-            std::lock_guard const lock(state_->mutex);
-            state_->tasks.push_back(Task(std::forward<Function>(task)));
+        push(Entry{Task(std::forward<Function>(task)), nullptr});
+    }
+
+    /// Calls `mark(failure)` when the stream gets here, also where it has failed before: with the first failure, or nothing.
+    template <class Function>
+    void submit_mark(Function&& mark) {
+        if (!worker_.joinable()) {
+            mark(state_->first_failure());
+            return;
         }
-        state_->changed.notify_all();
+        push(Entry{nullptr, Mark(std::forward<Function>(mark))});
     }
 
     /// Runs body(begin, end) over pieces of [0, count) of at least `grain` each, on all threads of the pool.
@@ -102,17 +109,22 @@ public:
     }
 
 private:
+    /// One of the two is set.
+    struct Entry {
+        Task task;
+        Mark mark;
+    };
     struct State {
         std::mutex mutex;
         std::condition_variable changed;
-        std::deque<Task> tasks;
+        std::deque<Entry> tasks;
         std::optional<Error> failure;
         bool is_running = false;
         bool is_closed = false;
 
-        bool has_failed() {
+        std::optional<Error> first_failure() {
             std::lock_guard const lock(mutex);
-            return failure.has_value();
+            return failure;
         }
         void finish(Result<> const& result) {
             {
@@ -124,20 +136,30 @@ private:
         }
         void run() {
             while (true) {
-                Task task;
+                Entry entry;
+                std::optional<Error> before;
                 {
                     std::unique_lock lock(mutex);
                     changed.wait(lock, [this] { return is_closed || !tasks.empty(); });
                     if (tasks.empty()) return;
-                    task = std::move(tasks.front());
+                    entry = std::move(tasks.front());
                     tasks.pop_front();
                     is_running = true;
-                    if (failure) task = [] { return Result<>{}; };
+                    before = failure;
                 }
-                finish(task());
+                if (entry.mark) entry.mark(before);
+                finish(entry.task && !before ? entry.task() : Result<>{});
             }
         }
     };
+
+    void push(Entry entry) {
+        {
+            std::lock_guard const lock(state_->mutex);
+            state_->tasks.push_back(std::move(entry));
+        }
+        state_->changed.notify_all();
+    }
 
     std::unique_ptr<State> state_;
     ThreadPool* pool_;
