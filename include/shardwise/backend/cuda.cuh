@@ -1,0 +1,39 @@
+#pragma once
+
+#include <shardwise/backend/detail/cuda_api.hpp>
+#include <shardwise/backend/detail/device_code.hpp>
+
+#include <cstdint>
+#include <cuda_runtime.h>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0::detail {
+
+template <>
+struct DeviceCode<CudaApi> {
+    static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xFFFFFFFFU, value, mask); }
+
+    static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
+        asm volatile("st.release.sys.u32 [%0], %1;" : : "l"(at), "r"(value) : "memory");
+    }
+    static __device__ std::uint32_t load_acquire(std::uint32_t const* at) {
+        std::uint32_t value;
+        asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+        return value;
+    }
+    /// The constant clock, in units of 1 / Api::ticks_per_microsecond.
+    static __device__ std::int64_t ticks() {
+        std::int64_t now;
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        return now;
+    }
+
+    template <class... Parameters>
+    static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
+                           cudaStream_t stream, Parameters... arguments) {
+        kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(arguments...);
+        return cuda_result(cudaGetLastError(), name);
+    }
+};
+
+}  // namespace shardwise::inline v0_2_0::detail

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/detail/cublaslt_products.hpp>
+#include <shardwise/backend/detail/cuda_api.hpp>
+#include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_weight.hpp>
+
+#include <cuda_runtime_api.h>
+
+namespace shardwise::inline v0_2_0 {
+
+/// The back end that runs on CUDA devices. Link the target shardwise::cuda and, where kernels are called,
+/// shardwise_add_kernels(target): it brings their device code.
+using Cuda = Device<detail::CudaApi>;
+using CudaContext = Cuda::Context;
+using CudaStream = Cuda::Stream;
+using CudaEvent = Cuda::Event;
+
+static_assert(ComputeBackend<Cuda>);
+
+}  // namespace shardwise::inline v0_2_0

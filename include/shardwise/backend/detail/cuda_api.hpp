@@ -1,0 +1,142 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_api.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime_api.h>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0::detail {
+
+class CublasLtProducts;
+
+/// A status of the CUDA runtime as a result: the call's name, and what CUDA says of it.
+[[nodiscard]] inline Result<> cuda_result(cudaError_t status, std::string_view call) {
+    if (status == cudaSuccess) return {};
+    auto const code = status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory
+                      : status == cudaErrorNoDevice       ? ErrorCode::no_such_device
+                                                          : ErrorCode::backend_failure;
+    return Error{code}.in(call).because(cudaGetErrorString(status)).got(static_cast<std::int64_t>(status));
+}
+
+/// The CUDA runtime as `Device` calls it.
+struct CudaApi {
+    using Stream = cudaStream_t;
+    using Event = cudaEvent_t;
+    using Products = CublasLtProducts;
+
+    static constexpr std::string_view name = "cuda";
+    static constexpr std::int32_t warp_size = 32;
+    static constexpr bool co_resident_blocks = true;
+    /// %globaltimer counts nanoseconds.
+    static constexpr std::int64_t ticks_per_microsecond = 1000;
+
+    static Result<std::int32_t> count_devices() {
+        int count = 0;
+        auto const result = cuda_result(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+        // A failure stays behind as the last error, which a kernel's launch would report.
+        if (!result) return (void)cudaGetLastError(), result.error();
+        return count;
+    }
+    static Result<std::int32_t> current_device() {
+        int device = 0;
+        auto const result = cuda_result(cudaGetDevice(&device), "cudaGetDevice");
+        if (!result) return result.error();
+        return device;
+    }
+    static Result<> select_device(std::int32_t device) { return cuda_result(cudaSetDevice(device), "cudaSetDevice"); }
+    static Result<DeviceFacts> describe(std::int32_t device) {
+        DeviceFacts facts;
+        auto result = cuda_result(cudaDeviceGetAttribute(&facts.warp_size, cudaDevAttrWarpSize, device),
+                                  "cudaDeviceGetAttribute");
+        if (!result) return result.error();
+        result = cuda_result(cudaDeviceGetAttribute(&facts.multiprocessors, cudaDevAttrMultiProcessorCount, device),
+                             "cudaDeviceGetAttribute");
+        if (!result) return result.error();
+        return facts;
+    }
+    static Result<Bytes> free_memory() {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        auto const result = cuda_result(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        if (!result) return result.error();
+        return Bytes{static_cast<std::int64_t>(free)};
+    }
+
+    static Result<void*> allocate(std::size_t bytes) {
+        void* memory = nullptr;
+        auto const result = cuda_result(cudaMalloc(&memory, bytes), "cudaMalloc");
+        if (!result) return (void)cudaGetLastError(), result.error();
+        return memory;
+    }
+    static void release(void* memory) { (void)cudaFree(memory); }
+    /// Memory in which peers may wait for each other's flags: any that they may access.
+    static Result<void*> allocate_shared(std::size_t bytes) { return allocate(bytes); }
+    static Result<void*> allocate_pinned(std::size_t bytes) {
+        void* memory = nullptr;
+        auto const result =
+            cuda_result(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+        if (!result) return (void)cudaGetLastError(), result.error();
+        return memory;
+    }
+    static void release_pinned(void* memory) { (void)cudaFreeHost(memory); }
+    static Result<> clear(void* memory, std::size_t bytes, Stream stream) {
+        return cuda_result(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync");
+    }
+    static Result<> copy(void* to, void const* from, std::size_t bytes, Stream stream) {
+        return cuda_result(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    }
+
+    static Result<Stream> create_stream() {
+        Stream stream = nullptr;
+        auto const result =
+            cuda_result(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        if (!result) return result.error();
+        return stream;
+    }
+    static void destroy_stream(Stream stream) { (void)cudaStreamDestroy(stream); }
+    static Result<Event> create_event() {
+        Event event = nullptr;
+        auto const result =
+            cuda_result(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        if (!result) return result.error();
+        return event;
+    }
+    static void destroy_event(Event event) { (void)cudaEventDestroy(event); }
+    static Result<> record(Event event, Stream stream) {
+        return cuda_result(cudaEventRecord(event, stream), "cudaEventRecord");
+    }
+    static Result<> hold_back(Stream stream, Event event) {
+        return cuda_result(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
+    }
+    static Result<bool> is_reached(Event event) {
+        auto const status = cudaEventQuery(event);
+        if (status == cudaErrorNotReady) return false;
+        auto const result = cuda_result(status, "cudaEventQuery");
+        if (!result) return result.error();
+        return true;
+    }
+
+    /// Lets kernels of the current device, `device`, reach the memory of `peer`.
+    static Result<> enable_peer(std::int32_t device, std::int32_t peer) {
+        int can_access = 0;
+        auto const asked = cuda_result(cudaDeviceCanAccessPeer(&can_access, device, peer), "cudaDeviceCanAccessPeer");
+        if (!asked) return asked;
+        if (can_access == 0) {
+            return Error{ErrorCode::unsupported}
+                .in("cuda")
+                .because("two devices cannot reach each other's memory")
+                .got(device)
+                .expected(peer)
+                .fix("use another communicator between them");
+        }
+        auto const status = cudaDeviceEnablePeerAccess(peer, 0);
+        if (status == cudaErrorPeerAccessAlreadyEnabled) return (void)cudaGetLastError(), Result<>{};
+        return cuda_result(status, "cudaDeviceEnablePeerAccess");
+    }
+};
+
+static_assert(DeviceApi<CudaApi>);
+
+}  // namespace shardwise::inline v0_2_0::detail

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// What a context asks of its device.
+struct DeviceFacts {
+    std::int32_t warp_size = 0;
+    std::int32_t multiprocessors = 0;
+};
+
+/// The vendor functions that `Device` is written over, as static functions of a struct. Each says the vendor's status as a
+/// Result whose error names the call, so that nothing above it knows a vendor's codes. They act on the current device.
+template <class Api>
+concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event event, void* memory, void const* from,
+                             std::size_t bytes, std::int32_t device) {
+    { Api::name } -> std::convertible_to<std::string_view>;
+    { Api::warp_size } -> std::convertible_to<std::int32_t>;
+    { Api::co_resident_blocks } -> std::convertible_to<bool>;
+    { Api::count_devices() } -> std::same_as<Result<std::int32_t>>;
+    { Api::current_device() } -> std::same_as<Result<std::int32_t>>;
+    { Api::select_device(device) } -> std::same_as<Result<>>;
+    { Api::describe(device) } -> std::same_as<Result<DeviceFacts>>;
+    { Api::free_memory() } -> std::same_as<Result<Bytes>>;
+    { Api::allocate(bytes) } -> std::same_as<Result<void*>>;
+    Api::release(memory);
+    { Api::allocate_shared(bytes) } -> std::same_as<Result<void*>>;
+    { Api::allocate_pinned(bytes) } -> std::same_as<Result<void*>>;
+    Api::release_pinned(memory);
+    { Api::clear(memory, bytes, stream) } -> std::same_as<Result<>>;
+    { Api::copy(memory, from, bytes, stream) } -> std::same_as<Result<>>;
+    { Api::create_stream() } -> std::same_as<Result<typename Api::Stream>>;
+    Api::destroy_stream(stream);
+    { Api::create_event() } -> std::same_as<Result<typename Api::Event>>;
+    Api::destroy_event(event);
+    { Api::record(event, stream) } -> std::same_as<Result<>>;
+    { Api::hold_back(stream, event) } -> std::same_as<Result<>>;
+    { Api::is_reached(event) } -> std::same_as<Result<bool>>;
+    { Api::enable_peer(device, device) } -> std::same_as<Result<>>;
+};
+
+/// Makes a device current for a while, and then again the one that was before: the including program keeps its own choice.
+template <class Api>
+class DeviceScope {
+public:
+    explicit DeviceScope(std::int32_t device) {
+        auto const current = Api::current_device();
+        if (!current) {
+            result_ = current.error();
+        } else if (*current != device) {
+            result_ = Api::select_device(device);
+            if (result_) previous_ = *current;
+        }
+    }
+    DeviceScope(DeviceScope const&) = delete;
+    DeviceScope& operator=(DeviceScope const&) = delete;
+    ~DeviceScope() {
+        if (previous_ >= 0) (void)Api::select_device(previous_);
+    }
+
+    [[nodiscard]] Result<> const& result() const { return result_; }
+
+private:
+    Result<> result_;
+    std::int32_t previous_ = -1;
+};
+
+}  // namespace shardwise::inline v0_2_0::detail

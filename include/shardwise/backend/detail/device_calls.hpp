@@ -1,0 +1,60 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/op/weight_format.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0::detail {
+
+// What crosses the link between host code, which any compiler may have compiled, and kernels, which a device compiler has:
+// plain values, and function templates without constraints, whose names both compilers spell alike. They are defined in
+// .cuh files and instantiated by kernels/instantiate.cu.
+
+/// out = a * b or out += a * b; a factor's element (i, j) lies at data[i * row + j * column], so a transposed one is no case.
+struct GemmCall {
+    struct Factor {
+        void const* data;
+        std::int64_t row;
+        std::int64_t column;
+        bool is_transposed;
+    };
+    Factor a;
+    Factor b;
+    float* out;
+    std::int64_t out_row;
+    std::int64_t m;
+    std::int64_t n;
+    std::int64_t k;
+    bool accumulates;
+};
+
+/// A weight as it lies on a device: rows of quants, each from a multiple of 16 bytes on, then the scales.
+struct DeviceWeightView {
+    WeightFormat format;
+    std::int64_t outputs;
+    std::int64_t inputs;
+    std::byte const* rows;
+    std::int64_t row_bytes;
+    /// int8: float [outputs]; q4_0, q8_0: Float16 [outputs, inputs / 32].
+    std::byte const* scales;
+};
+
+/// out[r, o] = in[r] . weight[o] for `rows` rows.
+struct MultiplyCall {
+    DeviceWeightView weight;
+    float const* in;
+    std::int64_t in_row;
+    float* out;
+    std::int64_t out_row;
+    std::int64_t rows;
+};
+
+template <class Api, class T>
+Result<> launch_gemm(GemmCall const& call, typename Api::Stream stream);
+
+template <class Api>
+Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream);
+
+}  // namespace shardwise::inline v0_2_0::detail

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_api.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <hip/hip_runtime_api.h>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0::detail {
+
+class TiledProducts;
+
+/// A status of the HIP runtime as a result: the call's name, and what HIP says of it.
+[[nodiscard]] inline Result<> hip_result(hipError_t status, std::string_view call) {
+    if (status == hipSuccess) return {};
+    auto const code = status == hipErrorOutOfMemory ? ErrorCode::out_of_memory
+                      : status == hipErrorNoDevice  ? ErrorCode::no_such_device
+                                                    : ErrorCode::backend_failure;
+    return Error{code}.in(call).because(hipGetErrorString(status)).got(static_cast<std::int64_t>(status));
+}
+
+/// The HIP runtime as `Device` calls it.
+struct HipApi {
+    using Stream = hipStream_t;
+    using Event = hipEvent_t;
+    using Products = TiledProducts;
+
+    static constexpr std::string_view name = "hip";
+    /// The wavefront of CDNA and GCN; a device with another one is refused when its context is opened.
+    static constexpr std::int32_t warp_size = 64;
+#if defined(SHARDWISE_HAS_HIP_CPU)
+    static constexpr bool co_resident_blocks = false;
+#else
+    static constexpr bool co_resident_blocks = true;
+#endif
+    /// The constant clock of gfx9 (s_memrealtime) counts at 100 MHz.
+    static constexpr std::int64_t ticks_per_microsecond = 100;
+
+    static Result<std::int32_t> count_devices() {
+        int count = 0;
+        auto const result = hip_result(hipGetDeviceCount(&count), "hipGetDeviceCount");
+        // A failure stays behind as the last error, which a kernel's launch would report.
+        if (!result) return (void)hipGetLastError(), result.error();
+        return count;
+    }
+    static Result<std::int32_t> current_device() {
+        int device = 0;
+        auto const result = hip_result(hipGetDevice(&device), "hipGetDevice");
+        if (!result) return result.error();
+        return device;
+    }
+    static Result<> select_device(std::int32_t device) {
+        return hip_result(hipSetDevice(device), "hipSetDevice");
+    }
+    static Result<DeviceFacts> describe(std::int32_t device) {
+        hipDeviceProp_t properties{};
+        auto const result = hip_result(hipGetDeviceProperties(&properties, device), "hipGetDeviceProperties");
+        if (!result) return result.error();
+        return DeviceFacts{properties.warpSize, properties.multiProcessorCount};
+    }
+    static Result<Bytes> free_memory() {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        auto const result = hip_result(hipMemGetInfo(&free, &total), "hipMemGetInfo");
+        if (!result) return result.error();
+        return Bytes{static_cast<std::int64_t>(free)};
+    }
+
+    static Result<void*> allocate(std::size_t bytes) {
+        void* memory = nullptr;
+        auto const result = hip_result(hipMalloc(&memory, bytes), "hipMalloc");
+        if (!result) return (void)hipGetLastError(), result.error();
+        return memory;
+    }
+    static void release(void* memory) {
+        (void)hipFree(memory);
+    }
+    /// Memory in which peers may wait for each other's flags: caches must not keep what another device writes.
+    static Result<void*> allocate_shared(std::size_t bytes) {
+        void* memory = nullptr;
+        auto const result =
+            hip_result(hipExtMallocWithFlags(&memory, bytes, hipDeviceMallocFinegrained), "hipExtMallocWithFlags");
+        if (!result) return (void)hipGetLastError(), result.error();
+        return memory;
+    }
+    static Result<void*> allocate_pinned(std::size_t bytes) {
+        void* memory = nullptr;
+        auto const result =
+            hip_result(hipHostMalloc(&memory, bytes, hipHostMallocMapped | hipHostMallocPortable), "hipHostMalloc");
+        if (!result) return (void)hipGetLastError(), result.error();
+        return memory;
+    }
+    static void release_pinned(void* memory) {
+        (void)hipHostFree(memory);
+    }
+    static Result<> clear(void* memory, std::size_t bytes, Stream stream) {
+        return hip_result(hipMemsetAsync(memory, 0, bytes, stream), "hipMemsetAsync");
+    }
+    static Result<> copy(void* to, void const* from, std::size_t bytes, Stream stream) {
+        return hip_result(hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, stream), "hipMemcpyAsync");
+    }
+
+    static Result<Stream> create_stream() {
+        Stream stream = nullptr;
+        auto const result =
+            hip_result(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
+        if (!result) return result.error();
+        return stream;
+    }
+    static void destroy_stream(Stream stream) {
+        (void)hipStreamDestroy(stream);
+    }
+    static Result<Event> create_event() {
+        Event event = nullptr;
+        auto const result =
+            hip_result(hipEventCreateWithFlags(&event, hipEventDisableTiming), "hipEventCreateWithFlags");
+        if (!result) return result.error();
+        return event;
+    }
+    static void destroy_event(Event event) {
+        (void)hipEventDestroy(event);
+    }
+    static Result<> record(Event event, Stream stream) {
+        return hip_result(hipEventRecord(event, stream), "hipEventRecord");
+    }
+    static Result<> hold_back(Stream stream, Event event) {
+        return hip_result(hipStreamWaitEvent(stream, event, 0), "hipStreamWaitEvent");
+    }
+    static Result<bool> is_reached(Event event) {
+        auto const status = hipEventQuery(event);
+        if (status == hipErrorNotReady) return false;
+        auto const result = hip_result(status, "hipEventQuery");
+        if (!result) return result.error();
+        return true;
+    }
+
+    /// Lets kernels of the current device, `device`, reach the memory of `peer`.
+    static Result<> enable_peer(std::int32_t device, std::int32_t peer) {
+        int can_access = 0;
+        auto const asked = hip_result(hipDeviceCanAccessPeer(&can_access, device, peer), "hipDeviceCanAccessPeer");
+        if (!asked) return asked;
+        if (can_access == 0) {
+            return Error{ErrorCode::unsupported}
+                .in("hip")
+                .because("two devices cannot reach each other's memory")
+                .got(device)
+                .expected(peer)
+                .fix("use another communicator between them");
+        }
+        auto const status = hipDeviceEnablePeerAccess(peer, 0);
+        if (status == hipErrorPeerAccessAlreadyEnabled) return (void)hipGetLastError(), Result<>{};
+        return hip_result(status, "hipDeviceEnablePeerAccess");
+    }
+};
+
+static_assert(DeviceApi<HipApi>);
+
+}  // namespace shardwise::inline v0_2_0::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/device.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+template <class Body>
+__global__ void run_ranges(std::int64_t count, std::int64_t grain, Body body) {
+    auto const threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+    auto const first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (auto begin = first * grain; begin < count; begin += threads * grain) {
+        body(begin, begin + grain < count ? begin + grain : count);
+    }
+}
+
+}  // namespace detail
+
+template <class Api>
+template <class Body>
+void Device<Api>::launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain) {
+    if (count <= 0) return;
+    constexpr int threads = 256;
+    // Several waves on any device; what is more runs in the kernel's loop.
+    constexpr std::int64_t most_blocks = 1 << 16;
+    auto const pieces = (count - 1) / std::max<std::int64_t>(grain, 1) + 1;
+    auto const blocks = std::min(most_blocks, (pieces - 1) / threads + 1);
+    stream.submit([&](typename Api::Stream native) {
+        return detail::DeviceCode<Api>::launch("launch", &detail::run_ranges<Body>, blocks, threads, native, count,
+                                               std::max<std::int64_t>(grain, 1), body);
+    });
+}
+
+}  // namespace shardwise::inline v0_2_0

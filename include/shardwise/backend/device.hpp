@@ -1,0 +1,176 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/detail/device_calls.hpp>
+#include <shardwise/backend/device_context.hpp>
+#include <shardwise/backend/device_event.hpp>
+#include <shardwise/backend/device_stream.hpp>
+#include <shardwise/backend/gemm_options.hpp>
+#include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/tensor_view.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0 {
+
+struct Host;
+template <class Api>
+class DeviceWeight;
+
+/// The back end that `Cuda` and `Hip` are: one implementation over a struct of vendor functions (detail::DeviceApi).
+/// Everything that runs on the device is in stream order; a failure stops the stream, and `synchronize` returns it.
+template <class Api>
+struct Device {
+    using Context = DeviceContext<Api>;
+    using Stream = DeviceStream<Api>;
+    using Event = DeviceEvent<Api>;
+    using Weight = DeviceWeight<Api>;
+
+    static constexpr std::string_view name = Api::name;
+    /// What vendors' allocators give; vector loads and the products ask for at most that.
+    static constexpr std::size_t alignment = 256;
+    /// Threads that run in step.
+    static constexpr std::int32_t warp_size = Api::warp_size;
+    /// True where all blocks of a kernel that fits run at once, so that one may wait for another.
+    static constexpr bool co_resident_blocks = Api::co_resident_blocks;
+
+    /// Memory of the device, counted; null for no bytes.
+    ///
+    /// Errors  out_of_memory; backend_failure
+    [[nodiscard]] static Result<void*> allocate(Context& context, Bytes bytes) {
+        if (bytes.count() == 0) return static_cast<void*>(nullptr);
+        detail::DeviceScope<Api> const scope(context.device());
+        if (!scope.result()) return scope.result().error();
+        auto memory = Api::allocate(static_cast<std::size_t>(bytes.count()));
+        if (!memory) {
+            if (memory.error().code() != ErrorCode::out_of_memory) return memory.error();
+            Error error{ErrorCode::out_of_memory};
+            error.in(Api::name).needs(bytes).fix("use a smaller batch or context, or more devices");
+            if (auto const free = Api::free_memory()) error.has(*free);
+            return error;
+        }
+        context.memory().add(bytes);
+        return memory;
+    }
+    static void release(Context& context, void* memory, Bytes bytes) {
+        detail::DeviceScope<Api> const scope(context.device());
+        Api::release(memory);
+        context.memory().remove(bytes);
+    }
+
+    /// Copies values of one size from one view to another; they do not overlap.
+    ///
+    /// Order   on `stream`: both stay alive until it is done
+    /// Errors  shape_mismatch
+    template <class T>
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Device> from, TensorView<T, 1, Device> to,
+                                       Stream& stream) {
+        return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
+    }
+    /// The same from the host's memory.
+    template <class T>
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, Device> to, Stream& stream) {
+        return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
+    }
+    /// The same into the host's memory, which may be read once the stream has been waited for.
+    template <class T>
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Device> from, TensorView<T, 1, Host> to, Stream& stream) {
+        return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
+    }
+
+    /// out = op(a) * op(b), sums in float, by the vendor's product where there is one.
+    ///
+    /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
+    /// Memory  `out` overlaps neither factor; both stay alive until it is done
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    template <class T>
+    [[nodiscard]] static Result<> gemm(TensorView<T const, 2, Device> a, TensorView<T const, 2, Device> b,
+                                       TensorView<float, 2, Device> out, GemmOptions options, Stream& stream) {
+        auto const factor = [](TensorView<T const, 2, Device> const& view, bool is_transposed) {
+            auto const row = view.stride(0);
+            return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
+                                 : detail::GemmCall::Factor{view.data(), row, 1, false};
+        };
+        auto const m = a.extent(options.is_a_transposed ? 1 : 0);
+        auto const k = a.extent(options.is_a_transposed ? 0 : 1);
+        auto const inner = b.extent(options.is_b_transposed ? 1 : 0);
+        auto const n = b.extent(options.is_b_transposed ? 0 : 1);
+        Error error{ErrorCode::shape_mismatch};
+        error.in("gemm");
+        if (inner != k) return error.because("the factors' inner extents differ").got(inner).expected(k);
+        if (out.extent(0) != m)
+            return error.because("the output has another number of rows").got(out.extent(0)).expected(m);
+        if (out.extent(1) != n) {
+            return error.because("the output has another number of columns").got(out.extent(1)).expected(n);
+        }
+        if (out.empty()) return {};
+        detail::GemmCall const call{factor(a, options.is_a_transposed),
+                                    factor(b, options.is_b_transposed),
+                                    out.data(),
+                                    out.stride(0),
+                                    m,
+                                    n,
+                                    k,
+                                    options.accumulates};
+        if (k == 0) {
+            if (!options.accumulates) clear(out, stream);
+            return {};
+        }
+        auto const products = stream.context().products();
+        if (!products) return stream.fail(products.error()), Result<>{};
+        stream.submit([&](typename Api::Stream native) { return (*products)->template multiply<T>(call, native); });
+        return {};
+    }
+
+    /// Brings a weight into the order in which `multiply` reads it; `source` is not needed afterwards.
+    /// Defined in backend/device_weight.hpp.
+    ///
+    /// Errors  unsupported for a format that has no kernel; shape_mismatch where data or scales do not have the size that the
+    ///         format asks for; out_of_memory; deadline_exceeded where the upload takes longer than the context's limit
+    [[nodiscard]] static Result<Weight> hold_weight(Context& context, WeightSource const& source);
+
+    /// out = in * weight^T for one row or many, sums in float. Defined in backend/device_weight.hpp.
+    ///
+    /// Shapes  in [rows, inputs], out [rows, outputs]
+    /// Memory  `out` does not overlap `in`; both and the weight stay alive until it is done
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, Device> in, DeviceWeight<Api> const& weight,
+                                           TensorView<float, 2, Device> out, Stream& stream);
+
+    /// Runs body(begin, end) over pieces of [0, count) of at most `grain`, a device thread each. The call operator of Body is
+    /// marked SHARDWISE_DEVICE. Defined in backend/device.cuh: a device compiler instantiates it.
+    ///
+    /// Order  on `stream`
+    template <class Body>
+    static void launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain = 1);
+
+private:
+    static void clear(TensorView<float, 2, Device> out, Stream& stream) {
+        auto const width = static_cast<std::size_t>(out.extent(1)) * sizeof(float);
+        for (std::int64_t row = 0; row < out.extent(0); ++row) {
+            stream.submit([&](typename Api::Stream native) { return Api::clear(out.row(row), width, native); });
+        }
+    }
+    template <class T>
+    static Result<> copy_elements(T const* from, std::int64_t from_count, T* to, std::int64_t to_count,
+                                  Stream& stream) {
+        if (from_count != to_count) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("copy")
+                .because("the two sides differ in size")
+                .got(from_count)
+                .expected(to_count);
+        }
+        if (from_count == 0) return {};
+        stream.submit([=](typename Api::Stream native) {
+            return Api::copy(to, from, static_cast<std::size_t>(from_count) * sizeof(T), native);
+        });
+        return {};
+    }
+};
+
+}  // namespace shardwise::inline v0_2_0

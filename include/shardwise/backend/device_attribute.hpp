@@ -1,0 +1,9 @@
+#pragma once
+
+/// Marks a function that host code and device code may both call: what a body given to `launch` has to be.
+// HIP on the CPU compiles device code as host code, and needs no mark.
+#if (defined(__CUDACC__) || defined(__HIPCC__)) && !defined(__HIP_CPU_RT__)
+#define SHARDWISE_DEVICE __host__ __device__
+#else
+#define SHARDWISE_DEVICE
+#endif

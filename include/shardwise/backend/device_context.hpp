@@ -1,0 +1,98 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_api.hpp>
+#include <shardwise/backend/device_stream.hpp>
+#include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/core/device_id.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What a device's context is made of.
+struct DeviceOptions {
+    /// The vendor's number of the device.
+    std::int32_t device = 0;
+    /// How long the library itself waits where a call has no deadline: for uploads of weights, and when a stream ends.
+    std::chrono::nanoseconds limit = std::chrono::seconds{60};
+};
+
+/// Everything that a device's back end keeps between calls: which device, the count of its memory, the handles of the
+/// vendor's products. The caller owns it, and it outlives its buffers and streams; two contexts do not meet.
+template <class Api>
+class DeviceContext {
+    static_assert(detail::DeviceApi<Api>);
+
+public:
+    using Products = typename Api::Products;
+
+    /// Errors  no_such_device; unsupported where the device's warps are not as wide as the kernels were made for;
+    ///         backend_failure where the driver does not answer
+    [[nodiscard]] static Result<std::unique_ptr<DeviceContext>> open(DeviceOptions const& options = {}) {
+        auto const count = Api::count_devices();
+        if (!count) return count.error();
+        if (options.device < 0 || options.device >= *count) {
+            return Error{ErrorCode::no_such_device}
+                .in(Api::name)
+                .because("this machine has no device of that number")
+                .got(options.device)
+                .expected(*count - 1)
+                .fix("choose a smaller number, or make the device visible");
+        }
+        auto const facts = Api::describe(options.device);
+        if (!facts) return facts.error();
+        if (facts->warp_size != Api::warp_size) {
+            return Error{ErrorCode::unsupported}
+                .in(Api::name)
+                .because("the device runs threads in groups of another size than the kernels were made for")
+                .got(facts->warp_size)
+                .expected(Api::warp_size)
+                .fix("choose another device");
+        }
+        return std::unique_ptr<DeviceContext>(new DeviceContext(options, *facts));
+    }
+
+    [[nodiscard]] DeviceId id() const { return DeviceId::gpu(options_.device); }
+    [[nodiscard]] std::int32_t device() const { return options_.device; }
+    [[nodiscard]] std::chrono::nanoseconds limit() const { return options_.limit; }
+    [[nodiscard]] detail::DeviceFacts const& facts() const { return facts_; }
+    [[nodiscard]] MemoryCounter& memory() { return memory_; }
+
+    /// A stream of its own. Where the device gives none, the stream has failed from the start.
+    [[nodiscard]] DeviceStream<Api> make_stream() {
+        return DeviceStream<Api>(*this, options_.device, options_.limit, std::nullopt);
+    }
+    /// Work in a stream that belongs to somebody else, who destroys it.
+    [[nodiscard]] DeviceStream<Api> adopt_stream(typename Api::Stream native) {
+        return DeviceStream<Api>(*this, options_.device, options_.limit, native);
+    }
+
+    /// The handles of the vendor's products, made when first asked for.
+    [[nodiscard]] Result<Products*> products() {
+        std::lock_guard const lock(mutex_);
+        if (!products_) {
+            detail::DeviceScope<Api> const scope(options_.device);
+            if (!scope.result()) return scope.result().error();
+            auto made = Products::open();
+            if (!made) return made.error();
+            products_ = std::move(*made);
+        }
+        return products_.get();
+    }
+
+private:
+    DeviceContext(DeviceOptions const& options, detail::DeviceFacts const& facts) : options_(options), facts_(facts) {}
+
+    DeviceOptions options_;
+    detail::DeviceFacts facts_;
+    MemoryCounter memory_;
+    std::mutex mutex_;
+    std::unique_ptr<Products> products_;
+};
+
+}  // namespace shardwise::inline v0_2_0

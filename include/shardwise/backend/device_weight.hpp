@@ -1,0 +1,208 @@
+#pragma once
+
+#include <shardwise/backend/device.hpp>
+#include <shardwise/core/checked.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+/// How a format's rows lie on a device and in a checkpoint.
+struct DeviceRowLayout {
+    /// Quants of a row, without the padding to 16 bytes.
+    std::int64_t quant_bytes = 0;
+    /// Scales of a row.
+    std::int64_t scale_bytes = 0;
+    /// A row of WeightSource::data.
+    std::int64_t source_bytes = 0;
+    /// True where `data` holds blocks that begin with their scale.
+    bool has_blocks = false;
+
+    [[nodiscard]] constexpr std::int64_t row_bytes() const { return round_up(quant_bytes, 16); }
+};
+
+/// The layout of a format that has a kernel; nothing for the others. `inputs` is made of whole blocks.
+[[nodiscard]] constexpr Optional<DeviceRowLayout> device_row_layout(WeightFormat format, std::int64_t inputs) {
+    switch (format) {
+        case WeightFormat::f32:
+            return DeviceRowLayout{4 * inputs, 0, 4 * inputs, false};
+        case WeightFormat::bf16:
+        case WeightFormat::f16:
+            return DeviceRowLayout{2 * inputs, 0, 2 * inputs, false};
+        case WeightFormat::int8:
+            return DeviceRowLayout{inputs, 4, inputs, false};
+        case WeightFormat::q4_0:
+            return DeviceRowLayout{inputs / 2, inputs / 16, inputs / 32 * 18, true};
+        case WeightFormat::q8_0:
+            return DeviceRowLayout{inputs, inputs / 16, inputs / 32 * 34, true};
+        default:
+            return std::nullopt;
+    }
+}
+
+/// Brings a checkpoint's row into the device's order: quants (padded with zeros) and scales apart.
+inline void pack_device_row(DeviceRowLayout const& layout, std::int64_t block_bytes, std::byte const* source,
+                            std::byte* quants, std::byte* scales) {
+    auto const size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
+    std::memset(quants + layout.quant_bytes, 0, size(layout.row_bytes() - layout.quant_bytes));
+    if (!layout.has_blocks) {
+        if (layout.quant_bytes > 0) std::memcpy(quants, source, size(layout.quant_bytes));
+        return;
+    }
+    for (std::int64_t block = 0; block < layout.source_bytes / block_bytes; ++block) {
+        std::memcpy(scales + 2 * block, source + block * block_bytes, 2);
+        std::memcpy(quants + block * (block_bytes - 2), source + block * block_bytes + 2, size(block_bytes - 2));
+    }
+}
+
+[[nodiscard]] inline Result<> check_size(std::string_view what, std::span<std::byte const> bytes, std::int64_t wanted) {
+    if (static_cast<std::int64_t>(bytes.size()) == wanted) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in("weight")
+        .at(what)
+        .because("has another number of bytes than the extents and the format ask for")
+        .got(static_cast<std::int64_t>(bytes.size()))
+        .expected(wanted);
+}
+
+}  // namespace detail
+
+/// A weight in a device's memory.
+///
+/// Memory  freed with it; the context that it came from outlives it
+template <class Api>
+class DeviceWeight {
+public:
+    [[nodiscard]] WeightFormat format() const { return format_; }
+    [[nodiscard]] std::int64_t outputs() const { return outputs_; }
+    [[nodiscard]] std::int64_t inputs() const { return inputs_; }
+    [[nodiscard]] Bytes bytes() const { return memory_.bytes(); }
+
+    [[nodiscard]] detail::DeviceWeightView view() const {
+        return {format_, outputs_, inputs_, memory_.data(), row_bytes_, memory_.data() + outputs_ * row_bytes_};
+    }
+
+private:
+    friend struct Device<Api>;
+
+    WeightFormat format_ = WeightFormat::f32;
+    std::int64_t outputs_ = 0;
+    std::int64_t inputs_ = 0;
+    std::int64_t row_bytes_ = 0;
+    Buffer<std::byte, Device<Api>> memory_;
+};
+
+template <class Api>
+Result<DeviceWeight<Api>> Device<Api>::hold_weight(Context& context, WeightSource const& source) {
+    auto const format = traits(source.format);
+    Error error{ErrorCode::shape_mismatch};
+    error.in("weight").at(format.name);
+    if (source.outputs < 0) return error.because("has a negative number of outputs").got(source.outputs);
+    if (source.inputs < 0) return error.because("has a negative number of inputs").got(source.inputs);
+    if (source.inputs > (std::int64_t{1} << 40U) || !checked_multiply(source.outputs, 8 * source.inputs)) {
+        return error.because("has more bytes than 63 bits count").got(source.inputs);
+    }
+    auto const layout = detail::device_row_layout(source.format, source.inputs);
+    if (!layout) {
+        return Error{ErrorCode::unsupported}
+            .in(Api::name)
+            .at(format.name)
+            .because("is no format that this back end multiplies by")
+            .fix("decode the weight into bf16 or fp32 first, or keep it on the host");
+    }
+    if (layout->has_blocks && source.inputs % format.block_elements != 0) {
+        return error.because("a row is not made of whole blocks").got(source.inputs).expected(format.block_elements);
+    }
+    auto const scale_source = layout->has_blocks ? 0 : source.outputs * layout->scale_bytes;
+    if (auto const sized = detail::check_size("data", source.data, source.outputs * layout->source_bytes); !sized) {
+        return sized.error();
+    }
+    if (auto const sized = detail::check_size("scales", source.scales, scale_source); !sized) return sized.error();
+
+    DeviceWeight<Api> weight;
+    weight.format_ = source.format;
+    weight.outputs_ = source.outputs;
+    weight.inputs_ = source.inputs;
+    weight.row_bytes_ = layout->row_bytes();
+    auto const row_bytes = layout->row_bytes();
+    auto memory = Buffer<std::byte, Device>::allocate(context, source.outputs * (row_bytes + layout->scale_bytes));
+    if (!memory) return memory.error();
+    weight.memory_ = std::move(*memory);
+
+    // A slice at a time, so that the host holds little of a weight twice: large enough for the bus to run at full speed.
+    constexpr std::int64_t slice_bytes = std::int64_t{8} << 20U;
+    auto const packed_bytes = row_bytes + layout->scale_bytes;
+    auto const slice =
+        std::min(source.outputs, std::max<std::int64_t>(1, slice_bytes / std::max<std::int64_t>(1, packed_bytes)));
+    std::unique_ptr<std::byte[]> const staging(new (std::nothrow)
+                                                   std::byte[static_cast<std::size_t>(slice * packed_bytes)]);
+    if (!staging) return Error{ErrorCode::out_of_memory}.in("host memory").needs(Bytes{slice * packed_bytes});
+    auto stream = context.make_stream();
+    auto const upload = [&](std::byte const* from, std::byte* to, std::int64_t bytes) {
+        return copy_elements(from, bytes, to, bytes, stream);
+    };
+    auto* const scales = weight.memory_.data() + source.outputs * row_bytes;
+    for (std::int64_t first = 0; first < source.outputs; first += slice) {
+        auto const rows = std::min(slice, source.outputs - first);
+        auto* const staged_scales = staging.get() + rows * row_bytes;
+        for (std::int64_t row = 0; row < rows; ++row) {
+            detail::pack_device_row(*layout, format.block_bytes,
+                                    source.data.data() + (first + row) * layout->source_bytes,
+                                    staging.get() + row * row_bytes, staged_scales + row * layout->scale_bytes);
+        }
+        auto const scale_bytes = rows * layout->scale_bytes;
+        auto const* const from_scales =
+            layout->has_blocks ? staged_scales : source.scales.data() + first * layout->scale_bytes;
+        if (auto sent = upload(staging.get(), weight.memory_.data() + first * row_bytes, rows * row_bytes); !sent) {
+            return sent.error();
+        }
+        if (auto sent = upload(from_scales, scales + first * layout->scale_bytes, scale_bytes); !sent)
+            return sent.error();
+        if (auto done = stream.synchronize(Deadline::after(context.limit())); !done) return done.error();
+    }
+    return weight;
+}
+
+template <class Api>
+Result<> Device<Api>::multiply(TensorView<float const, 2, Device> in, DeviceWeight<Api> const& weight,
+                               TensorView<float, 2, Device> out, Stream& stream) {
+    Error error{ErrorCode::shape_mismatch};
+    error.in("multiply");
+    if (in.extent(1) != weight.inputs()) {
+        return error.because("a row is not as wide as the weight").got(in.extent(1)).expected(weight.inputs());
+    }
+    if (out.extent(0) != in.extent(0)) {
+        return error.because("the output has another number of rows than the input")
+            .got(out.extent(0))
+            .expected(in.extent(0));
+    }
+    if (out.extent(1) != weight.outputs()) {
+        return error.because("the output is not as wide as the weight has outputs")
+            .got(out.extent(1))
+            .expected(weight.outputs());
+    }
+    if (out.empty()) return {};
+    auto const view = weight.view();
+    // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
+    constexpr std::int64_t few_rows = 16;
+    if (weight.format() == WeightFormat::f32 && in.extent(0) > few_rows) {
+        TensorView<float const, 2, Device> const factor(reinterpret_cast<float const*>(view.rows),
+                                                        {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
+        return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
+    }
+    detail::MultiplyCall const call{view, in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0)};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_multiply<Api>(call, native); });
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0

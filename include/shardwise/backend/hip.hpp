@@ -1,0 +1,22 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/detail/hip_api.hpp>
+#include <shardwise/backend/detail/tiled_products.hpp>
+#include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_weight.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+namespace shardwise::inline v0_2_0 {
+
+/// The back end that runs on AMD devices. Link the target shardwise::hip and, where kernels are called,
+/// shardwise_add_kernels(target): it brings their device code.
+using Hip = Device<detail::HipApi>;
+using HipContext = Hip::Context;
+using HipStream = Hip::Stream;
+using HipEvent = Hip::Event;
+
+static_assert(ComputeBackend<Hip>);
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/kernels/detail/device_chunk.hpp>
+#include <shardwise/kernels/detail/peer_memory.hpp>
+#include <shardwise/kernels/detail/peer_protocol.hpp>
+#include <shardwise/kernels/device/all_reduce.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0::detail {
+
+constexpr int all_reduce_threads = 512;
+
+/// A block of a rank's kernel, as PeerProtocol sees it.
+template <class Api, class T>
+class PeerBlock {
+    using Code = DeviceCode<Api>;
+    static constexpr std::int64_t elements = 16 / static_cast<std::int64_t>(sizeof(T));
+
+public:
+    __device__ explicit PeerBlock(AllReduceCall const& call)
+        : call_(call), own_(call.peers[call.rank]), thread_(static_cast<int>(threadIdx.x)), block_(blockIdx.x) {}
+
+    __device__ bool begin() {
+        return is_whole([&] {
+            if (thread_ != 0) return true;
+            return !is_over();
+        });
+    }
+    __device__ std::uint32_t last_step() const { return own_->step; }
+
+    __device__ void write(std::uint32_t half) {
+        if (thread_ == 0) own_->calls[half][block_] = call_.identity;
+        auto* const staging = staging_of(call_.rank, half);
+        auto const* const in = static_cast<T const*>(call_.in);
+        bool const is_aligned = reinterpret_cast<std::uintptr_t>(in) % 16 == 0;
+        for_packs([&](std::int64_t first, std::int64_t count) {
+            if (is_aligned && count == elements) {
+                store_pack(staging + first, load_pack(in + first));
+            } else {
+                for (std::int64_t i = 0; i < count; ++i) staging[first + i] = in[first + i];
+            }
+        });
+    }
+
+    __device__ void tell(std::uint32_t step) {
+        // Every thread's writes before the flag, on any device.
+        __threadfence_system();
+        __syncthreads();
+        if (thread_ < call_.ranks && thread_ != call_.rank) {
+            Code::store_release(&call_.peers[thread_]->flags[block_][call_.rank], step);
+        }
+    }
+
+    __device__ bool wait(std::uint32_t step) {
+        return is_whole([&] {
+            if (thread_ >= call_.ranks || thread_ == call_.rank) return true;
+            auto const limit = Code::ticks() + call_.limit_ticks;
+            auto const* const flag = &own_->flags[block_][thread_];
+            while (!PeerProtocol::has_arrived(Code::load_acquire(flag), step)) {
+                if (is_over()) return false;
+                if (Code::ticks() > limit) return fail(FaultKind::rank_missing, thread_, 0, 0);
+            }
+            auto const theirs = call_.peers[thread_]->calls[PeerProtocol::half(step)][block_];
+            return theirs == call_.identity || fail(FaultKind::call_differs, thread_, theirs, call_.identity);
+        });
+    }
+
+    __device__ void read(std::uint32_t half) {
+        auto* const out = static_cast<T*>(call_.out);
+        bool const is_aligned = reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+        for_packs([&](std::int64_t first, std::int64_t count) {
+            float sums[elements];
+            for (std::int32_t rank = 0; rank < call_.ranks; ++rank) {
+                T values[elements];
+                auto const pack = load_pack(staging_of(rank, half) + first);
+                memcpy(values, &pack, sizeof pack);
+                for (std::int64_t i = 0; i < elements; ++i) {
+                    auto const value = widen(values[i]);
+                    sums[i] = rank == 0 ? value : sums[i] + value;
+                }
+            }
+            T values[elements];
+            for (std::int64_t i = 0; i < elements; ++i) narrow(sums[i], values[i]);
+            if (is_aligned && count == elements) {
+                Pack16 pack;
+                memcpy(&pack, values, sizeof pack);
+                store_pack(out + first, pack);
+            } else {
+                for (std::int64_t i = 0; i < count; ++i) out[first + i] = values[i];
+            }
+        });
+    }
+
+    /// The last block to come here ends the rank's step.
+    __device__ void end(std::uint32_t step) {
+        __syncthreads();
+        if (thread_ != 0) return;
+        if (atomicAdd(&own_->finished, 1U) + 1U == static_cast<std::uint32_t>(call_.blocks)) {
+            own_->finished = 0;
+            own_->step = step;
+        }
+    }
+
+private:
+    __device__ T* staging_of(std::int32_t rank, std::uint32_t half) const {
+        auto* const halves = reinterpret_cast<std::byte*>(call_.peers[rank] + 1);
+        return reinterpret_cast<T*>(halves + static_cast<std::int64_t>(half) * call_.half_bytes);
+    }
+
+    /// body(first element, number of elements) for the packs of 16 bytes of this thread: the same ones on every rank.
+    template <class Body>
+    __device__ void for_packs(Body const& body) const {
+        auto const threads = static_cast<std::int64_t>(call_.blocks) * all_reduce_threads;
+        auto const index = static_cast<std::int64_t>(block_) * all_reduce_threads + thread_;
+        for (auto first = index * elements; first < call_.count; first += threads * elements) {
+            auto const left = call_.count - first;
+            body(first, left < elements ? left : elements);
+        }
+    }
+
+    /// True where the condition holds for all threads of the block.
+    template <class Condition>
+    __device__ bool is_whole(Condition const& condition) {
+        __shared__ std::uint32_t failures;
+        if (thread_ == 0) failures = 0;
+        __syncthreads();
+        if (!condition()) atomicAdd(&failures, 1U);
+        __syncthreads();
+        auto const result = failures == 0;
+        __syncthreads();
+        return result;
+    }
+
+    __device__ bool is_over() {
+        if (Code::load_acquire(&own_->failed) != 0) return true;
+        auto const told = Code::load_acquire(&own_->told_of_failure);
+        return told != 0 && !fail(FaultKind::peer_gave_up, static_cast<std::int32_t>(told) - 1, 0, 0);
+    }
+
+    /// Ends the group for this rank, and tells the others; the first reason is the one that the host reads. False.
+    __device__ bool fail(FaultKind kind, std::int32_t rank, std::uint64_t got, std::uint64_t expected) {
+        if (atomicCAS(&own_->failed, 0U, 1U) != 0) return false;
+        call_.fault->rank = rank;
+        call_.fault->got = got;
+        call_.fault->expected = expected;
+        __threadfence_system();
+        Code::store_release(&call_.fault->kind, static_cast<std::uint32_t>(kind));
+        for (std::int32_t peer = 0; peer < call_.ranks; ++peer) {
+            if (peer == call_.rank) continue;
+            Code::store_release(&call_.peers[peer]->told_of_failure, static_cast<std::uint32_t>(call_.rank) + 1U);
+        }
+        return false;
+    }
+
+    AllReduceCall const& call_;
+    PeerMemory* own_;
+    int thread_;
+    unsigned block_;
+};
+
+template <class Api, class T>
+__global__ void __launch_bounds__(all_reduce_threads) reduce_over_peers(AllReduceCall call) {
+    PeerBlock<Api, T> block(call);
+    (void)PeerProtocol::exchange(block);
+}
+
+template <class Api, class T>
+Result<> launch_all_reduce(AllReduceCall const& call, typename Api::Stream stream) {
+    return DeviceCode<Api>::launch("all_reduce", &reduce_over_peers<Api, T>, call.blocks, all_reduce_threads, stream,
+                                   call);
+}
+
+}  // namespace shardwise::inline v0_2_0::detail

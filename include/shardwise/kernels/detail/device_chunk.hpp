@@ -1,0 +1,141 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_calls.hpp>
+#include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/op/weight_format.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// Sixteen bytes, which a device reads in one instruction.
+struct alignas(16) Pack16 {
+    std::uint32_t words[4];
+};
+
+[[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_pack(void const* at) {
+    Pack16 pack;
+    memcpy(&pack, __builtin_assume_aligned(at, 16), sizeof pack);
+    return pack;
+}
+SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
+    memcpy(__builtin_assume_aligned(at, 16), &pack, sizeof pack);
+}
+
+/// Sixteen bytes of a weight's row on a device: how many elements they hold, their quants as floats, and the scale that
+/// multiplies them.
+template <WeightFormat format>
+struct DeviceChunk;
+
+template <>
+struct DeviceChunk<WeightFormat::f32> {
+    static constexpr int elements = 4;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, float* quants) {
+        for (int i = 0; i < 4; ++i) quants[i] = float_of_bits(pack.words[i]);
+    }
+    SHARDWISE_DEVICE static float scale(DeviceWeightView const&, std::int64_t, std::int64_t) { return 1.0F; }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::bf16> {
+    static constexpr int elements = 8;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, float* quants) {
+        for (int i = 0; i < 4; ++i) {
+            quants[2 * i] = float_of_bits(pack.words[i] << 16U);
+            quants[2 * i + 1] = float_of_bits(pack.words[i] & 0xFFFF0000U);
+        }
+    }
+    SHARDWISE_DEVICE static float scale(DeviceWeightView const&, std::int64_t, std::int64_t) { return 1.0F; }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::f16> {
+    static constexpr int elements = 8;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, float* quants) {
+        for (int i = 0; i < 4; ++i) {
+            quants[2 * i] = half_value(static_cast<std::uint16_t>(pack.words[i] & 0xFFFFU));
+            quants[2 * i + 1] = half_value(static_cast<std::uint16_t>(pack.words[i] >> 16U));
+        }
+    }
+    SHARDWISE_DEVICE static float scale(DeviceWeightView const&, std::int64_t, std::int64_t) { return 1.0F; }
+};
+
+/// Four signed bytes of a word.
+SHARDWISE_DEVICE inline void decode_bytes(std::uint32_t word, float* quants) {
+    for (unsigned i = 0; i < 4; ++i) {
+        quants[i] = static_cast<float>(static_cast<std::int8_t>(static_cast<std::uint8_t>((word >> (8 * i)) & 0xFFU)));
+    }
+}
+
+/// The half at an index of a weight's scales.
+[[nodiscard]] SHARDWISE_DEVICE inline float half_scale(DeviceWeightView const& weight, std::int64_t index) {
+    std::uint16_t bits;
+    memcpy(&bits, __builtin_assume_aligned(weight.scales + 2 * index, 2), sizeof bits);
+    return half_value(bits);
+}
+
+template <>
+struct DeviceChunk<WeightFormat::int8> {
+    static constexpr int elements = 16;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, float* quants) {
+        for (int i = 0; i < 4; ++i) decode_bytes(pack.words[i], quants + 4 * i);
+    }
+    SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t) {
+        float value;
+        memcpy(&value, __builtin_assume_aligned(weight.scales + 4 * output, 4), sizeof value);
+        return value;
+    }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::q8_0> {
+    static constexpr int elements = 16;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, float* quants) {
+        for (int i = 0; i < 4; ++i) decode_bytes(pack.words[i], quants + 4 * i);
+    }
+    SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return half_scale(weight, output * (weight.inputs / 32) + chunk / 2);
+    }
+};
+
+template <>
+struct DeviceChunk<WeightFormat::q4_0> {
+    static constexpr int elements = 32;
+    SHARDWISE_DEVICE static void decode(Pack16 const& pack, float* quants) {
+        for (unsigned i = 0; i < 16; ++i) {
+            auto const byte = (pack.words[i / 4] >> (8 * (i % 4))) & 0xFFU;
+            quants[i] = static_cast<float>(static_cast<int>(byte & 15U) - 8);
+            quants[i + 16] = static_cast<float>(static_cast<int>(byte >> 4U) - 8);
+        }
+    }
+    SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
+        return half_scale(weight, output * (weight.inputs / 32) + chunk);
+    }
+};
+
+/// What one chunk of a weight's row adds to its products with `rows` rows of activations.
+template <WeightFormat format, int rows>
+SHARDWISE_DEVICE inline void multiply_chunk(MultiplyCall const& call, std::int64_t output, std::int64_t chunk,
+                                            std::int64_t first_row, float (&sums)[rows]) {
+    using Chunk = DeviceChunk<format>;
+    float quants[Chunk::elements];
+    Chunk::decode(load_pack(call.weight.rows + output * call.weight.row_bytes + chunk * 16), quants);
+    auto const scale = Chunk::scale(call.weight, output, chunk);
+    auto const first = chunk * Chunk::elements;
+    auto const left = call.weight.inputs - first;
+    for (int row = 0; row < rows; ++row) {
+        if (first_row + row >= call.rows) break;
+        auto const* const in = call.in + (first_row + row) * call.in_row + first;
+        float sum = 0.0F;
+        if (left >= Chunk::elements) {
+            for (int i = 0; i < Chunk::elements; ++i) sum += quants[i] * in[i];
+        } else {
+            for (int i = 0; i < static_cast<int>(left); ++i) sum += quants[i] * in[i];
+        }
+        sums[row] += scale * sum;
+    }
+}
+
+}  // namespace shardwise::inline v0_2_0::detail

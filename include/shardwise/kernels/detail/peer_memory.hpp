@@ -1,0 +1,46 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_fault.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// What the peers of a group see of a rank, at the start of its shared memory; its staging halves follow. Words that
+/// different ranks or blocks write lie on lines of their own.
+struct PeerMemory {
+    static constexpr std::int32_t max_ranks = 8;
+    static constexpr std::int32_t max_blocks = 64;
+    static constexpr std::int64_t line = 128;
+
+    /// The last step that this rank has ended; its own kernels write it.
+    std::uint32_t step;
+    /// Blocks that have ended the step that runs.
+    std::uint32_t finished;
+    /// Not zero once this rank has failed: the group is over.
+    std::uint32_t failed;
+    alignas(line) std::uint32_t told_of_failure;               // 1 + the peer that gave up
+    alignas(line) std::uint32_t flags[max_blocks][max_ranks];  // [block][rank that tells]
+    alignas(line) std::uint64_t calls[2][max_blocks];          // [half][block]: bytes and dtype of the call
+};
+
+/// An all-reduce of one rank as its kernel takes it.
+struct AllReduceCall {
+    PeerMemory* peers[PeerMemory::max_ranks];
+    std::int32_t rank;
+    std::int32_t ranks;
+    void const* in;
+    void* out;
+    std::int64_t count;
+    /// Bytes of a staging half.
+    std::int64_t half_bytes;
+    FaultRecord* fault;
+    /// How long to wait for a peer, by the device's constant clock.
+    std::int64_t limit_ticks;
+    /// What must be the same on all ranks.
+    std::uint64_t identity;
+    std::int32_t blocks;
+};
+
+}  // namespace shardwise::inline v0_2_0::detail

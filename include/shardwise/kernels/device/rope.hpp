@@ -1,0 +1,74 @@
+#pragma once
+
+#include <shardwise/backend/device.hpp>
+#include <shardwise/core/tensor_view.hpp>
+#include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/rope.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+template <class T>
+struct RopeCall {
+    T* values;
+    std::int64_t row;
+    std::int32_t const* positions;
+    float const* frequencies;
+    std::int64_t tokens;
+    std::int64_t pairs;
+    std::int64_t heads;
+    std::int64_t head_dim;
+    float scale;
+    bool is_interleaved;
+};
+
+/// Defined in kernels/rope.cuh.
+template <class Api, class T>
+Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream);
+
+}  // namespace detail
+
+/// Turns the first elements of every head by its token's position, in place: the pair i of position p by the angle
+/// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor).
+///
+/// Shapes  values [tokens, heads * head_dim]; positions [tokens]; frequencies [rotary / 2], rotary at most head_dim
+/// Units   frequencies in radians per token
+/// Order   on `stream`
+/// Errors  shape_mismatch
+/// Source  Su et al., RoFormer, 2021
+template <ActivationElement T, class Api>
+[[nodiscard]] Result<> rope(TensorView<T, 2, Device<Api>> values,
+                            TensorView<std::int32_t const, 1, Device<Api>> positions,
+                            TensorView<float const, 1, Device<Api>> frequencies, std::int64_t head_dim,
+                            RopeLayout layout, DeviceStream<Api>& stream, float scale = 1.0F) {
+    Error error{ErrorCode::shape_mismatch};
+    error.in("rope");
+    auto const pairs = frequencies.elements();
+    if (head_dim < 1 || values.extent(1) % head_dim != 0) {
+        return error.because("a row is not made of whole heads").got(values.extent(1)).expected(head_dim);
+    }
+    if (2 * pairs > head_dim) {
+        return error.because("more elements turn than a head has").got(2 * pairs).expected(head_dim);
+    }
+    if (positions.elements() != values.extent(0)) {
+        return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
+    }
+    if (values.empty() || pairs == 0) return {};
+    detail::RopeCall<T> const call{values.data(),
+                                   values.stride(0),
+                                   positions.data(),
+                                   frequencies.data(),
+                                   values.extent(0),
+                                   pairs,
+                                   values.extent(1) / head_dim,
+                                   head_dim,
+                                   scale,
+                                   layout == RopeLayout::interleaved};
+    stream.submit([&](typename Api::Stream native) { return detail::launch_rope<Api, T>(call, native); });
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <shardwise/backend/detail/block_sum.cuh>
+#include <shardwise/backend/detail/device_calls.hpp>
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/kernels/detail/device_chunk.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0::detail {
+
+constexpr int multiply_threads = 256;
+
+/// A warp makes one output of `rows` rows at a time: its threads take the weight's row chunk by chunk in turn.
+template <class Api, WeightFormat format, int rows>
+__global__ void __launch_bounds__(multiply_threads) multiply_rows(MultiplyCall call) {
+    constexpr int warps = multiply_threads / Api::warp_size;
+    constexpr int elements = DeviceChunk<format>::elements;
+    auto const thread = static_cast<int>(threadIdx.x);
+    auto const lane = thread % Api::warp_size;
+    auto const chunks = (call.weight.inputs + elements - 1) / elements;
+    // All warps of a block go round equally often: HIP on the CPU shuffles by a barrier of the block.
+    for (auto first = static_cast<std::int64_t>(blockIdx.x) * warps; first < call.weight.outputs;
+         first += static_cast<std::int64_t>(gridDim.x) * warps) {
+        auto const output = first + thread / Api::warp_size;
+        for (std::int64_t first_row = 0; first_row < call.rows; first_row += rows) {
+            float sums[rows] = {};
+            for (std::int64_t chunk = lane; output < call.weight.outputs && chunk < chunks; chunk += Api::warp_size) {
+                multiply_chunk<format, rows>(call, output, chunk, first_row, sums);
+            }
+            for (int row = 0; row < rows; ++row) {
+                auto const sum = warp_sum<Api>(sums[row]);
+                if (lane == 0 && output < call.weight.outputs && first_row + row < call.rows) {
+                    call.out[(first_row + row) * call.out_row + output] = sum;
+                }
+            }
+        }
+    }
+}
+
+template <class Api, WeightFormat format>
+Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream stream) {
+    constexpr std::int64_t most_blocks = 1 << 16;
+    constexpr std::int64_t warps = multiply_threads / Api::warp_size;
+    auto const tiles = (call.weight.outputs + warps - 1) / warps;
+    auto const blocks = tiles < most_blocks ? tiles : most_blocks;
+    auto const kernel = call.rows == 1 ? &multiply_rows<Api, format, 1> : &multiply_rows<Api, format, 4>;
+    return DeviceCode<Api>::launch("multiply", kernel, blocks, multiply_threads, stream, call);
+}
+
+template <class Api>
+Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream) {
+    switch (call.weight.format) {
+        case WeightFormat::f32:
+            return launch_multiply_as<Api, WeightFormat::f32>(call, stream);
+        case WeightFormat::bf16:
+            return launch_multiply_as<Api, WeightFormat::bf16>(call, stream);
+        case WeightFormat::f16:
+            return launch_multiply_as<Api, WeightFormat::f16>(call, stream);
+        case WeightFormat::int8:
+            return launch_multiply_as<Api, WeightFormat::int8>(call, stream);
+        case WeightFormat::q4_0:
+            return launch_multiply_as<Api, WeightFormat::q4_0>(call, stream);
+        case WeightFormat::q8_0:
+            return launch_multiply_as<Api, WeightFormat::q8_0>(call, stream);
+        default:
+            // hold_weight makes no weight of another format.
+            return Error{ErrorCode::unsupported}.in("multiply").at(traits(call.weight.format).name);
+    }
+}
+
+}  // namespace shardwise::inline v0_2_0::detail

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <shardwise/backend/detail/block_sum.cuh>
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/kernels/device/rms_norm.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0::detail {
+
+constexpr int rms_norm_threads = 256;
+
+/// A block takes a row at a time.
+template <class Api, class T>
+__global__ void __launch_bounds__(rms_norm_threads) normalise_rows(RmsNormCall<T> call) {
+    for (std::int64_t row = blockIdx.x; row < call.rows; row += gridDim.x) {
+        auto const* const in = call.in + row * call.in_row;
+        auto* const out = call.out + row * call.out_row;
+        float squares = 0.0F;
+        for (std::int64_t i = threadIdx.x; i < call.width; i += rms_norm_threads) {
+            auto const value = widen(in[i]);
+            squares += value * value;
+        }
+        auto const total = block_sum<Api, rms_norm_threads>(squares);
+        auto const scale = 1.0F / sqrtf(total / static_cast<float>(call.width) + call.epsilon);
+        // Each thread writes what it alone has read, so that `out` may be `in`.
+        for (std::int64_t i = threadIdx.x; i < call.width; i += rms_norm_threads) {
+            narrow(widen(in[i]) * scale * (widen(call.weight[i]) + call.offset), out[i]);
+        }
+    }
+}
+
+template <class Api, class T>
+Result<> launch_rms_norm(RmsNormCall<T> const& call, typename Api::Stream stream) {
+    constexpr std::int64_t most_blocks = 1 << 16;
+    return DeviceCode<Api>::launch("rms_norm", &normalise_rows<Api, T>,
+                                   call.rows < most_blocks ? call.rows : most_blocks, rms_norm_threads, stream, call);
+}
+
+}  // namespace shardwise::inline v0_2_0::detail
