@@ -186,7 +186,7 @@ TEST_CASE("PipelineParallel: inference passes micro-batches through without keep
 TEST_CASE("PipelineParallel: messages longer than a mailbox do not block each other") {
     // 1F1B sends both ways between neighbours at once: who sends waits for who sends the other way.
     auto const schedule = one_forward_one_backward(3, 6);
-    constexpr std::int64_t wide = 64 * 1024;
+    constexpr std::int64_t wide = 256 * 1024;
     struct Copy {
         Result<> forward(PipelineSlot const& slot, TensorView<float const, 2, Host> in, TensorView<float, 2, Host> out,
                          HostStream&) const {
@@ -218,7 +218,7 @@ TEST_CASE("PipelineParallel: messages longer than a mailbox do not block each ot
                         Copy copy;
                         return pipeline->run(copy, stream, soon());
                     },
-                    {.chunk_bytes = 4096});
+                    {.timeout = std::chrono::seconds(10)});
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));
 }
 
