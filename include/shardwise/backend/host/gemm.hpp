@@ -2,14 +2,37 @@
 
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/product/cut.hpp>
+#include <shardwise/backend/host/product/dense_gemm.hpp>
+#include <shardwise/backend/host/product/table.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+template <class T>
+[[nodiscard]] GemmFactor gemm_factor(TensorView<T const, 2, Host> view, bool is_transposed,
+                                     GemmKernels const& kernels) {
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>,
+                  "host products take factors of float, Bfloat16 or Float16");
+    auto const size = static_cast<std::int64_t>(sizeof(T));
+    auto const widen = std::is_same_v<T, float>      ? &portable::widen_f32
+                       : std::is_same_v<T, Bfloat16> ? kernels.widen_bf16
+                                                     : kernels.widen_f16;
+    return {reinterpret_cast<std::byte const*>(view.data()), view.stride(0) * size, size, is_transposed, widen};
+}
+
+}  // namespace detail
 
 template <class T>
 Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host> b, TensorView<float, 2, Host> out,
@@ -28,20 +51,26 @@ Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host>
         return fail("the result has another number of columns than the second factor", out.extent(1), n);
     }
     if (!stream.isa()) return stream.isa().error();
-    auto const a_row = options.is_a_transposed ? 1 : a.stride(0);
-    auto const a_column = options.is_a_transposed ? a.stride(0) : 1;
-    auto const b_row = options.is_b_transposed ? 1 : b.stride(0);
-    auto const b_column = options.is_b_transposed ? b.stride(0) : 1;
-    stream.submit_ranges(m, 1, [=](std::int64_t first, std::int64_t last) {
-        for (auto row = first; row < last; ++row) {
-            auto* const to = out.row(row);
-            if (!options.accumulates) std::fill_n(to, n, 0.0F);
-            for (std::int64_t inner_index = 0; inner_index < k; ++inner_index) {
-                auto const factor = static_cast<float>(a.data()[row * a_row + inner_index * a_column]);
-                for (std::int64_t column = 0; column < n; ++column) {
-                    to[column] += factor * static_cast<float>(b.data()[inner_index * b_row + column * b_column]);
-                }
-            }
+    if (m == 0 || n == 0) return {};
+    auto const kernels = detail::gemm_kernels(*stream.isa());
+    detail::GemmTask const task{.a = detail::gemm_factor(a, options.is_a_transposed, kernels),
+                                .b = detail::gemm_factor(b, options.is_b_transposed, kernels),
+                                .m = m,
+                                .n = n,
+                                .k = k,
+                                .out = out.data(),
+                                .out_stride = out.stride(0),
+                                .accumulates = options.accumulates};
+    auto const panels = ceil_divide(n, detail::panel_outputs);
+    auto const pairs = ceil_divide(panels, detail::tile_panels);
+    auto const cut = detail::cut_product(m, panels, k, stream.threads());
+    stream.submit_ranges(cut.panel_parts * cut.row_parts, 1, [=](std::int64_t first, std::int64_t last) {
+        for (auto index = first; index < last; ++index) {
+            auto const panel_part = index / cut.row_parts;
+            auto const row_part = index % cut.row_parts;
+            detail::run_gemm(task, *kernels.tiles, m * row_part / cut.row_parts, m * (row_part + 1) / cut.row_parts,
+                             pairs * panel_part / cut.panel_parts * detail::tile_panels,
+                             std::min(pairs * (panel_part + 1) / cut.panel_parts * detail::tile_panels, panels));
         }
     });
     return {};

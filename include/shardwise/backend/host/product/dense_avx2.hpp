@@ -125,6 +125,26 @@ inline constexpr TileKernels tile_kernels{{&multiply_tile<Read, 1>, &multiply_ti
                                           6,
                                           Read::bytes / std::int64_t{Read::inputs}};
 
+inline void widen_bf16(std::byte const* from, std::int64_t count, float* to) {
+    auto const* const values = reinterpret_cast<std::uint16_t const*>(from);
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        auto const bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<__m128i const*>(values + i)));
+        _mm256_storeu_ps(to + i, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)));
+    }
+    for (; i < count; ++i) {
+        to[i] = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(std::uint32_t{values[i]} << 16U))));
+    }
+}
+inline void widen_f16(std::byte const* from, std::int64_t count, float* to) {
+    auto const* const values = reinterpret_cast<std::uint16_t const*>(from);
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(values + i))));
+    }
+    for (; i < count; ++i) to[i] = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(values[i])));
+}
+
 }  // namespace detail::avx2
 
 SHARDWISE_TARGET_END

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -60,6 +61,18 @@ inline constexpr TileKernels tile_kernels{
     {&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>},
     4,
     Read::input_bytes};
+
+inline void widen_f32(std::byte const* from, std::int64_t count, float* to) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+}
+inline void widen_bf16(std::byte const* from, std::int64_t count, float* to) {
+    auto const* const values = reinterpret_cast<std::uint16_t const*>(from);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from_bf16(values[i]);
+}
+inline void widen_f16(std::byte const* from, std::int64_t count, float* to) {
+    auto const* const values = reinterpret_cast<std::uint16_t const*>(from);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from_f16(values[i]);
+}
 
 inline void multiply_f32(ProductTask const& task) {
     run_tiles(task, tile_kernels<ReadF32>);

@@ -7,6 +7,9 @@
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/op/weight_format.hpp>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace shardwise::inline v0_2_0 {
 
 namespace detail {
@@ -28,6 +31,23 @@ namespace detail {
     if (format == WeightFormat::bf16) return {nullptr, nullptr, &portable::multiply_bf16};
     if (format == WeightFormat::f16) return {nullptr, nullptr, &portable::multiply_f16};
     return {nullptr, nullptr, &portable::multiply_f32};
+}
+
+/// The tiles of plain matrices, and how their elements become floats.
+struct GemmKernels {
+    TileKernels const* tiles = nullptr;
+    void (*widen_bf16)(std::byte const* from, std::int64_t count, float* to) = nullptr;
+    void (*widen_f16)(std::byte const* from, std::int64_t count, float* to) = nullptr;
+};
+
+[[nodiscard]] inline GemmKernels gemm_kernels([[maybe_unused]] IsaLevel level) {
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+    if (level >= IsaLevel::avx512) {
+        return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
+    }
+    if (level == IsaLevel::avx2) return {&avx2::tile_kernels<avx2::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
+#endif
+    return {&portable::tile_kernels<portable::ReadF32>, &portable::widen_bf16, &portable::widen_f16};
 }
 
 /// How a format is multiplied at a level that the machine has.

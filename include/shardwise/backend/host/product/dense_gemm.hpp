@@ -1,0 +1,133 @@
+#pragma once
+
+#include <shardwise/backend/host/product/dense_tiles.hpp>
+#include <shardwise/core/checked.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+/// Panels of the second factor that are packed at a time: 96 KiB of a thread's stack.
+inline constexpr std::int64_t gemm_panels = 6;
+
+/// A factor as memory holds it.
+struct GemmFactor {
+    std::byte const* data = nullptr;
+    /// Bytes from one row of memory to the next, and of one element.
+    std::int64_t row_bytes = 0;
+    std::int64_t element_bytes = 0;
+    bool is_transposed = false;
+    /// Turns `count` neighbours into floats.
+    void (*widen)(std::byte const* from, std::int64_t count, float* to) = nullptr;
+
+    [[nodiscard]] std::byte const* at(std::int64_t row, std::int64_t column) const {
+        return data + row * row_bytes + column * element_bytes;
+    }
+};
+
+/// Some rows and panels of out [m, n] = a [m, k] * b [k, n].
+struct GemmTask {
+    GemmFactor a;
+    GemmFactor b;
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    float* out = nullptr;
+    std::int64_t out_stride = 0;
+    bool accumulates = false;
+};
+
+/// Rows [row, row + rows) and inputs [k, k + count) of the first factor, rows copied_stride apart.
+inline void copy_gemm_rows(GemmFactor const& a, std::int64_t row, std::int64_t rows, std::int64_t k, std::int64_t count,
+                           float* copied) {
+    if (!a.is_transposed) {
+        for (std::int64_t i = 0; i < rows; ++i) a.widen(a.at(row + i, k), count, copied + i * copied_stride);
+        return;
+    }
+    float values[most_tile_rows];
+    for (std::int64_t j = 0; j < count; ++j) {
+        a.widen(a.at(k + j, row), rows, values);
+        for (std::int64_t i = 0; i < rows; ++i) copied[i * copied_stride + j] = values[i];
+    }
+}
+
+/// Columns [column, column + columns) and inputs [k, k + count) of the second factor as panels, the last filled with zeros.
+///
+/// Shapes  packed [ceil(columns / panel_outputs), tile_inputs, panel_outputs]
+inline void pack_gemm_panels(GemmFactor const& b, std::int64_t column, std::int64_t columns, std::int64_t k,
+                             std::int64_t count, float* packed) {
+    constexpr auto panel_floats = tile_inputs * panel_outputs;
+    if (b.is_transposed) {
+        float values[tile_inputs];
+        for (std::int64_t i = 0; i < columns; ++i) {
+            b.widen(b.at(column + i, k), count, values);
+            auto* const to = packed + i / panel_outputs * panel_floats + i % panel_outputs;
+            for (std::int64_t j = 0; j < count; ++j) to[j * panel_outputs] = values[j];
+        }
+    } else {
+        for (std::int64_t j = 0; j < count; ++j) {
+            for (std::int64_t i = 0; i < columns; i += panel_outputs) {
+                b.widen(b.at(k + j, column + i), std::min(panel_outputs, columns - i),
+                        packed + i / panel_outputs * panel_floats + j * panel_outputs);
+            }
+        }
+    }
+    for (auto i = columns; i % panel_outputs != 0; ++i) {
+        auto* const to = packed + i / panel_outputs * panel_floats + i % panel_outputs;
+        for (std::int64_t j = 0; j < count; ++j) to[j * panel_outputs] = 0.0F;
+    }
+}
+
+/// Rows [first_row, last_row) by panels [first_panel, last_panel) of a product of two plain matrices. Sums as run_tiles sums.
+///
+/// Memory  112 KiB of stack
+inline void run_gemm(GemmTask const& task, TileKernels const& kernels, std::int64_t first_row, std::int64_t last_row,
+                     std::int64_t first_panel, std::int64_t last_panel) {
+    if (task.k == 0 && !task.accumulates) {
+        auto const begin = first_panel * panel_outputs;
+        auto const end = std::min(last_panel * panel_outputs, task.n);
+        for (auto row = first_row; row < last_row; ++row) {
+            std::fill(task.out + row * task.out_stride + begin, task.out + row * task.out_stride + end, 0.0F);
+        }
+    }
+    alignas(64) float packed[gemm_panels * tile_inputs * panel_outputs];
+    alignas(64) float copied[most_tile_rows * copied_stride];
+    for (auto block = first_panel; block < last_panel; block += gemm_panels) {
+        auto const column = block * panel_outputs;
+        auto const columns = std::min(std::min(block + gemm_panels, last_panel) * panel_outputs, task.n) - column;
+        for (std::int64_t k = 0; k < task.k; k += tile_inputs) {
+            auto const count = std::min(tile_inputs, task.k - k);
+            pack_gemm_panels(task.b, column, columns, k, count, packed);
+            for (auto row = first_row; row < last_row;) {
+                auto const end = tile_end(row, last_row, kernels.most_rows);
+                copy_gemm_rows(task.a, row, end - row, k, count, copied);
+                TileTask tile{.in = copied, .in_stride = copied_stride, .inputs = count};
+                tile.out_stride = task.out_stride;
+                tile.accumulates = k > 0 || task.accumulates;
+                for (std::int64_t i = 0; i < columns; i += tile_panels * panel_outputs) {
+                    auto const* const panel = packed + i * tile_inputs;
+                    for (std::int64_t j = 0; j < tile_panels; ++j) {
+                        auto const outputs =
+                            std::clamp<std::int64_t>(columns - i - j * panel_outputs, 0, panel_outputs);
+                        // A second panel that is not there is computed as the first and not written.
+                        auto const place = outputs > 0 ? j * tile_inputs * panel_outputs : 0;
+                        tile.panels[j] = reinterpret_cast<std::byte const*>(panel + place);
+                        tile.outputs[j] = outputs;
+                    }
+                    tile.out = task.out + row * task.out_stride + column + i;
+                    kernels.rows[static_cast<std::size_t>(end - row - 1)](tile);
+                }
+                row = end;
+            }
+        }
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline v0_2_0
