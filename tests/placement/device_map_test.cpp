@@ -119,6 +119,10 @@ TEST_CASE("Custom: prefixes and roles are resolved, the longest wins, and unknow
     CHECK(text == "model.embed_tokens:0 model.layers.0:1 model.layers.1:2 model.norm:3 lm_head:3 ");
     CHECK(custom.warnings(modules).empty());
 
+    auto const tensors = DeviceMap<Custom>{custom}.plan(build_sequence(*model, {}, {}, Granularity::tensors), budgets);
+    REQUIRE(tensors.has_value());
+    CHECK(tensors->device_map == plan->device_map);
+
     custom.entries.push_back({"model.layer", DeviceId::gpu(0)});
     auto const warnings = custom.warnings(modules);
     REQUIRE(warnings.size() == 1);
@@ -144,6 +148,12 @@ TEST_CASE("Custom: what is not covered is named; a device without a budget is re
     auto const elsewhere = place({{"", DeviceId::gpu(9)}});
     REQUIRE(!elsewhere.has_value());
     CHECK(elsewhere.error().code() == ErrorCode::no_such_device);
+    CHECK(elsewhere.error().message() == "custom map: \"\": is mapped to device 9, which has no budget; name it in --devices or "
+                                         "--max-memory");
+    auto const on_disk = place({{"", DeviceId::gpu(0)}, {"lm_head", DeviceId::disk()}});
+    REQUIRE(!on_disk.has_value());
+    CHECK(on_disk.error().message() == "custom map: lm_head: is mapped to disk, which has no budget; name it in --devices or "
+                                       "--max-memory");
     budgets[0].capacity = 1_GiB;
     auto const overfull = place({{"", DeviceId::gpu(0)}});
     REQUIRE(overfull.has_value());

@@ -125,6 +125,19 @@ TEST_CASE("map_entries: prefixes are joined where a whole module is on one devic
     CHECK(entries_of(sequence, List<std::int32_t>(9, 2)) == ":2 ");
 }
 
+TEST_CASE("map_entries: tensors that are all their module has are named by the module, as accelerate's hooks need") {
+    ModuleTree tree;
+    auto const table = tree.add("Embedding", {weight("weight", 10)});
+    auto const linear = tree.add("Linear", {weight("weight", 4), weight("bias", 1)});
+    auto const body = tree.add("Body", {weight("scale", 1)}, {{"embed", table}, {"dense", linear}, {"out", linear}});
+    tree.set_root(tree.add("Root", {{"model", body}, {"head", table}, {"other", table}}));
+    tree.tie("model.embed.weight", "head.weight");
+    auto const sequence = sequence_of(tree, {}, Granularity::tensors);
+    // model.scale, model.embed.weight, model.dense.{weight,bias}, model.out.{weight,bias}, other.weight
+    CHECK(entries_of(sequence, {0, 1, 2, 2, 2, 3, 0}) ==
+          "model.scale:0 model.embed:1 model.dense:2 model.out.weight:2 model.out.bias:3 other:0 head:1 ");
+}
+
 TEST_CASE("map_entries: a tied name is written beside its siblings with the first name's device") {
     ModuleTree tree;
     auto const table = tree.add("Embedding", {weight("weight", 10)});

@@ -33,8 +33,16 @@ struct Custom {
                 if (budgets[i].id == entry->device) device = static_cast<std::int32_t>(i);
             }
             if (device < 0) {
-                return Error{ErrorCode::no_such_device}.in("custom map").at(entry->prefix)
-                    .because("is mapped to a device that has no budget").fix("name it in --devices or --max-memory");
+                auto const& id = entry->device;
+                std::string named = "device " + std::to_string(id.index);
+                if (id.kind == DeviceClass::mps) named = "mps";
+                if (id.kind == DeviceClass::cpu) named = "cpu";
+                if (id.kind == DeviceClass::disk) named = "disk";
+                return Error{ErrorCode::no_such_device}
+                    .in("custom map")
+                    .at(entry->prefix.empty() ? "\"\"" : entry->prefix)
+                    .because("is mapped to " + named + ", which has no budget")
+                    .fix("name it in --devices or --max-memory");
             }
             placement.device_of.push_back(device);
         }

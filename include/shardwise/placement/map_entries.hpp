@@ -13,16 +13,22 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Joins entries whose whole parent is on one device, from the outermost prefix inwards.
+/// An entry, and whether it names a tensor rather than a module.
+struct NamedEntry : MapEntry {
+    bool is_tensor = false;
+};
+
+/// Joins entries whose whole parent is on one device, from the outermost prefix inwards. The only tensor of a module
+/// stands under the module's name: accelerate hooks modules, not tensors.
 ///
 /// Order  entries of one module follow one another, as in registration order
-inline void merge_entries(List<MapEntry> const& entries, std::size_t begin, std::size_t end, std::size_t depth,
+inline void merge_entries(List<NamedEntry> const& entries, std::size_t begin, std::size_t end, std::size_t depth,
                           List<MapEntry>& merged) {
     bool is_one_device = true;
     for (auto i = begin + 1; i < end; ++i) is_one_device = is_one_device && entries[i].device == entries[begin].device;
     auto const& first = entries[begin].prefix;
     if (is_one_device) {
-        bool const is_whole = end - begin == 1 && depth > 0;
+        bool const is_whole = end - begin == 1 && depth > 0 && !entries[begin].is_tensor;
         merged.push_back({is_whole ? first : first.substr(0, depth == 0 ? 0 : depth - 1), entries[begin].device});
         return;
     }
@@ -51,9 +57,9 @@ inline void merge_entries(List<MapEntry> const& entries, std::size_t begin, std:
 [[nodiscard]] inline List<MapEntry> map_entries(ModuleSequence const& modules, Budgets const& budgets,
                                                        Placement const& placement) {
     auto const device_of = [&](std::size_t unit) { return budgets[static_cast<std::size_t>(placement.device_of[unit])].id; };
-    List<MapEntry> entries;
+    List<detail::NamedEntry> entries;
     for (std::size_t i = 0; i < modules.units.size(); ++i) {
-        entries.push_back({std::string(modules.units[i].path), device_of(i)});
+        entries.push_back({{std::string(modules.units[i].path), device_of(i)}, modules.units[i].is_tensor});
     }
     for (auto const& tied : modules.tied) {
         // After the last entry that shares the longest run of components, so that modules stay together.
@@ -73,7 +79,8 @@ inline void merge_entries(List<MapEntry> const& entries, std::size_t begin, std:
         bool is_named = false;
         for (auto const& entry : entries) is_named = is_named || (detail::is_prefix(entry.prefix, tied.path) && entry.device == device);
         if (!is_named) {
-            entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(place), {std::string(tied.path), device});
+            entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(place),
+                           {{std::string(tied.path), device}, tied.is_tensor});
         }
     }
     List<MapEntry> merged;

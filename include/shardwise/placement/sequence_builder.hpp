@@ -103,6 +103,7 @@ private:
                 auto const weights = weigh_(tensor, position);
                 if (weights == Bytes{} && tensor.kind == TensorKind::transient_buffer) continue;
                 append(joined(path, tensor.name), role, position, weights);
+                sequence_.units.back().is_tensor = true;
             }
         };
         own(false);
@@ -160,7 +161,7 @@ private:
             sequence_.tied.push_back({sequence_.names.join(tie.other), static_cast<std::int32_t>(first)});
             return;
         }
-        sequence_.tied.push_back({unit.path, static_cast<std::int32_t>(first)});
+        sequence_.tied.push_back({unit.path, static_cast<std::int32_t>(first), unit.is_tensor});
         sequence_.units.erase(sequence_.units.begin() + static_cast<std::ptrdiff_t>(other));
         for (auto& tied : sequence_.tied) {
             if (tied.unit > static_cast<std::int32_t>(other)) --tied.unit;

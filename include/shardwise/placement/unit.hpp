@@ -30,6 +30,8 @@ struct PlacementUnit {
     double traffic = 0.0;
     /// What it hands to the unit after it.
     double output = 0.0;
+    /// A tensor that a split module owns itself, not a module.
+    bool is_tensor = false;
     /// Its measured seconds on each kind of device, by Budget::measured_as; empty: flops and traffic say how long it takes.
     List<double> measured;
 
@@ -41,6 +43,8 @@ struct PlacementUnit {
 struct TiedName {
     std::string_view path;
     std::int32_t unit = 0;
+    /// The name is of a tensor that was a unit.
+    bool is_tensor = false;
 };
 
 /// What a strategy places: the model's units in registration order. Names live in its own arena.
