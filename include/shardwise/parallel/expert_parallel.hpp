@@ -1,0 +1,236 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/all_to_all.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/parallel/detail/expert_exchange.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+/// The experts of one layer, and what a rank brings to them in one step.
+struct ExpertShape {
+    std::int64_t experts = 0;
+    std::int64_t experts_per_token = 0;
+    std::int64_t width = 0;
+    /// The most tokens that any rank has in one step.
+    std::int64_t max_tokens = 0;
+};
+
+/// What computes one expert of this rank, by its number among the rank's own: rows in, as many rows out.
+template <class E, class Backend>
+concept ExpertWorker = requires(E& expert, TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
+                                typename Backend::Stream& stream) {
+    { expert(std::int64_t{}, in, out, stream) } -> std::same_as<Result<>>;
+};
+
+/// Experts dealt to the ranks of a group (split_units over the experts): each rank has tokens of its own and sends each token's
+/// row to the ranks of its experts, which compute all rows of an expert at once and send the results back. There is no capacity
+/// that a busy expert could exceed: no row is dropped, and each pair of a token and an expert is computed once.
+///
+/// A token's result is the sum of its experts' rows times their weights, in the order in which the router chose them: the same
+/// bits for any number of ranks, where the expert's rows do not depend on each other.
+///
+/// Memory  rows for the worst case, that every token of every rank chooses this rank's experts
+template <ComputeBackend Backend, Communicator Comm>
+class ExpertParallel {
+public:
+    using Stream = typename Backend::Stream;
+
+    /// Errors  invalid_argument for more experts per token than experts, or extents below 1; size_overflow; out_of_memory
+    [[nodiscard]] static Result<ExpertParallel> create(typename Backend::Context& context, Comm& comm,
+                                                       ExpertShape const& shape) {
+        Error refused{ErrorCode::invalid_argument};
+        refused.in("expert parallelism");
+        if (shape.experts < 1 || shape.width < 1 || shape.max_tokens < 0)
+            return refused.because("needs experts, a width and no negative number of tokens").got(shape.experts);
+        if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts) {
+            return refused.at("experts_per_token")
+                .because("is not between 1 and the number of experts")
+                .got(shape.experts_per_token)
+                .expected(shape.experts);
+        }
+        ExpertParallel layer(comm, shape);
+        auto const own = std::min(layer.local_experts().size(), shape.experts_per_token);
+        auto const pairs = checked_multiply(shape.max_tokens, shape.experts_per_token);
+        auto const worst = checked_multiply(shape.max_tokens * own, comm.size());
+        if (!pairs || !worst) return Error{ErrorCode::size_overflow}.in("expert parallelism").got(shape.max_tokens);
+        for (auto const& [buffer, rows] : {std::pair{&layer.sent_, *pairs}, std::pair{&layer.arrived_, *worst},
+                                           std::pair{&layer.grouped_, *worst}, std::pair{&layer.computed_, *worst}}) {
+            auto const elements = checked_multiply(rows, shape.width);
+            if (!elements) return Error{ErrorCode::size_overflow}.in("expert parallelism").got(rows);
+            auto made = Buffer<float, Backend>::allocate(context, *elements);
+            if (!made) return made.error();
+            *buffer = std::move(*made);
+        }
+        layer.exchange_ = detail::ExpertExchange(shape.experts, comm.size(), comm.rank(), *pairs);
+        return Result<ExpertParallel>(std::move(layer));
+    }
+
+    /// The experts that this rank holds.
+    [[nodiscard]] UnitRange local_experts() const { return split_units(shape_.experts, comm_->size(), comm_->rank()); }
+
+    /// out = sum over each token's experts of weight * expert(row). All ranks call it in the same step, also without tokens.
+    ///
+    /// Shapes  in, out [tokens, width], may be the same; ids, weights [tokens, experts_per_token], as `route` makes them;
+    ///         tokens at most max_tokens, another number on each rank
+    /// Order   waits for `stream` before rows are sent and before results are: where rows go is known only then
+    /// Errors  shape_mismatch; invalid_argument for an id that is no expert; those of `expert` and of the collectives
+    template <ExpertWorker<Backend> Expert>
+    [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in,
+                                   TensorView<std::int32_t const, 2, Backend> ids,
+                                   TensorView<float const, 2, Backend> weights, TensorView<float, 2, Backend> out,
+                                   Expert&& expert, Stream& stream, Deadline deadline) {
+        if (auto const checked = check(in, ids, weights, out); !checked) return comm_->fail(checked.error());
+        if (auto const done = stream.synchronize(deadline); !done) return comm_->fail(done.error());
+        if (!exchange_.order(ids)) {
+            return comm_->fail(
+                Error{ErrorCode::invalid_argument}.in("expert parallelism").at("ids").because("name no expert"));
+        }
+        if (auto const sent = dispatch(in); !sent) return sent;
+        if (auto const computed = compute(expert, stream, deadline); !computed) return comm_->fail(computed.error());
+        if (auto const returned = give_back(); !returned) return returned;
+        combine(weights, out, stream);
+        return {};
+    }
+
+    /// Rows that this rank's experts have computed since the layer was made: pairs of a token and an expert.
+    [[nodiscard]] std::int64_t pairs_computed() const { return pairs_; }
+    [[nodiscard]] Bytes bytes() const {
+        return sent_.bytes() + arrived_.bytes() + grouped_.bytes() + computed_.bytes();
+    }
+
+private:
+    using Rows = TensorView<float, 1, Backend>;
+    using ConstRows = TensorView<float const, 1, Backend>;
+
+    ExpertParallel(Comm& comm, ExpertShape const& shape) : comm_(&comm), shape_(shape) {}
+
+    [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(shape_.width) * sizeof(float); }
+
+    template <class In, class Ids, class Weights, class Out>
+    [[nodiscard]] Result<> check(In const& in, Ids const& ids, Weights const& weights, Out const& out) const {
+        Error error{ErrorCode::shape_mismatch};
+        error.in("expert parallelism");
+        auto const tokens = in.extent(0);
+        if (tokens > shape_.max_tokens)
+            return error.because("has more tokens than it was made for").got(tokens).expected(shape_.max_tokens);
+        if (in.extent(1) != shape_.width || out.extent(1) != shape_.width)
+            return error.because("rows have another width").got(in.extent(1)).expected(shape_.width);
+        if (ids.extent(1) != shape_.experts_per_token || weights.extent(1) != shape_.experts_per_token) {
+            return error.because("ids or weights do not have a column per chosen expert")
+                .got(ids.extent(1))
+                .expected(shape_.experts_per_token);
+        }
+        if (ids.extent(0) != tokens || weights.extent(0) != tokens || out.extent(0) != tokens)
+            return error.because("ids, weights and output do not have a row per token")
+                .got(out.extent(0))
+                .expected(tokens);
+        return {};
+    }
+
+    [[nodiscard]] Result<> exchange_rows(ConstRows from, std::span<std::int64_t const> out_rows, Rows to,
+                                         std::span<std::int64_t const> in_rows) {
+        List<std::int64_t> sent(out_rows.size());
+        List<std::int64_t> received(in_rows.size());
+        for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = out_rows[i] * shape_.width;
+        for (std::size_t i = 0; i < received.size(); ++i) received[i] = in_rows[i] * shape_.width;
+        return all_to_all(*comm_, from, std::span<std::int64_t const>{sent}, to,
+                          std::span<std::int64_t const>{received});
+    }
+
+    [[nodiscard]] Result<> dispatch(TensorView<float const, 2, Backend> in) {
+        auto const chosen = shape_.experts_per_token;
+        for (std::int64_t pair = 0; pair < in.extent(0) * chosen; ++pair) {
+            std::memcpy(sent_.data() + exchange_.place(pair) * shape_.width, in.row(pair / chosen), row_bytes());
+        }
+        // How many rows each expert gets from each rank, then the rows.
+        List<std::int64_t> asked(static_cast<std::size_t>(comm_->size()));
+        List<std::int64_t> told(static_cast<std::size_t>(comm_->size()), local_experts().size());
+        for (std::int32_t rank = 0; rank < comm_->size(); ++rank)
+            asked[static_cast<std::size_t>(rank)] = split_units(shape_.experts, comm_->size(), rank).size();
+        auto const counts = exchange_.sent();
+        auto const received = exchange_.received();
+        auto const size = [](auto const& span) { return static_cast<std::int64_t>(span.size()); };
+        if (auto const done =
+                all_to_all(*comm_, TensorView<std::int64_t const, 1, Backend>(counts.data(), {size(counts)}),
+                           std::span<std::int64_t const>{asked},
+                           TensorView<std::int64_t, 1, Backend>(received.data(), {size(received)}),
+                           std::span<std::int64_t const>{told});
+            !done) {
+            return done;
+        }
+        exchange_.count_received();
+        return exchange_rows(ConstRows(sent_.data(), {in.extent(0) * chosen * shape_.width}), exchange_.send_counts(),
+                             Rows(arrived_.data(), {exchange_.rows_received() * shape_.width}),
+                             exchange_.receive_counts());
+    }
+
+    template <class Expert>
+    [[nodiscard]] Result<> compute(Expert& expert, Stream& stream, Deadline deadline) {
+        exchange_.for_each_run([&](std::int64_t arrived, std::int64_t grouped, std::int64_t rows) {
+            std::memcpy(grouped_.data() + grouped * shape_.width, arrived_.data() + arrived * shape_.width,
+                        static_cast<std::size_t>(rows) * row_bytes());
+        });
+        std::int64_t begin = 0;
+        for (std::int64_t i = 0; i < local_experts().size(); ++i) {
+            auto const rows = exchange_.rows_of(i);
+            if (rows == 0) continue;
+            auto const offset = begin * shape_.width;
+            TensorView<float const, 2, Backend> const in(grouped_.data() + offset, {rows, shape_.width});
+            TensorView<float, 2, Backend> const out(computed_.data() + offset, {rows, shape_.width});
+            if (Result<> const done = expert(i, in, out, stream); !done) return done;
+            pairs_ += rows;
+            begin += rows;
+        }
+        return stream.synchronize(deadline);
+    }
+
+    [[nodiscard]] Result<> give_back() {
+        exchange_.for_each_run([&](std::int64_t arrived, std::int64_t grouped, std::int64_t rows) {
+            std::memcpy(arrived_.data() + arrived * shape_.width, computed_.data() + grouped * shape_.width,
+                        static_cast<std::size_t>(rows) * row_bytes());
+        });
+        std::int64_t pairs = 0;
+        for (auto const rows : exchange_.send_counts()) pairs += rows;
+        return exchange_rows(ConstRows(arrived_.data(), {exchange_.rows_received() * shape_.width}),
+                             exchange_.receive_counts(), Rows(sent_.data(), {pairs * shape_.width}),
+                             exchange_.send_counts());
+    }
+
+    void combine(TensorView<float const, 2, Backend> weights, TensorView<float, 2, Backend> out, Stream& stream) {
+        auto const sum = [this, weights, out](std::int64_t begin, std::int64_t end) {
+            for (auto token = begin; token < end; ++token) {
+                auto* const to = out.row(token);
+                std::fill_n(to, shape_.width, 0.0F);
+                for (std::int64_t i = 0; i < shape_.experts_per_token; ++i) {
+                    auto const weight = weights.row(token)[i];
+                    auto const* const row =
+                        sent_.data() + exchange_.place(token * shape_.experts_per_token + i) * shape_.width;
+                    for (std::int64_t c = 0; c < shape_.width; ++c) to[c] += weight * row[c];
+                }
+            }
+        };
+        Backend::launch(out.extent(0), sum, stream);
+    }
+
+    Comm* comm_;
+    ExpertShape shape_;
+    detail::ExpertExchange exchange_;
+    std::int64_t pairs_ = 0;
+    Buffer<float, Backend> sent_;
+    Buffer<float, Backend> arrived_;
+    Buffer<float, Backend> grouped_;
+    Buffer<float, Backend> computed_;
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,152 @@
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/parallel/expert_parallel.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+
+Deadline soon() {
+    return Deadline::after(std::chrono::seconds(20));
+}
+
+/// Tokens of all ranks together, dealt by split_units: everything is a function of the token's number.
+struct Job {
+    ExpertShape shape;
+    std::int64_t tokens = 0;
+    /// All tokens choose the first experts.
+    bool is_skewed = false;
+
+    [[nodiscard]] std::int32_t id(std::int64_t token, std::int64_t i) const {
+        auto const first = is_skewed ? 0 : token * 7 + token / 3;
+        return static_cast<std::int32_t>((first + i * (is_skewed ? 1 : 2)) % shape.experts);
+    }
+    [[nodiscard]] static float weight(std::int64_t token, std::int64_t i) {
+        return 0.3F + 0.1F * static_cast<float>((token + i) % 5);
+    }
+    [[nodiscard]] static float value(std::int64_t token, std::int64_t c) {
+        return 0.01F * static_cast<float>((token * 13 + c * 5) % 97) - 0.4F;
+    }
+    /// What expert `e` makes of a value.
+    [[nodiscard]] static float apply(std::int64_t e, float x, std::int64_t c) {
+        return x * (1.0F + 0.25F * static_cast<float>(e)) - 0.125F * static_cast<float>(c);
+    }
+    [[nodiscard]] float result(std::int64_t token, std::int64_t c) const {
+        auto sum = 0.0F;
+        for (std::int64_t i = 0; i < shape.experts_per_token; ++i)
+            sum += weight(token, i) * apply(id(token, i), value(token, c), c);
+        return sum;
+    }
+};
+
+void check(Job const& job, std::int32_t ranks, std::int64_t experts_with_gaps = 0) {
+    CAPTURE(ranks);
+    CAPTURE(job.tokens);
+    std::atomic<std::int64_t> pairs{0};
+    auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        auto const own = split_units(job.tokens, comm.size(), comm.rank());
+        auto shape = job.shape;
+        shape.max_tokens = split_units(job.tokens, comm.size(), 0).size();
+        auto layer = ExpertParallel<Host, Threads>::create(context, comm, shape);
+        if (!layer) return layer.error();
+        CHECK(context.memory().current() == layer->bytes());
+        auto const width = shape.width;
+        auto const chosen = shape.experts_per_token;
+        std::vector<float> rows(static_cast<std::size_t>(own.size() * width) + 1);
+        std::vector<float> weights(static_cast<std::size_t>(own.size() * chosen) + 1);
+        std::vector<std::int32_t> ids(weights.size());
+        for (std::int64_t t = 0; t < own.size(); ++t) {
+            for (std::int64_t c = 0; c < width; ++c)
+                rows[static_cast<std::size_t>(t * width + c)] = Job::value(own.begin + t, c);
+            for (std::int64_t i = 0; i < chosen; ++i) {
+                weights[static_cast<std::size_t>(t * chosen + i)] = Job::weight(own.begin + t, i);
+                ids[static_cast<std::size_t>(t * chosen + i)] = job.id(own.begin + t, i);
+            }
+        }
+        std::int64_t calls = 0;
+        auto const expert = [&](std::int64_t local, TensorView<float const, 2, Host> in, TensorView<float, 2, Host> out,
+                                HostStream&) -> Result<> {
+            ++calls;
+            auto const e = layer->local_experts().begin + local;
+            for (std::int64_t r = 0; r < in.extent(0); ++r) {
+                for (std::int64_t c = 0; c < width; ++c) out.row(r)[c] = Job::apply(e, in.row(r)[c], c);
+            }
+            return {};
+        };
+        TensorView<float, 2, Host> const view(rows.data(), {own.size(), width});
+        auto const ran = layer->forward(view, TensorView<std::int32_t, 2, Host>(ids.data(), {own.size(), chosen}),
+                                        TensorView<float, 2, Host>(weights.data(), {own.size(), chosen}), view, expert,
+                                        stream, soon());
+        if (!ran) return ran;
+        // One call per expert that has rows.
+        CHECK(calls <= layer->local_experts().size() - experts_with_gaps);
+        pairs += layer->pairs_computed();
+        for (std::int64_t t = 0; t < own.size(); ++t) {
+            for (std::int64_t c = 0; c < width; ++c)
+                CHECK(rows[static_cast<std::size_t>(t * width + c)] == job.result(own.begin + t, c));
+        }
+        return {};
+    });
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+    CHECK(pairs == job.tokens * job.shape.experts_per_token);
+}
+
+TEST_CASE("ExpertParallel: the same bits for any number of ranks, each pair computed once") {
+    for (std::int32_t const ranks : {1, 2, 3, 4, 8}) {
+        check({{8, 2, 5}, 13}, ranks);
+        check({{5, 3, 4}, 7}, ranks);
+        check({{8, 8, 3}, 4}, ranks);
+    }
+}
+
+TEST_CASE("ExpertParallel: no row is dropped where all tokens choose one rank's experts") {
+    for (std::int32_t const ranks : {2, 4}) check({{8, 2, 4}, 32, true}, ranks);
+}
+
+TEST_CASE("ExpertParallel: ranks without tokens and ranks without experts take part") {
+    check({{4, 2, 3}, 0}, 3);
+    check({{4, 2, 3}, 1}, 3);
+    check({{2, 1, 3}, 9}, 4);
+}
+
+TEST_CASE("ExpertParallel: what cannot be is refused on every rank") {
+    auto const done = run_threads(2, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        using Layer = ExpertParallel<Host, Threads>;
+        auto const greedy = Layer::create(context, comm, {4, 5, 3, 2});
+        REQUIRE_FALSE(greedy);
+        CHECK(greedy.error().message().find("experts_per_token") != std::string::npos);
+        auto const huge = Layer::create(context, comm, {4, 2, std::int64_t{1} << 40, std::int64_t{1} << 40});
+        REQUIRE_FALSE(huge);
+        CHECK(huge.error().code() == ErrorCode::size_overflow);
+
+        auto layer = Layer::create(context, comm, {4, 1, 2, 1});
+        REQUIRE(layer);
+        std::vector<float> row{1, 2};
+        std::vector<float> weight{1};
+        std::vector<std::int32_t> id{comm.rank() == 1 ? 4 : 0};
+        auto const copy = [](std::int64_t, TensorView<float const, 2, Host>, TensorView<float, 2, Host>, HostStream&) {
+            return Result<>{};
+        };
+        TensorView<float, 2, Host> const view(row.data(), {1, 2});
+        auto const ran = layer->forward(view, TensorView<std::int32_t, 2, Host>(id.data(), {1, 1}),
+                                        TensorView<float, 2, Host>(weight.data(), {1, 1}), view, copy, stream, soon());
+        REQUIRE_FALSE(ran);
+        CHECK(ran.error().message().find("name no expert") != std::string::npos);
+        return {};
+    });
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+}
+
+}  // namespace
