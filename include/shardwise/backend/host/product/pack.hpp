@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host/product/pack_dense.hpp>
+#include <shardwise/backend/host/product/quant_pack.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/op/weight_format.hpp>
 
@@ -19,8 +20,10 @@ inline void pack_panels(WeightSource const& source, std::byte* packed, std::int6
             return pack_bf16_panels(source, packed, first, last);
         case WeightFormat::f16:
             return pack_f16_panels(source, packed, first, last);
-        default:
+        case WeightFormat::f32:
             return pack_f32_panels(source, packed, first, last);
+        default:
+            return pack_quant_panels(source, packed, first, last);
     }
 }
 

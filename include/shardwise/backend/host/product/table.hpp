@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/dense_avx2.hpp>
 #include <shardwise/backend/host/product/dense_avx512.hpp>
 #include <shardwise/backend/host/product/dense_portable.hpp>
+#include <shardwise/backend/host/product/quant_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/op/weight_format.hpp>
 
@@ -14,7 +15,7 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// How a dense format is multiplied; whatever else, as floats.
+/// How a dense format is multiplied.
 [[nodiscard]] inline ProductKernel dense_kernel(WeightFormat format, [[maybe_unused]] IsaLevel level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     if (level >= IsaLevel::avx512) {
@@ -52,7 +53,7 @@ struct GemmKernels {
 
 /// How a format is multiplied at a level that the machine has.
 [[nodiscard]] inline ProductKernel product_kernel(WeightFormat format, IsaLevel level) {
-    return dense_kernel(format, level);
+    return is_quantised(format) ? quant_kernel(format, level) : dense_kernel(format, level);
 }
 
 }  // namespace detail

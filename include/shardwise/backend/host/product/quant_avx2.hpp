@@ -1,0 +1,196 @@
+#pragma once
+
+#include <shardwise/backend/host/product/intrinsics.hpp>
+#include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/backend/host/product/quant_layout.hpp>
+#include <shardwise/backend/host/product/quant_portable.hpp>
+#include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/quant/decode_bitsandbytes.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+
+namespace shardwise::inline v0_2_0 {
+
+SHARDWISE_TARGET_BEGIN_AVX2
+
+namespace detail::quant_avx2 {
+
+using Ints = __m256i;
+using Floats = __m256;
+inline constexpr std::int64_t lanes = 8;
+inline constexpr int halves = 2;
+inline constexpr int tile_rows = 2;
+
+SHARDWISE_ALWAYS_INLINE Ints load_ints(void const* from) {
+    return _mm256_loadu_si256(static_cast<__m256i const*>(from));
+}
+SHARDWISE_ALWAYS_INLINE void store_ints(void* to, Ints value) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), value);
+}
+SHARDWISE_ALWAYS_INLINE Floats load_floats(float const* from) {
+    return _mm256_loadu_ps(from);
+}
+SHARDWISE_ALWAYS_INLINE void store_floats(float* to, Floats value) {
+    _mm256_storeu_ps(to, value);
+}
+SHARDWISE_ALWAYS_INLINE Floats load_halves(std::byte const* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(from)));
+}
+SHARDWISE_ALWAYS_INLINE Ints splat_int(std::int32_t value) {
+    return _mm256_set1_epi32(value);
+}
+SHARDWISE_ALWAYS_INLINE Floats splat(float value) {
+    return _mm256_set1_ps(value);
+}
+/// The 32 bits at an address, in every lane.
+SHARDWISE_ALWAYS_INLINE Ints broadcast_int(void const* from) {
+    std::int32_t value;
+    std::memcpy(&value, from, sizeof value);
+    return _mm256_set1_epi32(value);
+}
+SHARDWISE_ALWAYS_INLINE Ints widen_unsigned(std::byte const* from) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<__m128i const*>(from)));
+}
+SHARDWISE_ALWAYS_INLINE Ints widen_signed(std::byte const* from) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<__m128i const*>(from)));
+}
+SHARDWISE_ALWAYS_INLINE void store_bytes(std::int8_t* to, Ints value) {
+    __m256i const gathered =
+        _mm256_shuffle_epi8(value, _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4,
+                                                    8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+    __m128i const both = _mm_unpacklo_epi32(_mm256_castsi256_si128(gathered), _mm256_extracti128_si256(gathered, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), both);
+}
+
+SHARDWISE_ALWAYS_INLINE Ints add(Ints a, Ints b) {
+    return _mm256_add_epi32(a, b);
+}
+SHARDWISE_ALWAYS_INLINE Ints subtract(Ints a, Ints b) {
+    return _mm256_sub_epi32(a, b);
+}
+SHARDWISE_ALWAYS_INLINE Ints max(Ints a, Ints b) {
+    return _mm256_max_epi32(a, b);
+}
+SHARDWISE_ALWAYS_INLINE Ints bit_and(Ints a, Ints b) {
+    return _mm256_and_si256(a, b);
+}
+/// a | (b & mask)
+SHARDWISE_ALWAYS_INLINE Ints merge_bits(Ints a, Ints b, Ints mask) {
+    return _mm256_or_si256(a, _mm256_and_si256(b, mask));
+}
+template <int count>
+SHARDWISE_ALWAYS_INLINE Ints shift_left(Ints a) {
+    return _mm256_slli_epi32(a, count);
+}
+template <int count>
+SHARDWISE_ALWAYS_INLINE Ints shift_right(Ints a) {
+    return _mm256_srli_epi32(a, count);
+}
+template <int count>
+SHARDWISE_ALWAYS_INLINE Ints shift_right_signed(Ints a) {
+    return _mm256_srai_epi32(a, count);
+}
+SHARDWISE_ALWAYS_INLINE Ints shift_right_by(Ints a, int count) {
+    return _mm256_srl_epi32(a, _mm_cvtsi32_si128(count));
+}
+/// The upper byte of every 16 bits.
+SHARDWISE_ALWAYS_INLINE Ints upper_bytes(Ints a) {
+    return _mm256_srli_epi16(a, 8);
+}
+/// The lowest byte of every lane, as a signed number.
+SHARDWISE_ALWAYS_INLINE Ints sign_of_byte(Ints a) {
+    return _mm256_srai_epi32(_mm256_slli_epi32(a, 24), 24);
+}
+SHARDWISE_ALWAYS_INLINE std::int32_t reduce_add(Ints a) {
+    __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4E));
+    sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xB1));
+    return _mm_cvtsi128_si32(sums);
+}
+SHARDWISE_ALWAYS_INLINE std::int32_t reduce_max(Ints a) {
+    __m128i largest = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0x4E));
+    largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0xB1));
+    return _mm_cvtsi128_si32(largest);
+}
+
+SHARDWISE_ALWAYS_INLINE Floats add(Floats a, Floats b) {
+    return _mm256_add_ps(a, b);
+}
+SHARDWISE_ALWAYS_INLINE Floats multiply(Floats a, Floats b) {
+    return _mm256_mul_ps(a, b);
+}
+SHARDWISE_ALWAYS_INLINE Floats fused(Floats a, Floats b, Floats c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+SHARDWISE_ALWAYS_INLINE Floats to_floats(Ints a) {
+    return _mm256_cvtepi32_ps(a);
+}
+SHARDWISE_ALWAYS_INLINE Ints round_to_ints(Floats a) {
+    return _mm256_cvtps_epi32(a);
+}
+SHARDWISE_ALWAYS_INLINE Ints magnitude_bits(Floats a) {
+    return _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x7FFFFFFF));
+}
+
+inline constexpr bool has_byte_dot = false;
+SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints, Ints) {
+    return sum;
+}
+/// Sums of 16 bits of two products of an unsigned and a signed byte each.
+SHARDWISE_ALWAYS_INLINE Ints narrow_dot(Ints sum, Ints codes, Ints factors) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, factors));
+}
+SHARDWISE_ALWAYS_INLINE Ints widen_pairs(Ints sums) {
+    return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+}
+/// Products of pairs of 16 bits, summed.
+SHARDWISE_ALWAYS_INLINE Ints word_dot(Ints a, Ints b) {
+    return _mm256_madd_epi16(a, b);
+}
+
+/// Half of 2^(e - 127); NaN for 255.
+SHARDWISE_ALWAYS_INLINE Floats half_e8m0(Ints exponents) {
+    Ints const normal = _mm256_slli_epi32(_mm256_sub_epi32(exponents, _mm256_set1_epi32(1)), 23);
+    Ints const small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), exponents);
+    Ints const is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), exponents);
+    Ints const is_nan = _mm256_cmpeq_epi32(exponents, _mm256_set1_epi32(255));
+    Ints const value = _mm256_blendv_epi8(normal, small, is_small);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(value, _mm256_set1_epi32(0x7FC00000), is_nan));
+}
+SHARDWISE_ALWAYS_INLINE Ints doubled_e2m1_plus_12(Ints codes) {
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0)), codes);
+}
+
+struct Nf4Table {
+    Floats low;
+    Floats high;
+};
+SHARDWISE_ALWAYS_INLINE Nf4Table load_nf4_table() {
+    return {_mm256_loadu_ps(nf4_values.data()), _mm256_loadu_ps(nf4_values.data() + 8)};
+}
+/// The values of the lowest four bits of each lane.
+SHARDWISE_ALWAYS_INLINE Floats look_up(Nf4Table const& table, Ints codes) {
+    // The lookup takes three bits; the fourth, as a sign, chooses the table.
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, codes), _mm256_permutevar8x32_ps(table.high, codes),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
+}
+
+#include <shardwise/backend/host/product/quant_activations.inc>
+#include <shardwise/backend/host/product/quant_product.inc>
+
+}  // namespace detail::quant_avx2
+
+SHARDWISE_TARGET_END
+
+}  // namespace shardwise::inline v0_2_0
+
+#endif

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <shardwise/backend/host/product/quant_layout.hpp>
+#include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/quant/decode_bitsandbytes.hpp>
+#include <shardwise/quant/decode_microscaling.hpp>
+#include <shardwise/quant/float_bits.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail::portable {
+
+/// Rows of activations that one pass over a panel multiplies.
+inline constexpr std::int64_t quant_rows = 32;
+
+/// The code of one input of a block.
+[[nodiscard]] inline unsigned code_at(std::byte const* block, int bits, std::int64_t input, std::int64_t lane) {
+    auto const step = input / 4;
+    auto const place = 4 * lane + input % 4;
+    auto const byte = [&](std::int64_t at) { return std::to_integer<unsigned>(block[at]); };
+    if (bits == 8) return byte(step * 64 + place);
+    auto const low = byte(step / 2 * 64 + place) >> (step % 2 * 4) & 15U;
+    if (bits == 5) return low + 16 * (byte(256 + place) >> step & 1U);
+    if (bits == 6) return low + 16 * (byte(256 + step / 4 * 64 + place) >> (step % 4 * 2) & 3U);
+    return low;
+}
+
+[[nodiscard]] inline float half_at(std::byte const* bytes) {
+    std::uint16_t half;
+    std::memcpy(&half, bytes, sizeof half);
+    return from_f16(half);
+}
+[[nodiscard]] inline float float_at(std::byte const* bytes) {
+    float value;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+/// What an input's code is multiplied by and what is then added.
+struct ScaleAndShift {
+    float scale = 0;
+    float shift = 0;
+};
+
+/// The scale of one input of an output, from its panel's scales.
+[[nodiscard]] inline ScaleAndShift scale_at(PackedView const& weight, std::byte const* scales, std::int64_t input,
+                                            std::int64_t lane) {
+    auto const block = input / quant_block;
+    switch (weight.format) {
+        case WeightFormat::int8:
+            return {float_at(scales + 4 * lane)};
+        case WeightFormat::int4:
+            return {half_at(scales + (input / weight.group * panel_outputs + lane) * 2)};
+        case WeightFormat::nf4:
+            return {float_at(scales + (input / 64 * panel_outputs + lane) * 4)};
+        case WeightFormat::mxfp4:
+            return {from_e8m0(std::to_integer<std::uint8_t>(scales[block * panel_outputs + lane]))};
+        case WeightFormat::q4_1:
+        case WeightFormat::q5_1: {
+            auto const* const place = scales + block * panel_outputs * 4 + 2 * lane;
+            return {half_at(place), half_at(place + 2 * panel_outputs)};
+        }
+        case WeightFormat::q4_k:
+        case WeightFormat::q5_k: {
+            auto const* const place = scales + block / 8 * k_scale_bytes;
+            auto const byte = [&](std::int64_t at) {
+                return std::to_integer<unsigned>(place[at * panel_outputs + lane]);
+            };
+            auto const low = byte(4 + block % 8);
+            auto const minimum = low >> 6U | (byte(12 + block % 8 / 2) >> (block % 2 * 4) & 15U) << 2U;
+            return {half_at(place + 2 * lane) * static_cast<float>(low & 63U),
+                    half_at(place + 2 * panel_outputs + 2 * lane) * static_cast<float>(minimum)};
+        }
+        case WeightFormat::q6_k: {
+            auto const* const place = scales + block / 8 * q6_k_scale_bytes;
+            auto const factor = std::to_integer<std::uint8_t>(place[(2 + input % 256 / 16) * panel_outputs + lane]);
+            return {half_at(place + 2 * lane) * static_cast<float>(static_cast<std::int8_t>(factor))};
+        }
+        default:
+            return {half_at(scales + (block * panel_outputs + lane) * 2)};
+    }
+}
+
+/// The values of inputs [first, first + count) of a panel, count at most quant_block, within one block.
+///
+/// Shapes  values [count, panel_outputs]
+inline void decode_panel_block(PackedView const& weight, std::byte const* panel, std::int64_t first, std::int64_t count,
+                               float (*values)[panel_outputs]) {
+    auto const format = weight.format;
+    auto const kind = quant_traits(format);
+    auto const* const codes = panel + first / quant_block * code_block_bytes(kind.bits);
+    auto const* const scales = panel + panel_code_bytes(format, weight.inputs);
+    // Inputs that share a scale; int4's groups have any length.
+    auto const run = format == WeightFormat::int4 ? std::int64_t{1} : quant_block / kind.parts;
+    for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
+        ScaleAndShift scale;
+        for (std::int64_t i = 0; i < count; ++i) {
+            if (i % run == 0) scale = scale_at(weight, scales, first + i, lane);
+            auto const code = code_at(codes, kind.bits, i, lane);
+            auto const number = format == WeightFormat::nf4 ? nf4_values[code]
+                                : format == WeightFormat::mxfp4
+                                    ? from_e2m1(static_cast<std::uint8_t>(code))
+                                    : static_cast<float>(static_cast<int>(code) - kind.offset);
+            values[i][lane] = scale.scale * number + scale.shift;
+        }
+    }
+}
+
+/// sums += activations * values, one input after another; every row takes this one function, whatever their number.
+inline void add_products(float const* in, std::int64_t count, float const (*values)[panel_outputs], float* sums) {
+    for (std::int64_t k = 0; k < count; ++k) {
+        for (std::int64_t i = 0; i < panel_outputs; ++i) sums[i] += in[k] * values[k][i];
+    }
+}
+
+/// Multiplies by a quantised weight: a block is decoded as the reference decodes it and serves all rows.
+///
+/// Order  one input after another, in fp32
+inline void multiply_quantised(ProductTask const& task) {
+    auto const& weight = task.weight;
+    auto const stride = *panel_bytes(weight.format, weight.inputs, weight.group);
+    float sums[quant_rows][panel_outputs];
+    float values[quant_block][panel_outputs];
+    for (auto panel = task.first_panel; panel < task.last_panel; ++panel) {
+        auto const outputs = std::min(panel_outputs, weight.outputs - panel * panel_outputs);
+        for (std::int64_t first_row = 0; first_row < task.rows; first_row += quant_rows) {
+            auto const rows = std::min(quant_rows, task.rows - first_row);
+            std::fill_n(&sums[0][0], quant_rows * panel_outputs, 0.0F);
+            for (std::int64_t first = 0; first < weight.inputs; first += quant_block) {
+                auto const count = std::min(quant_block, weight.inputs - first);
+                decode_panel_block(weight, weight.data + panel * stride, first, count, values);
+                for (std::int64_t row = 0; row < rows; ++row) {
+                    add_products(task.in + (first_row + row) * task.in_stride + first, count, values, sums[row]);
+                }
+            }
+            for (std::int64_t row = 0; row < rows; ++row) {
+                std::copy_n(sums[row], outputs, task.out + (first_row + row) * task.out_stride + panel * panel_outputs);
+            }
+        }
+    }
+}
+
+}  // namespace detail::portable
+
+}  // namespace shardwise::inline v0_2_0

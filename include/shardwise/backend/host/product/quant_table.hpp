@@ -1,0 +1,45 @@
+#pragma once
+
+#include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/product/quant_avx2.hpp>
+#include <shardwise/backend/host/product/quant_avx512.hpp>
+#include <shardwise/backend/host/product/quant_layout.hpp>
+#include <shardwise/backend/host/product/quant_portable.hpp>
+#include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/op/weight_format.hpp>
+
+namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+[[nodiscard]] constexpr bool is_quantised(WeightFormat format) {
+    return quant_traits(format).bits != 0;
+}
+
+/// How a quantised format is multiplied.
+///
+/// With activations x of one row, which a block of 32 shares a largest magnitude X of, weights w, and u = 2^-24, each element
+/// differs from the exact sum by no more than
+///   portable, and int4 whose groups are no multiple of 32:  2 (inputs + 2) u sum |x w|
+///   nf4, other levels:  (inputs / 64 + 20) u sum |x w|
+///   else:  2.01 u sum X |w'| + (inputs / 32 * 2 + 8) u sum (|x w'| + |x m|)
+/// where w = w' + m with a minimum m (Q4_1, Q5_1, Q4_K, Q5_K), else m = 0. Activations become whole numbers of the power of two at
+/// 2^-23 X; magnitudes below 2^-103 keep 2^-127 absolute. A value that is not finite makes its row's results NaN.
+[[nodiscard]] inline ProductKernel quant_kernel(WeightFormat format, IsaLevel level) {
+    switch (level) {
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+        case IsaLevel::avx2:
+            return quant_avx2::quant_kernel(format);
+        case IsaLevel::avx512:
+            return quant_avx512::quant_kernel(format);
+        case IsaLevel::avx512_bf16:
+            return quant_avx512_bf16::quant_kernel(format);
+#endif
+        default:
+            return {nullptr, nullptr, &portable::multiply_quantised};
+    }
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline v0_2_0
