@@ -27,6 +27,9 @@ public:
     [[nodiscard]] constexpr Efficiency const& efficiency() const { return efficiency_; }
     [[nodiscard]] constexpr std::int64_t layers() const { return parts_.layers; }
 
+    /// Counts so many sequences in the whole job from now on; what was priced stays.
+    constexpr void use_batch(std::int64_t batch) { request_.batch = batch; }
+
     /// One micro-batch through each body of the program, by body number. Valid until the next question.
     [[nodiscard]] constexpr Span<BlockPrice const> bodies(BlockSetting const& setting, Device const& device) {
         auto const rates = device_rates(device, product_dtype(), efficiency_);

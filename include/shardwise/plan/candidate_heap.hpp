@@ -17,6 +17,8 @@ struct PlanCandidate {
     std::int32_t pp = 1;
     std::int32_t dp = 1;
     std::int32_t ep = 1;
+    /// True where `seconds` knows what has room.
+    bool is_refined = false;
 
     [[nodiscard]] std::int64_t ranks() const {
         return std::int64_t{tp} * std::int64_t{pp} * std::int64_t{dp} * std::int64_t{ep};
@@ -36,9 +38,16 @@ struct PlanCandidate {
 class CandidateHeap {
 public:
     void push(PlanCandidate const& candidate) { items_.push_back(candidate); }
+    void clear() { items_.clear(); }
     /// Puts what was pushed in order; before the first pop.
     void build() {
         for (auto i = items_.size() / 2; i-- > 0;) sink(i);
+    }
+    /// Puts one more among them.
+    void insert(PlanCandidate const& candidate) {
+        items_.push_back(candidate);
+        for (auto at = items_.size() - 1; at > 0 && items_[at].is_before(items_[(at - 1) / 2]); at = (at - 1) / 2)
+            std::swap(items_[at], items_[(at - 1) / 2]);
     }
     [[nodiscard]] bool empty() const { return items_.empty(); }
 

@@ -56,17 +56,12 @@ public:
     [[nodiscard]] SlotNeeds const& held(PlanDegrees const& degrees) {
         return entry(rank_request(job_, degrees), {}).whole;
     }
-
-private:
-    struct Entry {
-        std::int64_t tp = 0;
-        std::int64_t ep = 0;
-        RankPlace place{};
-        RankWeights weights;
-        SlotNeeds whole{};
-    };
-
-    List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
+    /// The same by the kinds of slots.
+    [[nodiscard]] RankWeights const& weights(PlanDegrees const& degrees) {
+        return entry(rank_request(job_, degrees), {}).weights;
+    }
+    /// What every body of the program takes while it runs on a rank of the request's groups.
+    [[nodiscard]] List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
         auto const piece = piece_of(request);
         auto& known =
             running_[static_cast<std::size_t>(request.parallel.tp * 31 + request.parallel.ep + 7 * piece.batch) %
@@ -79,6 +74,15 @@ private:
             {request.parallel.tp, request.parallel.ep, piece.batch, place, body_needs(model_, piece, place)});
         return known.back().bodies;
     }
+
+private:
+    struct Entry {
+        std::int64_t tp = 0;
+        std::int64_t ep = 0;
+        RankPlace place{};
+        RankWeights weights;
+        SlotNeeds whole{};
+    };
 
     struct Running {
         std::int64_t tp = 0;

@@ -76,17 +76,17 @@ namespace detail {
 }
 
 /// The batch with the most tokens per second among 1, 2, 4, ... as long as they fit; of equal ones the smallest.
-[[nodiscard]] inline std::int64_t choose_batch(Model const& model, Topology const& topology, PlanRequest request) {
+[[nodiscard]] inline std::int64_t choose_batch(PlanSearch& search, Topology const& topology) {
     std::int64_t best = 1;
     double most = 0.0;
     for (std::int64_t batch = 1; batch <= most_chosen_batch; batch *= 2) {
-        request.estimate.batch = batch;
-        if (!check_plan(model, topology, request)) break;
-        PlanSearch search(model, topology, request);
-        auto const* cut = best_cut(search.run(), request.objective);
-        if (cut == nullptr) break;
-        if (cut->cost.tokens_per_second <= most) continue;
-        most = cut->cost.tokens_per_second;
+        search.use_batch(batch);
+        if (!check_plan(search.model(), topology, search.request())) break;
+        auto const limit = most > 0.0 ? static_cast<double>(batch) / most : PlanSearch::most_seconds;
+        auto const step = search.find_step(limit);
+        if (step <= 0.0 && !find_closest_cut(search).fits()) break;
+        if (step <= 0.0 || static_cast<double>(batch) / step <= most) continue;
+        most = static_cast<double>(batch) / step;
         best = batch;
     }
     return best;
@@ -114,15 +114,15 @@ namespace detail {
     bool const is_free = request.estimate.batch == 0;
     if (is_free) request.estimate.batch = 1;
     if (auto const checked = detail::check_plan(model, topology, request); !checked) return checked.error();
-    if (is_free && request.objective == PlanObjective::throughput && !request.estimate.training)
-        request.estimate.batch = detail::choose_batch(model, topology, request);
     PlanSearch search(model, topology, request);
+    if (is_free && request.objective == PlanObjective::throughput && !request.estimate.training)
+        search.use_batch(detail::choose_batch(search, topology));
     auto const& cuts = search.run();
     auto const* const cut = detail::best_cut(cuts, request.objective);
     if (cut == nullptr) return plan_shortfall(search, topology);
     ParallelPlan plan;
     plan.degrees = cut->degrees;
-    plan.batch = request.estimate.batch;
+    plan.batch = search.request().estimate.batch;
     plan.stages = search.stages_of(*cut);
     plan.cost = search.price(*cut, plan.stages);
     plan.ranks = search.ranks_of(*cut);

@@ -3,10 +3,12 @@
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/plan/candidate_heap.hpp>
+#include <shardwise/plan/found_cut.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/plan_cost.hpp>
 #include <shardwise/plan/site_finder.hpp>
 #include <shardwise/plan/stage_partition.hpp>
+#include <shardwise/plan/way_finder.hpp>
 
 #include <array>
 #include <cstddef>
@@ -14,37 +16,12 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// A cut that fits, with what it costs.
-struct FoundCut {
-    PlanDegrees degrees{};
-    PlanLayout layout{};
-    List<std::int64_t> begins;
-    PlanCost cost{};
-    bool is_found = false;
-};
-
-/// True where `a` is the better answer: by the objective, then the shorter prefill, then the fewest ranks, then the
-/// smaller tp, pp, ep, dp, ZeRO stage and number of micro-batches, in this order.
-[[nodiscard]] inline bool is_better(FoundCut const& a, FoundCut const& b, PlanObjective objective) {
-    if (!a.is_found || !b.is_found) return a.is_found;
-    if (objective == PlanObjective::devices && a.degrees.ranks() != b.degrees.ranks())
-        return a.degrees.ranks() < b.degrees.ranks();
-    if (a.cost.step.total() != b.cost.step.total()) return a.cost.step.total() < b.cost.step.total();
-    if (a.cost.prefill.total() != b.cost.prefill.total()) return a.cost.prefill.total() < b.cost.prefill.total();
-    std::int64_t const one[] = {a.degrees.ranks(), a.degrees.tp,   a.degrees.pp,           a.degrees.ep,
-                                a.degrees.dp,      a.degrees.zero, a.degrees.micro_batches};
-    std::int64_t const other[] = {b.degrees.ranks(), b.degrees.tp,   b.degrees.pp,           b.degrees.ep,
-                                  b.degrees.dp,      b.degrees.zero, b.degrees.micro_batches};
-    for (std::size_t i = 0; i < 7; ++i) {
-        if (one[i] != other[i]) return one[i] < other[i];
-    }
-    return false;
-}
-
 /// Searches all legal cuts of a model over a topology: best first, by a bound that no layout of the same degrees beats.
 class PlanSearch {
 public:
     static constexpr std::size_t kinds = 16;
+    /// Longer than any step.
+    static constexpr double most_seconds = 1e300;
 
     PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request)
         : model_(model),
@@ -57,10 +34,11 @@ public:
           pricer_(cost_, slots_),
           sites_(topology),
           memories_(model, job_, parts_, slots_),
+          room_(model, job_, slots_, memories_),
           pass_(job_.training ? Pass::training : Pass::decode),
           setting_(step_setting(cost_, pass_)),
-          tokens_(static_cast<double>(job_.batch) *
-                  (job_.training ? static_cast<double>(context_of(job_, model.config)) : 1.0)) {
+          finder_(pricer_, sites_, room_, setting_, limits()) {
+        use_batch(job_.batch);
         for (std::int64_t i = 0; i < sites_.count(); ++i) {
             auto const memory = sites_.device(static_cast<std::int32_t>(i)).available();
             if (largest_memory_ < memory) largest_memory_ = memory;
@@ -70,20 +48,40 @@ public:
     PlanSearch& operator=(PlanSearch const&) = delete;
 
     /// The best cut of each kind of parallelism, by kind_of_parallelism. The best of all is exact, another kind's only where
-    /// no more than `most_looks` bounds could improve it.
+    /// no more than `most_looks` cuts could improve it.
     std::array<FoundCut, kinds> const& run() {
-        enumerate();
-        for (auto& heap : heaps_) heap.build();
+        enumerate(most_seconds);
         find_best_of_all();
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             auto& heap = heaps_[kind];
-            for (int looks = 0; looks < most_looks && !heap.empty(); ++looks) {
+            int looks = 0;
+            for (int pops = 0; pops < most_pops && looks < most_looks && !heap.empty(); ++pops) {
                 auto const candidate = heap.pop();
                 if (!may_win(best_[kind], candidate.ranks(), candidate.seconds)) break;
+                if (!candidate.is_refined) {
+                    refine(candidate, heap);
+                    continue;
+                }
+                ++looks;
                 if (!look_at(candidate, best_[kind])) ++too_large_;
             }
         }
         return best_;
+    }
+
+    /// The shortest step of all kinds, where it takes `limit` seconds at most; else 0.
+    [[nodiscard]] double find_step(double limit) {
+        enumerate(limit);
+        auto const* best = find_best_of_all();
+        return best == nullptr || best->cost.step.total() > limit ? 0.0 : best->cost.step.total();
+    }
+
+    /// Counts so many sequences in the job from now on.
+    void use_batch(std::int64_t batch) {
+        request_.estimate.batch = job_.batch = batch;
+        cost_.use_batch(batch);
+        tokens_ =
+            static_cast<double>(batch) * (job_.training ? static_cast<double>(context_of(job_, model_.config)) : 1.0);
     }
 
     /// The best cut with these degrees, whatever their micro-batches and ZeRO stage.
@@ -214,7 +212,8 @@ private:
     }
 
     /// Prices candidates of all kinds, best bound first, until no bound is better than what was found.
-    void find_best_of_all() {
+    FoundCut const* find_best_of_all() {
+        for (auto& heap : heaps_) heap.build();
         FoundCut const* best = nullptr;
         while (true) {
             auto next = kinds;
@@ -222,11 +221,16 @@ private:
                 bool const is_open = !heaps_[kind].empty();
                 if (is_open && (next == kinds || heaps_[kind].top().is_before(heaps_[next].top()))) next = kind;
             }
-            if (next == kinds) return;
+            if (next == kinds) return best;
             auto const& top = heaps_[next].top();
-            if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return;
+            if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return best;
             auto& found = best_[next];
-            if (!look_at(heaps_[next].pop(), found)) ++too_large_;
+            auto const candidate = heaps_[next].pop();
+            if (!candidate.is_refined) {
+                refine(candidate, heaps_[next]);
+                continue;
+            }
+            if (!look_at(candidate, found)) ++too_large_;
             if (found.is_found && (best == nullptr || is_better(found, *best, request_.objective))) best = &found;
         }
     }
@@ -240,92 +244,89 @@ private:
         return seconds <= known.cost.step.total() * (1.0 + 1e-12);
     }
 
-    /// The step where all stages were the fastest that these prices allow.
-    [[nodiscard]] double least_seconds(SlotPrices const& prices, StageSite const& site, std::int64_t pp,
-                                       std::int64_t pieces) const {
-        detail::CutTimes times{.sum = prices.total, .slowest = pricer_.least_slowest(prices, pp)};
-        if (pp > 1) {
-            StageCost const stage{.output_bytes = prices.message};
-            times.sum += static_cast<double>(pp - 1) * detail::stage_message_seconds(stage, site, setting_);
-        }
-        return times.seconds(static_cast<double>(pieces), setting_);
-    }
-
-    void enumerate() {
+    /// Collects all degrees whose step may take `limit` seconds at most.
+    void enumerate(double limit) {
+        for (auto& heap : heaps_) heap.clear();
+        for (auto& best : best_) best = {};
+        examined_ = too_large_ = 0;
         auto const most = limits();
         auto const experts = expert_degrees(model_.config.experts, most.ep);
         auto const devices = sites_.count();
         for (std::int64_t tp = 1; tp <= most.tp; ++tp) {
             for (auto const ep : experts) {
                 if (tp * ep > devices) break;
-                auto const site = sites_.best_site(tp, ep);
-                // By the power of two that is the size of a piece.
-                std::array<SlotPrices const*, 64> prices{};
                 std::int64_t previous = 0;
                 for (std::int64_t dp = 1; dp <= most.dp && tp * ep * dp <= devices; ++dp) {
                     auto const batch = ceil_divide(job_.batch, dp * ep);
                     if (!job_.training && batch == previous) continue;
                     previous = batch;
-                    add_pipelines({.tp = tp, .dp = dp, .ep = ep}, batch, most.pp, site, prices);
+                    add_pipelines({.tp = tp, .dp = dp, .ep = ep}, batch, most.pp, limit);
                 }
             }
         }
     }
 
     /// All numbers of stages for these degrees.
-    void add_pipelines(PlanDegrees degrees, std::int64_t batch, std::int64_t most, StageSite const& site,
-                       std::array<SlotPrices const*, 64>& prices) {
+    void add_pipelines(PlanDegrees degrees, std::int64_t batch, std::int64_t most, double limit) {
         auto const counts = piece_counts(batch, 2, true);
-        for (degrees.pp = 1; degrees.pp <= most && degrees.ranks() <= sites_.count(); ++degrees.pp) {
-            double least = -1.0;
-            for (auto const pieces : counts) {
-                if (pieces > 1 && degrees.pp == 1 && !job_.training) break;
-                // A piece takes no less than one of a power of two that is no larger.
-                std::size_t power = 0;
-                while ((std::int64_t{2} << power) <= ceil_divide(batch, pieces)) ++power;
-                if (prices[power] == nullptr) prices[power] = &pricer_.at(pass_, std::int64_t{1} << power, site);
-                auto const seconds = least_seconds(*prices[power], site, degrees.pp, pieces);
-                if (least < 0.0 || seconds < least) least = seconds;
+        auto const longest = sites_.count() / degrees.ranks() < most ? sites_.count() / degrees.ranks() : most;
+        auto const may_hold = finder_.may_hold(degrees, zeros(degrees.dp), longest);
+        for (degrees.pp = 1; degrees.pp <= longest; ++degrees.pp) {
+            ++examined_;
+            if (!may_hold[static_cast<std::size_t>(degrees.pp) - 1]) {
+                ++too_large_;
+                continue;
             }
+            auto const least = finder_.least_seconds(degrees, batch, counts);
+            if (least > limit) continue;
             heaps_[kind_of_parallelism(degrees)].push(
                 {counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,
                  static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
                  static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)});
-            ++examined_;
         }
+    }
+
+    /// Puts a candidate back with a bound that knows what has room, if anything has.
+    void refine(PlanCandidate candidate, CandidateHeap& heap) {
+        PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
+        auto const ways = find_ways(degrees, {}, {});
+        if (ways.empty()) {
+            ++too_large_;
+            return;
+        }
+        auto least = ways[0].seconds;
+        for (auto const& way : ways) least = way.seconds < least ? way.seconds : least;
+        if (candidate.seconds < least) candidate.seconds = least;
+        candidate.is_refined = true;
+        heap.insert(candidate);
+    }
+
+    /// The ways to run these degrees that may have room and be better than `best`.
+    List<PlanWay> find_ways(PlanDegrees const& degrees, List<PlanLayout> const& layouts, FoundCut const& best) {
+        return finder_.find(degrees, rank_batch(job_.batch, degrees), zeros(degrees.dp), layouts,
+                            [&](double seconds) { return may_win(best, degrees.ranks(), seconds); });
     }
 
     /// Prices every way to run these degrees that may be better than `best`; false where they cannot fit.
     bool look_at(PlanCandidate const& candidate, FoundCut& best) {
         PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
-        List<std::int32_t> zeros;
-        for (auto const zero : this->zeros(degrees.dp)) {
-            degrees.zero = zero;
-            if (least_memory(degrees) <= largest_memory_) zeros.push_back(zero);
-        }
-        if (zeros.empty()) return false;
-        List<PlanLayout> layouts;
-        List<PlanSites> sites;
-        auto const batch = rank_batch(job_.batch, degrees);
-        auto const best_site = sites_.best_site(degrees.tp, degrees.ep);
         bool has_room = best.is_found;
-        for (auto const pieces : piece_counts(batch, degrees.pp, job_.training.has_value())) {
-            degrees.micro_batches = pieces;
-            auto const& least = pricer_.at(pass_, ceil_divide(batch, pieces), best_site);
-            if (!may_win(best, degrees.ranks(), least_seconds(least, best_site, degrees.pp, pieces))) continue;
-            if (layouts.empty()) {
-                layouts = sites_.layouts(degrees);
-                for (auto const& layout : layouts) sites.push_back(sites_.sites(degrees, layout));
-            }
+        auto const layouts = sites_.layouts(degrees);
+        auto const ways = find_ways(degrees, layouts, best);
+        if (ways.empty()) return has_room;
+        auto const batch = rank_batch(job_.batch, degrees);
+        List<PlanSites> sites;
+        for (auto const& layout : layouts) sites.push_back(sites_.sites(degrees, layout));
+        for (auto const& way : ways) {
+            if (!may_win(best, degrees.ranks(), way.seconds)) continue;
+            degrees.micro_batches = way.pieces;
+            degrees.zero = way.zero;
             auto const memory = memories_.of(degrees);
             for (std::size_t i = 0; i < layouts.size(); ++i) {
                 List<SlotPrices const*> prices;
                 for (auto const& site : sites[i].stages)
-                    prices.push_back(&pricer_.at(pass_, ceil_divide(batch, pieces), site));
-                for (auto const zero : zeros) {
-                    degrees.zero = zero;
-                    has_room = cut(degrees, layouts[i], sites[i], prices, memory, best) || has_room;
-                }
+                    prices.push_back(&pricer_.at(pass_, ceil_divide(batch, way.pieces), site));
+                has_room = cut(degrees, layouts[i], sites[i], prices, memory, best) || has_room;
             }
         }
         return has_room;
@@ -371,10 +372,9 @@ private:
         return sum;
     }
 
-    /// Candidates that are priced for a kind that is not the best.
-    static constexpr int most_looks = 100;
-    /// Longer than any step.
-    static constexpr double most_seconds = 1e300;
+    /// Candidates that are priced for a kind that is not the best, and that are looked at for their room.
+    static constexpr int most_looks = 20;
+    static constexpr int most_pops = 500;
     Model const& model_;
     PlanRequest request_;
     EstimateRequest job_;
@@ -385,10 +385,12 @@ private:
     SlotPricer pricer_;
     SiteFinder sites_;
     CutMemories memories_;
+    RoomCheck room_;
     Pass pass_;
     StepSetting setting_;
+    WayFinder finder_;
     /// Of a step of the whole job.
-    double tokens_;
+    double tokens_ = 0.0;
     Bytes largest_memory_{};
     std::array<CandidateHeap, kinds> heaps_;
     std::array<FoundCut, kinds> best_;

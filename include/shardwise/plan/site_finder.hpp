@@ -36,6 +36,11 @@ public:
             if (largest_node_ < ++sizes[node]) largest_node_ = sizes[node];
         }
         seen_.resize(nodes.size());
+        for (std::size_t i = 0; i < classes_.size(); ++i) {
+            auto place = by_memory_.size();
+            while (place > 0 && bytes_of(*classes_[by_memory_[place - 1]]) < bytes_of(*classes_[i])) --place;
+            (void)by_memory_.insert(by_memory_.begin() + place, i);
+        }
         has_like_nodes_ = is_uniform() && neighbours_.empty();
         for (std::size_t i = 0; i < node_of_.size(); ++i) {
             auto const node = static_cast<std::int64_t>(i) / largest_node_;
@@ -50,6 +55,57 @@ public:
     [[nodiscard]] bool is_uniform() const { return classes_.size() <= 1; }
     [[nodiscard]] Device const& device(std::int32_t position) const {
         return devices_[static_cast<std::size_t>(position)];
+    }
+
+    /// Classes of devices that are alike in all that a plan asks.
+    [[nodiscard]] std::size_t class_count() const { return classes_.size(); }
+    [[nodiscard]] Device const& class_device(std::size_t index) const { return *classes_[index]; }
+    [[nodiscard]] std::int64_t class_size(std::size_t index) const { return sizes_[index]; }
+    /// A device with the best of every rate.
+    [[nodiscard]] Device const& strongest() const { return strongest_; }
+    /// Of the largest device.
+    [[nodiscard]] double most_memory() const { return bytes_of(*classes_[by_memory_[0]]); }
+    /// Of the smallest device of some classes.
+    [[nodiscard]] double memory_of(std::uint64_t classes) const {
+        auto least = most_memory();
+        for (std::size_t i = 0; i < classes_.size(); ++i) {
+            if ((classes >> i & 1U) != 0 && bytes_of(*classes_[i]) < least) least = bytes_of(*classes_[i]);
+        }
+        return least;
+    }
+    /// What `stages` stages of so many ranks each can hold together at most, as multiples of their smallest device.
+    [[nodiscard]] double most_room(std::int64_t ranks, std::int64_t stages) const {
+        double room = 0.0;
+        std::int64_t devices = 0;
+        std::int64_t passed = 0;
+        for (auto const index : by_memory_) {
+            devices += sizes_[index];
+            auto const here = (devices / ranks < stages ? devices / ranks : stages) - passed;
+            passed += here;
+            room += static_cast<double>(here) * bytes_of(*classes_[index]);
+        }
+        return room;
+    }
+    /// The classes of the devices of each stage, as bits; of at most 64.
+    [[nodiscard]] List<std::uint64_t> classes_of_stages(PlanDegrees const& degrees, PlanLayout const& layout) {
+        auto const& order = sequence(layout);
+        List<std::uint64_t> stages(static_cast<std::size_t>(degrees.pp), 0);
+        auto const group = degrees.tp * degrees.ep;
+        auto const block = layout.is_replica_outermost ? group : group * degrees.dp;
+        auto const& runs = runs_of(layout);
+        std::size_t run = 0;
+        for (std::int64_t first = 0; first < degrees.ranks(); first += block) {
+            auto const number = first / block;
+            auto& classes =
+                stages[static_cast<std::size_t>(layout.is_replica_outermost ? number % degrees.pp : number)];
+            while (runs[run] <= first) ++run;
+            for (auto i = run; true; ++i) {
+                auto const last = static_cast<std::size_t>(runs[i] - 1);
+                classes |= std::uint64_t{1} << class_of_[static_cast<std::size_t>(order[last])];
+                if (runs[i] >= first + block) break;
+            }
+        }
+        return stages;
     }
 
     /// The layouts of these degrees that differ and for which there are devices enough.
@@ -162,8 +218,11 @@ private:
         bool is_strongest_first = false;
         std::int64_t aligned = 1;
         List<std::int32_t> devices;
+        /// Where runs of devices of one class end.
+        List<std::int64_t> runs;
     };
 
+    static double bytes_of(Device const& device) { return static_cast<double>(device.available().count()); }
     static Link faster_link(Link const& a, Link const& b) { return detail::faster_link(a, b); }
 
     /// Devices of one class are alike in all that a plan asks.
@@ -179,9 +238,10 @@ private:
             bool const are_rates_equal = detail::is_no_worse(device, other) && detail::is_no_worse(other, device);
             if (are_rates_equal && device.available() == other.available() && device.link == other.link &&
                 device.network == other.network)
-                return i;
+                return ++sizes_[i], i;
         }
         classes_.push_back(&device);
+        sizes_.push_back(1);
         return classes_.size() - 1;
     }
 
@@ -204,6 +264,19 @@ private:
             if (own[i] != plain[i]) return true;
         }
         return false;
+    }
+
+    List<std::int64_t> const& runs_of(PlanLayout const& layout) {
+        (void)sequence(layout);
+        for (auto& known : sequences_) {
+            if (known.aligned != layout.aligned || known.is_strongest_first != layout.is_strongest_first) continue;
+            for (std::size_t i = known.runs.empty() ? 1 : known.devices.size() + 1; i <= known.devices.size(); ++i) {
+                auto const at = [&](std::size_t k) { return class_of_[static_cast<std::size_t>(known.devices[k])]; };
+                if (i == known.devices.size() || at(i) != at(i - 1)) known.runs.push_back(static_cast<std::int64_t>(i));
+            }
+            return known.runs;
+        }
+        return sequences_[0].runs;
     }
 
     List<std::int32_t> const& sequence(PlanLayout const& layout) {
@@ -231,7 +304,7 @@ private:
                 }
             }
         }
-        sequences_.push_back({layout.is_strongest_first, layout.aligned, static_cast<List<std::int32_t>&&>(order)});
+        sequences_.push_back({layout.is_strongest_first, layout.aligned, static_cast<List<std::int32_t>&&>(order), {}});
         return sequences_.back().devices;
     }
 
@@ -343,6 +416,9 @@ private:
     std::span<Device const> devices_;
     List<List<Neighbour>> neighbours_;
     List<Device const*> classes_;
+    List<std::int64_t> sizes_;
+    /// Classes, the largest memory first.
+    List<std::size_t> by_memory_;
     List<std::size_t> class_of_;
     List<std::size_t> node_of_;
     List<NodeCount> seen_;

@@ -57,12 +57,17 @@ public:
 
     /// What the slowest of `stages` stages takes at least: the mean, and of each kind of slots the most that some stage
     /// must have.
-    [[nodiscard]] double least_slowest(SlotPrices const& prices, std::int64_t stages) const {
-        auto const count = static_cast<double>(stages);
-        auto least = prices.total / count;
+    [[nodiscard]] double least_slowest(SlotPrices const& prices, std::int64_t stages) {
+        auto const index = static_cast<std::size_t>(stages);
+        if (shares_.size() <= index) shares_.resize(index + 1);
+        auto& shares = shares_[index];
+        if (shares.empty()) {
+            for (auto const count : counts_)
+                shares.push_back(static_cast<double>(ceil_divide(static_cast<std::int64_t>(count), stages)));
+        }
+        auto least = prices.total / static_cast<double>(stages);
         for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
-            auto const slots = static_cast<std::int64_t>(counts_[kind]);
-            auto const seconds = static_cast<double>(ceil_divide(slots, stages)) * prices.seconds[kind];
+            auto const seconds = shares[kind] * prices.seconds[kind];
             if (least < seconds) least = seconds;
         }
         return least;
@@ -107,6 +112,8 @@ private:
     LayerSlots const& slots_;
     List<std::int64_t> examples_;
     List<double> counts_;
+    /// Of each kind the most that one of so many stages must have.
+    List<List<double>> shares_;
     List<List<std::size_t>> buckets_;
     List<List<Priced>> priced_;
 };

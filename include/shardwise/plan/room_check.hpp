@@ -1,0 +1,196 @@
+#pragma once
+
+#include <shardwise/plan/cut_memory.hpp>
+#include <shardwise/plan/slot_prices.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A slot on one rank as the quick test sees it, in bytes.
+struct SlotBytes {
+    /// Of the model, its states and its cache.
+    double held = 0.0;
+    /// For each piece of the batch that is under way.
+    double kept = 0.0;
+    /// While it works; of a stage's slots only the largest counts.
+    double at_work = 0.0;
+};
+
+/// What one stage may take at most.
+struct StageLimit {
+    double bytes = 0.0;
+    /// Of one slot of each kind, and of all together.
+    double const* seconds = nullptr;
+    double most_seconds = 0.0;
+};
+
+/// Tells quickly that a cut has no room, before it is known where its ranks lie. It looks only at the first rank of a
+/// tensor- and expert-parallel group and rounds every term down, so that a cut that fits always passes.
+class RoomCheck {
+public:
+    RoomCheck(Model const& model, EstimateRequest const& job, LayerSlots const& slots, CutMemories& memories)
+        : model_(model),
+          job_(job),
+          slots_(slots),
+          memories_(memories),
+          dtype_(job.dtype.value_or(model.config.dtype_or(Dtype::f32))),
+          pieces_(1024) {
+        for (auto const kind : slots.kind_of) {
+            if (runs_.empty() || runs_.back().kind != kind) runs_.push_back({kind, 0.0});
+            runs_.back().count += 1.0;
+        }
+        bool const is_own = !job.training || job.training->convention == MemoryConvention::shardwise;
+        overhead_ = is_own ? static_cast<double>(runtime_overhead(DeviceClass::gpu).count()) : 0.0;
+    }
+    RoomCheck(RoomCheck const&) = delete;
+    RoomCheck& operator=(RoomCheck const&) = delete;
+
+    /// Turns to cuts with these degrees and this stage of ZeRO, whatever their pieces.
+    void open(PlanDegrees const& degrees) {
+        auto const& weights = memories_.weights(degrees);
+        held_.clear();
+        whole_ = 0.0;
+        for (auto const& kind : weights.kinds) held_.push_back(held_bytes(kind, degrees));
+        if (!job_.training) add_cache(degrees);
+        // Both names of a tie may be in one stage.
+        for (auto const& tie : slots_.ties) {
+            auto& held = held_[slots_.kind_of[static_cast<std::size_t>(tie.other)]];
+            held -= held_bytes(weights.ties[tie.tie], degrees);
+            if (held < 0.0) held = 0.0;
+        }
+        for (auto const& run : runs_) whole_ += run.count * held_[run.kind];
+        bool const is_gathered = job_.training && job_.training->convention == MemoryConvention::shardwise &&
+                                 job_.training->offload != Offload::all && degrees.dp > 1 && degrees.zero >= 3;
+        gathered_.clear();
+        for (auto const& kind : weights.kinds)
+            gathered_.push_back(is_gathered ? 2.0 * static_cast<double>(kind.largest_part.count()) : 0.0);
+    }
+
+    /// False where stages that hold nothing but the model need more than `most` bytes of their devices together.
+    [[nodiscard]] bool may_hold(PlanDegrees const& degrees, double most) const {
+        return whole_ + static_cast<double>(degrees.pp) * overhead_ <= most + slack;
+    }
+
+    /// False where no stages of consecutive slots keep within their limits, which `limit(stage)` tells; `bytes` are of
+    /// a piece no larger than theirs.
+    template <class Limits>
+    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, SlotBytes const* bytes, Limits const& limit) const {
+        std::size_t run = 0;
+        auto left = runs_[0].count;
+        for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
+            auto const behind = degrees.pp - stage;
+            auto const pieces = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
+            StageLimit const most = limit(stage);
+            auto room = most.bytes - overhead_ + slack;
+            auto seconds = most.most_seconds;
+            double at_work = 0.0;
+            while (true) {
+                auto const kind = runs_[run].kind;
+                auto const& slot = bytes[kind];
+                auto const working = slot.at_work + gathered_[kind];
+                auto const more = working > at_work ? working - at_work : 0.0;
+                auto const each = held_[kind] + pieces * slot.kept;
+                auto count = left;
+                if (room - more < count * each) count = whole_part((room - more) / each);
+                if (most.seconds != nullptr && seconds < count * most.seconds[kind])
+                    count = whole_part(seconds / most.seconds[kind]);
+                if (count <= 0.0) break;
+                at_work += more;
+                room -= more + count * each;
+                if (most.seconds != nullptr) seconds -= count * most.seconds[kind];
+                left -= count;
+                if (left > 0.0) break;
+                if (++run == runs_.size()) return true;
+                left = runs_[run].count;
+            }
+        }
+        return false;
+    }
+
+    /// What a piece of so many sequences takes, by the kinds of slots; valid until the check goes.
+    [[nodiscard]] SlotBytes const* slot_bytes(PlanDegrees const& degrees, std::int64_t size) {
+        auto& known = pieces_[static_cast<std::size_t>(degrees.tp * 31 + degrees.ep + 7 * size) % pieces_.size()];
+        for (auto const& entry : known) {
+            if (entry.tp == degrees.tp && entry.ep == degrees.ep && entry.batch == size) return entry.kinds.data();
+        }
+        auto request = rank_request(job_, degrees);
+        request.batch = size;
+        request.micro_batches = 1;
+        auto const& bodies = memories_.bodies(request, {});
+        List<SlotBytes> kinds(slots_.kinds.size());
+        for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+            SlotNeeds needs;
+            for (auto const body : slots_.kinds[kind].bodies) needs.add(bodies[body]);
+            kinds[kind] = {0.0, count_of(needs.saved), count_of(needs.working) + count_of(needs.communication)};
+            if (job_.training && job_.training->convention == MemoryConvention::megatron) {
+                auto const& config = model_.config;
+                kinds[kind].kept += count_of(
+                    megatron_activations(context_of(request, config), size, config.hidden_size, config.heads,
+                                         degrees.tp, request.parallel.sequence_parallel, job_.training->recompute));
+            }
+        }
+        known.push_back({degrees.tp, degrees.ep, size, static_cast<List<SlotBytes>&&>(kinds)});
+        return known.back().kinds.data();
+    }
+
+private:
+    struct Run {
+        std::size_t kind = 0;
+        double count = 0.0;
+    };
+    struct Pieces {
+        std::int64_t tp = 0;
+        std::int64_t ep = 0;
+        std::int64_t batch = 0;
+        List<SlotBytes> kinds;
+    };
+
+    static double whole_part(double value) {
+        return value < 1.0 ? 0.0 : static_cast<double>(static_cast<std::int64_t>(value));
+    }
+    static double count_of(Bytes bytes) { return static_cast<double>(bytes.count()); }
+
+    double held_bytes(SlotNeeds const& needs, PlanDegrees const& degrees) const {
+        if (!job_.training) return count_of(needs.weights);
+        auto plan = *job_.training;
+        plan.zero = degrees.zero;
+        auto const states = model_states(plan, {.parameters = needs.parameters,
+                                                .parameter_bytes = needs.weights - needs.buffers,
+                                                .buffer_bytes = needs.buffers,
+                                                .state_bytes = needs.states,
+                                                .dtype = dtype_,
+                                                .dp = degrees.dp});
+        // Shares are rounded up once a stage, not once a slot.
+        auto const bytes = count_of(states.weights + states.gradients + states.optimizer) - 3.0;
+        return bytes > 0.0 ? bytes : 0.0;
+    }
+
+    void add_cache(PlanDegrees const& degrees) {
+        auto const request = rank_request(job_, degrees);
+        for (std::size_t kind = 0; kind < held_.size(); ++kind) {
+            for (auto const body : slots_.kinds[kind].bodies)
+                held_[kind] += count_of(kv_cache_bytes(model_.program.bodies()[body], request, model_.config));
+        }
+    }
+
+    /// More than sums of doubles are wrong by, in bytes.
+    static constexpr double slack = 4096.0;
+
+    Model const& model_;
+    EstimateRequest const& job_;
+    LayerSlots const& slots_;
+    CutMemories& memories_;
+    Dtype dtype_;
+    double overhead_ = 0.0;
+    List<Run> runs_;
+    List<List<Pieces>> pieces_;
+    /// Of the degrees that are looked at, by the kinds of slots.
+    List<double> held_;
+    List<double> gathered_;
+    double whole_ = 0.0;
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,283 @@
+#pragma once
+
+#include <shardwise/plan/legal_degrees.hpp>
+#include <shardwise/plan/room_check.hpp>
+#include <shardwise/plan/site_finder.hpp>
+#include <shardwise/plan/slot_prices.hpp>
+#include <shardwise/plan/stage_partition.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A way to run given degrees, before its stages are cut.
+struct PlanWay {
+    std::int64_t pieces = 1;
+    std::int32_t zero = 0;
+    /// What a step takes at least.
+    double seconds = 0.0;
+};
+
+/// Finds the ways to run degrees that may have room, with what they take at least, from what is known without looking at
+/// links: the classes of the devices that stages may lie on.
+///
+/// The bounds are those of stages that are as even as these devices and their memory allow, over the best links that
+/// any group of ranks could have.
+class WayFinder {
+public:
+    WayFinder(SlotPricer& pricer, SiteFinder& sites, RoomCheck& room, StepSetting const& setting, DegreeLimits most)
+        : pricer_(pricer),
+          sites_(sites),
+          room_(room),
+          setting_(setting),
+          columns_(static_cast<std::size_t>(most.ep > 2 ? most.ep : 2) + 1),
+          index_((static_cast<std::size_t>(most.tp) + 1) * columns_, 0) {}
+    WayFinder(WayFinder const&) = delete;
+    WayFinder& operator=(WayFinder const&) = delete;
+
+    /// The least that a step takes with any of these numbers of pieces, wherever its stages lie; in inference without
+    /// a pipeline a batch is not cut.
+    [[nodiscard]] double least_seconds(PlanDegrees const& degrees, std::int64_t batch,
+                                       List<std::int64_t> const& counts) {
+        double least = -1.0;
+        for (auto const pieces : counts) {
+            if (pieces > 1 && degrees.pp == 1 && setting_.pass != Pass::training) break;
+            auto const& piece = piece_of(degrees, ceil_divide(batch, pieces));
+            auto const seconds = step_seconds(degrees, pieces, piece, pricer_.least_slowest(*piece.prices, degrees.pp));
+            if (least < 0.0 || seconds < least) least = seconds;
+        }
+        return least;
+    }
+
+    /// False where no stages hold the model with any of these stages of ZeRO; for all numbers of stages from 1 on.
+    [[nodiscard]] List<bool> may_hold(PlanDegrees degrees, List<std::int32_t> const& zeros, std::int64_t most) {
+        List<bool> may;
+        for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) may.push_back(false);
+        for (auto const zero : zeros) {
+            degrees.zero = zero;
+            room_.open(degrees);
+            for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
+                auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
+                known = known || room_.may_hold(degrees, sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp));
+            }
+        }
+        return may;
+    }
+
+    /// The ways that may have room and of which `may_win(seconds)` is true. Where devices differ the bounds ask on
+    /// which of them the stages of each layout lie, if `layouts` are given.
+    template <class MayWin>
+    [[nodiscard]] List<PlanWay> find(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
+                                     List<PlanLayout> const& layouts, MayWin const& may_win) {
+        List<PlanWay> ways;
+        auto const counts = piece_counts(batch, degrees.pp, setting_.pass == Pass::training);
+        sort_stages(degrees, layouts);
+        for (auto const zero : zeros) {
+            degrees.zero = zero;
+            room_.open(degrees);
+            if (!room_.may_hold(degrees, sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp))) continue;
+            for (auto const pieces : counts) {
+                degrees.micro_batches = pieces;
+                auto& piece = piece_of(degrees, ceil_divide(batch, pieces));
+                auto const seconds = least_way(degrees, piece, may_win);
+                if (seconds >= 0.0) ways.push_back({pieces, zero, seconds});
+            }
+        }
+        return ways;
+    }
+
+private:
+    /// One piece of a batch through a tensor- and expert-parallel group.
+    struct Piece {
+        SlotPrices const* prices = nullptr;
+        double message = 0.0;
+        SlotBytes const* bytes = nullptr;
+        /// On each class of devices.
+        List<SlotPrices const*> classes;
+    };
+    struct Group {
+        StageSite site{};
+        /// By the power of two that is the size of the piece.
+        List<Piece> pieces;
+    };
+
+    /// A piece takes no less than one of a power of two that is no larger.
+    Piece& piece_of(PlanDegrees const& degrees, std::int64_t size) {
+        auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
+        if (index == 0) {
+            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}});
+            index = static_cast<std::int32_t>(groups_.size());
+        }
+        auto& group = groups_[static_cast<std::size_t>(index) - 1];
+        std::size_t power = 0;
+        while ((std::int64_t{2} << power) <= size) ++power;
+        if (group.pieces.size() <= power) group.pieces.resize(power + 1);
+        auto& piece = group.pieces[power];
+        if (piece.prices == nullptr) {
+            piece.prices = &pricer_.at(setting_.pass, std::int64_t{1} << power, group.site);
+            StageCost const stage{.output_bytes = piece.prices->message};
+            piece.message = detail::stage_message_seconds(stage, group.site, setting_);
+        }
+        return piece;
+    }
+    std::int64_t size_of(PlanDegrees const& degrees, Piece const& piece) const {
+        auto const index =
+            index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
+        return std::int64_t{1} << (&piece - groups_[static_cast<std::size_t>(index) - 1].pieces.data());
+    }
+
+    /// The step where all stages were the fastest that can be, and the slowest of them took so long.
+    double step_seconds(PlanDegrees const& degrees, std::int64_t pieces, Piece const& piece, double slowest) const {
+        detail::CutTimes const times{.sum = piece.prices->total + static_cast<double>(degrees.pp - 1) * piece.message,
+                                     .slowest = slowest};
+        return times.seconds(static_cast<double>(pieces), setting_);
+    }
+
+    /// What a step takes at least; negative where it has no room or may not win.
+    template <class MayWin>
+    double least_way(PlanDegrees const& degrees, Piece& piece, MayWin const& may_win) {
+        auto const& prices = *piece.prices;
+        double update = 0.0;
+        if (setting_.pass == Pass::training) {
+            StageCost mean;
+            mean.weights = (1.0 / static_cast<double>(degrees.pp)) * prices.weights;
+            StageSite site;
+            site.device = &sites_.strongest();
+            update = detail::optimizer_seconds(mean, site, degrees, setting_);
+        }
+        auto const step = [&](double slowest) {
+            return update + step_seconds(degrees, degrees.micro_batches, piece, slowest);
+        };
+        auto slowest = pricer_.least_slowest(prices, degrees.pp);
+        if (!may_win(step(slowest))) return -1.0;
+        auto const size = size_of(degrees, piece);
+        if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, size);
+        if (!sites_.is_uniform()) {
+            price_classes(degrees, piece, size);
+            auto const shared = least_shared(degrees, piece);
+            if (slowest < shared) slowest = shared;
+            if (!may_win(step(slowest))) return -1.0;
+        }
+        if (profiles_.empty()) return least_in(degrees, piece, nullptr, slowest, step, may_win);
+        double least = -1.0;
+        for (auto const& profile : profiles_) {
+            auto const seconds = least_in(degrees, piece, profile.data(), slowest, step, may_win);
+            if (seconds >= 0.0 && (least < 0.0 || seconds < least)) least = seconds;
+        }
+        return least;
+    }
+
+    /// The same where the stages lie on these classes of devices; on the best of them where they are not known.
+    template <class Step, class MayWin>
+    double least_in(PlanDegrees const& degrees, Piece const& piece, std::uint64_t const* profile, double slowest,
+                    Step const& step, MayWin const& may_win) {
+        List<StageLimit> limits(profile == nullptr ? 1 : static_cast<std::size_t>(degrees.pp));
+        for (std::size_t stage = 0; stage < limits.size(); ++stage) {
+            if (profile == nullptr) {
+                limits[stage] = {sites_.most_memory(), piece.prices->seconds.data()};
+                continue;
+            }
+            auto const& prices = *piece.classes[worst_class(piece, profile[stage])];
+            limits[stage] = {sites_.memory_of(profile[stage]), prices.seconds.data()};
+        }
+        auto const fits = [&](double longest) {
+            return room_.may_fit(degrees, piece.bytes, [&](std::int64_t stage) {
+                auto limit = limits[profile == nullptr ? 0 : static_cast<std::size_t>(stage)];
+                if (longest < 0.0) limit.seconds = nullptr;
+                limit.most_seconds = longest;
+                return limit;
+            });
+        };
+        if (!fits(-1.0)) return -1.0;
+        if (degrees.pp == 1) {
+            if (profile != nullptr) {
+                auto const own = piece.classes[worst_class(piece, profile[0])]->total;
+                slowest = slowest < own ? own : slowest;
+            }
+        } else if (!fits(slowest * rounding)) {
+            // Memory or unlike devices keep stages from being as even as they could be.
+            auto longest = 2.0 * slowest;
+            while (longest < 1e3 * piece.prices->total && !fits(longest * rounding)) slowest = longest, longest *= 2.0;
+            for (int i = 0; i < 7 && may_win(step(slowest)); ++i) {
+                auto const middle = slowest + (longest - slowest) / 2.0;
+                (fits(middle * rounding) ? longest : slowest) = middle;
+            }
+        }
+        auto const seconds = step(slowest);
+        return may_win(seconds) ? seconds : -1.0;
+    }
+
+    std::size_t worst_class(Piece const& piece, std::uint64_t classes) const {
+        auto worst = static_cast<std::size_t>(std::countr_zero(classes));
+        for (auto i = worst + 1; i < piece.classes.size(); ++i) {
+            if ((classes >> i & 1U) != 0 && piece.classes[worst]->total < piece.classes[i]->total) worst = i;
+        }
+        return worst;
+    }
+
+    void price_classes(PlanDegrees const& degrees, Piece& piece, std::int64_t size) {
+        if (!piece.classes.empty()) return;
+        auto site = sites_.best_site(degrees.tp, degrees.ep);
+        for (std::size_t i = 0; i < sites_.class_count(); ++i) {
+            site.device = &sites_.class_device(i);
+            piece.classes.push_back(&pricer_.at(setting_.pass, size, site));
+        }
+    }
+
+    /// What the slowest stage takes at least where each lies on a class of its own: the i-th fastest has no better one
+    /// than the last of the i * ranks fastest devices.
+    double least_shared(PlanDegrees const& degrees, Piece const& piece) {
+        auto const ranks = degrees.ranks() / degrees.pp;
+        order_.clear();
+        for (std::size_t i = 0; i < piece.classes.size(); ++i) {
+            auto place = order_.size();
+            while (place > 0 && piece.classes[i]->total < piece.classes[order_[place - 1]]->total) --place;
+            (void)order_.insert(order_.begin() + place, i);
+        }
+        auto const& whole = *piece.prices;
+        double done = 0.0;
+        std::int64_t devices = 0;
+        std::int64_t stages = 0;
+        for (auto const i : order_) {
+            devices += sites_.class_size(i);
+            auto const here = (devices / ranks < degrees.pp ? devices / ranks : degrees.pp) - stages;
+            stages += here;
+            auto const& own = piece.classes[i]->seconds;
+            double fastest = 0.0;
+            for (std::size_t kind = 0; kind < own.size(); ++kind) {
+                auto const ratio = whole.seconds[kind] / own[kind];
+                fastest = fastest < ratio ? ratio : fastest;
+            }
+            done += static_cast<double>(here) * fastest;
+        }
+        return done > 0.0 ? whole.total / done * (1.0 - 1e-12) : 0.0;
+    }
+
+    /// The classes of devices of every stage of every layout.
+    void sort_stages(PlanDegrees const& degrees, List<PlanLayout> const& layouts) {
+        profiles_.clear();
+        if (sites_.is_uniform() || sites_.class_count() > 64) return;
+        for (auto const& layout : layouts) {
+            auto profile = sites_.classes_of_stages(degrees, layout);
+            bool is_known = false;
+            for (auto const& other : profiles_) is_known = is_known || other == profile;
+            if (!is_known) profiles_.push_back(static_cast<List<std::uint64_t>&&>(profile));
+        }
+    }
+
+    static constexpr double rounding = 1.0 + 1e-9;
+    SlotPricer& pricer_;
+    SiteFinder& sites_;
+    RoomCheck& room_;
+    StepSetting const& setting_;
+    std::size_t columns_;
+    /// Of a group in `groups_`, from 1 on; by tp and ep.
+    List<std::int32_t> index_;
+    List<Group> groups_;
+    List<List<std::uint64_t>> profiles_;
+    List<std::size_t> order_;
+};
+
+}  // namespace shardwise::inline v0_2_0
