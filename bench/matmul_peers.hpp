@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+/// Somebody else's product of the same matrices, each in a translation unit of its own with its own flags.
+namespace bench {
+
+/// out [rows, outputs] = in [rows, inputs] * weight [outputs, inputs]^T, all dense.
+struct PeerProduct {
+    float const* weight = nullptr;
+    float const* in = nullptr;
+    float* out = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t outputs = 0;
+    std::int64_t inputs = 0;
+    int threads = 1;
+    /// Weight and activations in bfloat16, the result in fp32.
+    bool is_bf16 = false;
+};
+
+/// The ways in which a library may compute it, ready to be timed; empty where the library is not there.
+using PeerWays = std::vector<std::function<void()>>;
+
+/// Eigen with OpenMP, -O3 -march=native: row-major and transposed. fp32 only: its bfloat16 is not vectorised.
+PeerWays eigen_ways(PeerProduct const& product);
+/// oneDNN with OpenMP: matmul and inner product, each with the weight in the order that it asks for.
+PeerWays onednn_ways(PeerProduct const& product);
+
+/// What they are, for people.
+std::string_view eigen_configuration();
+std::string_view onednn_configuration();
+
+}  // namespace bench
