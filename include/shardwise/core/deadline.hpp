@@ -13,6 +13,11 @@ public:
 
     [[nodiscard]] bool has_passed() const { return Clock::now() >= moment_; }
     [[nodiscard]] Clock::time_point moment() const { return moment_; }
+    /// The time until then; nothing once it has passed.
+    [[nodiscard]] std::chrono::nanoseconds left() const {
+        auto const time = moment_ - Clock::now();
+        return time > Clock::duration::zero() ? time : Clock::duration::zero();
+    }
 
 private:
     explicit Deadline(Clock::time_point moment) : moment_(moment) {}
