@@ -22,6 +22,9 @@ struct Bounded {
 };
 using Bounds = std::vector<Bounded>;
 
+/// What a float below the normal ones may be off.
+inline constexpr double underflow = 0x1p-126;
+
 inline Bounded operator+(Bounded a, Bounded b) {
     auto const sum = a.value + b.value;
     return {sum, a.error + b.error + unit_roundoff * std::abs(sum)};
@@ -29,12 +32,12 @@ inline Bounded operator+(Bounded a, Bounded b) {
 inline Bounded operator*(Bounded a, Bounded b) {
     auto const product = a.value * b.value;
     return {product, std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error +
-                         unit_roundoff * std::abs(product)};
+                         unit_roundoff * std::abs(product) + underflow};
 }
 /// The library's exponential is within two units in the last place.
 inline Bounded exponential(Bounded a) {
     auto const value = std::exp(a.value);
-    return {value, value * (std::expm1(a.error) + 4.0 * unit_roundoff)};
+    return {value, value * (std::expm1(a.error) + 4.0 * unit_roundoff) + underflow};
 }
 inline Bounded reciprocal(Bounded a) {
     auto const value = 1.0 / a.value;
