@@ -1,0 +1,102 @@
+#pragma once
+
+#include <shardwise/kernels/activation.hpp>
+#include <shardwise/parallel/tensor_parallel.hpp>
+
+#include "parallel_cases.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+/// A back end of its own that counts the arithmetic of the host's: layers see nothing but the concept.
+namespace shardwise::testing {
+
+struct Counting {
+    using Context = HostContext;
+    using Stream = HostStream;
+    using Event = HostEvent;
+    using Weight = HostWeight;
+
+    static constexpr std::string_view name = "counting";
+    static constexpr std::size_t alignment = Host::alignment;
+
+    /// Of the calling thread's streams, which compute at once.
+    struct Flops {
+        double products = 0.0;
+        double additions = 0.0;
+    };
+    static Flops& flops() {
+        thread_local Flops counted;
+        return counted;
+    }
+
+    template <class T, std::size_t rank>
+    static TensorView<T, rank, Host> host(TensorView<T, rank, Counting> view) {
+        if constexpr (rank == 2) {
+            return {view.data(), view.extents(), view.stride(0)};
+        } else {
+            return {view.data(), view.extents()};
+        }
+    }
+
+    static Result<void*> allocate(Context& context, Bytes bytes) { return Host::allocate(context, bytes); }
+    static void release(Context& context, void* memory, Bytes bytes) { Host::release(context, memory, bytes); }
+    template <class T>
+    static Result<> copy(TensorView<T const, 1, Counting> from, TensorView<T, 1, Counting> to, Stream& stream) {
+        return Host::copy<T>(host(from), host(to), stream);
+    }
+    template <class T>
+    static Result<> gemm(TensorView<T const, 2, Counting> a, TensorView<T const, 2, Counting> b,
+                         TensorView<float, 2, Counting> out, GemmOptions options, Stream& stream) {
+        return Host::gemm<T>(host(a), host(b), host(out), options, stream);
+    }
+    static Result<Weight> hold_weight(Context& context, WeightSource const& source) {
+        return Host::hold_weight(context, source);
+    }
+    static Result<> multiply(TensorView<float const, 2, Counting> in, Weight const& weight,
+                             TensorView<float, 2, Counting> out, Stream& stream) {
+        flops().products += 2.0 * static_cast<double>(in.extent(0) * weight.inputs() * weight.outputs());
+        return Host::multiply(host(in), weight, host(out), stream);
+    }
+    template <class Body>
+    static void launch(std::int64_t count, Body body, Stream& stream) {
+        if constexpr (std::is_same_v<Body, detail::AddBody>) flops().additions += static_cast<double>(count);
+        Host::launch(count, body, stream);
+    }
+};
+
+static_assert(ComputeBackend<Counting>);
+
+template <class T>
+TensorView<T, 2, Counting> counted(TensorView<T, 2, Host> view) {
+    return {view.data(), view.extents(), view.stride(0)};
+}
+template <class T>
+TensorView<T, 1, Counting> counted(TensorView<T, 1, Host> view) {
+    return {view.data(), view.extents()};
+}
+
+// What a back end gives beside the concept: kernels and ordered collectives for its views.
+
+template <class T>
+Result<> activation(TensorView<T const, 2, Counting> in, TensorView<T, 2, Counting> out, ActivationKind kind,
+                    HostStream& stream) {
+    return shardwise::activation(Counting::host(in), Counting::host(out), kind, stream);
+}
+template <class T>
+Result<> gated_activation(TensorView<T const, 2, Counting> gate, TensorView<T const, 2, Counting> up,
+                          TensorView<T, 2, Counting> out, ActivationKind kind, HostStream& stream) {
+    return shardwise::gated_activation(Counting::host(gate), Counting::host(up), Counting::host(out), kind, stream);
+}
+template <class T, Communicator C>
+void submit_all_reduce(C& comm, TensorView<T, 1, Counting> data, ReduceOp op, HostStream& stream) {
+    shardwise::submit_all_reduce(comm, Counting::host(data), op, stream);
+}
+template <class T, Communicator C, class Count>
+void submit_all_gather(C& comm, TensorView<T const, 1, Counting> in, TensorView<T, 1, Counting> out, Count count,
+                       HostStream& stream) {
+    shardwise::submit_all_gather(comm, Counting::host(in), Counting::host(out), count, stream);
+}
+
+}  // namespace shardwise::testing
