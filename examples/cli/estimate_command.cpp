@@ -45,6 +45,7 @@ namespace {
                                  : std::string(text_of(assumption));
         answer.warnings.push_back(warning);
     }
+    if (auto const warning = quant_warning(*loaded, request); !warning.empty()) answer.warnings.push_back(warning);
     print_warnings(answer.warnings);
     print_text(arguments.json ? estimate_json(answer) : estimate_text(answer, style_of_stdout(mode)));
     return ExitCode::done;

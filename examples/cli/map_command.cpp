@@ -110,6 +110,8 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     answer.question = question_of(*subject.model, estimate) + "; " + strategy;
     if (auto const warning = context_warning(config, answer.context); !warning.empty())
         answer.warnings.push_back(warning);
+    if (auto const warning = quant_warning(*subject.model, estimate); !warning.empty())
+        answer.warnings.push_back(warning);
 }
 
 [[nodiscard]] Result<> answer_map(Arguments const& arguments, MapRequest& request, MapAnswer& answer,

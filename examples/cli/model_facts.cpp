@@ -29,4 +29,11 @@ std::string context_warning(ModelConfig const& config, std::int64_t context) {
            grouped(config.max_positions);
 }
 
+std::string quant_warning(LoadedModel const& model, EstimateRequest const& request) {
+    auto const& config = model.model.config;
+    if (!request.quant || request.quant->method != QuantMethod::mxfp4 || config.experts > 0) return {};
+    return "mxfp4 packs the weights of experts only, and this model has none: it stays " +
+           std::string(traits(config.dtype_or(Dtype::f32)).short_name);
+}
+
 }  // namespace shardwise::cli

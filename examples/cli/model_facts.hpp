@@ -18,4 +18,7 @@ void apply_stored_quantisation(LoadedModel const& model, EstimateRequest& reques
 /// The warning about a context beyond the model's maximum; empty where there is none.
 [[nodiscard]] std::string context_warning(ModelConfig const& config, std::int64_t context);
 
+/// The warning about a quantisation that packs nothing of the model; empty where there is none.
+[[nodiscard]] std::string quant_warning(LoadedModel const& model, EstimateRequest const& request);
+
 }  // namespace shardwise::cli

@@ -36,6 +36,14 @@ TEST_CASE("estimate: the JSON has every field, and devices add up to the sums") 
     CHECK(weights == answer.integer("bytes", "weights"));
 }
 
+TEST_CASE("estimate, map: a quantisation that packs nothing of the model is a warning") {
+    std::string const warning = "mxfp4 packs the weights of experts only, and this model has none: it stays bf16";
+    CHECK(run({"estimate", "llama-3-8b", "--quant", "mxfp4"}).err == "shardwise: warning: " + warning + "\n");
+    CHECK(run({"map", "llama-3-8b", "--devices", "1xRTX4090", "--quant", "mxfp4"}).says(warning));
+    CHECK(run({"estimate", "mixtral-8x7b", "--quant", "mxfp4"}).err.empty());
+    CHECK(run({"estimate", "llama-3-8b", "--quant", "int4"}).err.empty());
+}
+
 TEST_CASE("estimate: the context that was not given is stated, one beyond the maximum is a warning") {
     auto const without = run({"estimate", "llama-3-8b"});
     CHECK(without.out.find("context 4,096 (by default)") != std::string::npos);
