@@ -9,12 +9,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 /// Checkpoint bytes of quantised weights for tests, and what their numbers are.
@@ -47,12 +49,18 @@ class QuantisedWeight {
 public:
     /// Random codes; each scale and minimum is what `scale` gives.
     template <class Scale>
-    QuantisedWeight(Recipe const& recipe, std::mt19937& random, Scale&& scale) : recipe_(recipe) {
+    QuantisedWeight(Recipe const& recipe, std::mt19937& random, Scale&& scale)
+        : QuantisedWeight(
+              recipe, [&] { return static_cast<std::byte>(random()); }, scale) {}
+    /// Every byte of the codes is what `code` gives.
+    template <class Code, class Scale>
+    requires std::is_invocable_v<Code> QuantisedWeight(Recipe const& recipe, Code&& code, Scale&& scale)
+        : recipe_(recipe) {
         auto const bytes = detail::source_bytes(source());
         REQUIRE(bytes);
         data_.resize(static_cast<std::size_t>(bytes->data));
         scales_.resize(static_cast<std::size_t>(bytes->scales));
-        for (auto& byte : data_) byte = static_cast<std::byte>(random());
+        for (auto& byte : data_) byte = code();
         if (recipe.format == WeightFormat::mxfp4) {
             for (auto& byte : scales_) byte = std::byte{exponent_of(scale())};
         } else if (recipe.format == WeightFormat::int4) {

@@ -199,6 +199,27 @@ TEST_CASE("multiply: quantised weights of extreme scales and activations keep th
     }
 }
 
+TEST_CASE("multiply: the largest codes times the largest digits of activations stay within all sums") {
+    // Around what three digits can hold, 127 (65536 + 256 + 1) half units of 24 bits, and numbers of digits -128.
+    std::vector<float> const largest{0x1.fffffep0F,
+                                     std::ldexp(16711422.0F, -23),
+                                     std::ldexp(16711423.0F, -23),
+                                     std::ldexp(16711424.0F, -23),
+                                     std::ldexp(127.0F * 65536 - 128 * 256 - 128, -22),
+                                     std::ldexp(-127.0F * 65536 - 128 * 256 - 128, -22),
+                                     std::ldexp(-4096.0F * 2040 - 2048, -22)};
+    for (auto const format : test::quantised_formats) {
+        Recipe const recipe{format, 2, inputs_of(format, 1)};
+        for (auto const code : {std::byte{0x00}, std::byte{0x77}, std::byte{0x7F}, std::byte{0x80}, std::byte{0xFF}}) {
+            QuantisedWeight const weight(
+                recipe, [&] { return code; }, [] { return 1.0F; });
+            std::vector<float> in;
+            for (auto const value : largest) in.insert(in.end(), static_cast<std::size_t>(recipe.inputs), value);
+            check_within_bound(recipe, weight, in, static_cast<std::int64_t>(largest.size()));
+        }
+    }
+}
+
 TEST_CASE("multiply: magnitudes below a quantised weight's smallest unit lose bits as documented, and no more") {
     std::mt19937 random(4);
     std::normal_distribution<float> normal;
