@@ -18,7 +18,8 @@ constexpr int all_reduce_threads = 512;
 template <class Api, class T>
 class PeerBlock {
     using Code = DeviceCode<Api>;
-    static constexpr std::int64_t elements = 16 / static_cast<std::int64_t>(sizeof(T));
+    static constexpr std::size_t width = 16 / sizeof(T);
+    static constexpr auto elements = static_cast<std::int64_t>(width);
 
 public:
     __device__ explicit PeerBlock(AllReduceCall const& call)
@@ -73,17 +74,17 @@ public:
         auto* const out = static_cast<T*>(call_.out);
         bool const is_aligned = reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
         for_packs([&](std::int64_t first, std::int64_t count) {
-            float sums[elements];
+            float sums[width];
             for (std::int32_t rank = 0; rank < call_.ranks; ++rank) {
-                T values[elements];
+                T values[width];
                 auto const pack = load_pack(staging_of(rank, half) + first);
-                memcpy(values, &pack, sizeof pack);
+                memcpy(static_cast<void*>(values), &pack, sizeof pack);
                 for (std::int64_t i = 0; i < elements; ++i) {
                     auto const value = widen(values[i]);
                     sums[i] = rank == 0 ? value : sums[i] + value;
                 }
             }
-            T values[elements];
+            T values[width];
             for (std::int64_t i = 0; i < elements; ++i) narrow(sums[i], values[i]);
             if (is_aligned && count == elements) {
                 Pack16 pack;

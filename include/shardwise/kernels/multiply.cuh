@@ -5,6 +5,7 @@
 #include <shardwise/backend/detail/device_code.cuh>
 #include <shardwise/kernels/detail/device_chunk.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -13,7 +14,7 @@ namespace shardwise::inline v0_2_0::detail {
 constexpr int multiply_threads = 256;
 
 /// A warp makes one output of `rows` rows at a time: its threads take the weight's row chunk by chunk in turn.
-template <class Api, WeightFormat format, int rows>
+template <class Api, WeightFormat format, std::size_t rows>
 __global__ void __launch_bounds__(multiply_threads) multiply_rows(MultiplyCall call) {
     constexpr int warps = multiply_threads / Api::warp_size;
     constexpr int elements = DeviceChunk<format>::elements;
@@ -24,15 +25,16 @@ __global__ void __launch_bounds__(multiply_threads) multiply_rows(MultiplyCall c
     for (auto first = static_cast<std::int64_t>(blockIdx.x) * warps; first < call.weight.outputs;
          first += static_cast<std::int64_t>(gridDim.x) * warps) {
         auto const output = first + thread / Api::warp_size;
-        for (std::int64_t first_row = 0; first_row < call.rows; first_row += rows) {
+        for (std::int64_t first_row = 0; first_row < call.rows; first_row += static_cast<std::int64_t>(rows)) {
             float sums[rows] = {};
             for (std::int64_t chunk = lane; output < call.weight.outputs && chunk < chunks; chunk += Api::warp_size) {
                 multiply_chunk<format, rows>(call, output, chunk, first_row, sums);
             }
-            for (int row = 0; row < rows; ++row) {
+            for (std::size_t row = 0; row < rows; ++row) {
+                auto const out_row = first_row + static_cast<std::int64_t>(row);
                 auto const sum = warp_sum<Api>(sums[row]);
-                if (lane == 0 && output < call.weight.outputs && first_row + row < call.rows) {
-                    call.out[(first_row + row) * call.out_row + output] = sum;
+                if (lane == 0 && output < call.weight.outputs && out_row < call.rows) {
+                    call.out[out_row * call.out_row + output] = sum;
                 }
             }
         }

@@ -14,8 +14,8 @@ __device__ float warp_sum(float value) {
 /// The sum of a value of each thread of a block of `threads`, in all of them. Every thread of the block calls it.
 template <class Api, int threads>
 __device__ float block_sum(float value) {
-    constexpr int warps = threads / Api::warp_size;
-    static_assert(warps * Api::warp_size == threads, "a block is made of whole warps");
+    constexpr auto warps = static_cast<unsigned>(threads / Api::warp_size);
+    static_assert(static_cast<int>(warps) * Api::warp_size == threads, "a block is made of whole warps");
     __shared__ float sums[warps];
     auto const thread = static_cast<int>(threadIdx.x);
     auto const mine = warp_sum<Api>(value);
@@ -24,7 +24,7 @@ __device__ float block_sum(float value) {
     if (thread % Api::warp_size == 0) sums[thread / Api::warp_size] = mine;
     __syncthreads();
     float total = 0.0F;
-    for (int warp = 0; warp < warps; ++warp) total += sums[warp];
+    for (unsigned warp = 0; warp < warps; ++warp) total += sums[warp];
     return total;
 }
 

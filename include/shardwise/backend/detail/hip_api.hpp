@@ -86,8 +86,9 @@ struct HipApi {
     }
     static Result<void*> allocate_pinned(std::size_t bytes) {
         void* memory = nullptr;
-        auto const result =
-            hip_result(hipHostMalloc(&memory, bytes, hipHostMallocMapped | hipHostMallocPortable), "hipHostMalloc");
+        // Coherent: the host reads it while kernels run.
+        constexpr unsigned flags = hipHostMallocMapped | hipHostMallocPortable | hipHostMallocCoherent;
+        auto const result = hip_result(hipHostMalloc(&memory, bytes, flags), "hipHostMalloc");
         if (!result) return (void)hipGetLastError(), result.error();
         return memory;
     }

@@ -116,7 +116,7 @@ struct DeviceChunk<WeightFormat::q4_0> {
 };
 
 /// What one chunk of a weight's row adds to its products with `rows` rows of activations.
-template <WeightFormat format, int rows>
+template <WeightFormat format, std::size_t rows>
 SHARDWISE_DEVICE inline void multiply_chunk(MultiplyCall const& call, std::int64_t output, std::int64_t chunk,
                                             std::int64_t first_row, float (&sums)[rows]) {
     using Chunk = DeviceChunk<format>;
@@ -125,9 +125,10 @@ SHARDWISE_DEVICE inline void multiply_chunk(MultiplyCall const& call, std::int64
     auto const scale = Chunk::scale(call.weight, output, chunk);
     auto const first = chunk * Chunk::elements;
     auto const left = call.weight.inputs - first;
-    for (int row = 0; row < rows; ++row) {
-        if (first_row + row >= call.rows) break;
-        auto const* const in = call.in + (first_row + row) * call.in_row + first;
+    for (std::size_t row = 0; row < rows; ++row) {
+        auto const in_row = first_row + static_cast<std::int64_t>(row);
+        if (in_row >= call.rows) break;
+        auto const* const in = call.in + in_row * call.in_row + first;
         float sum = 0.0F;
         if (left >= Chunk::elements) {
             for (int i = 0; i < Chunk::elements; ++i) sum += quants[i] * in[i];

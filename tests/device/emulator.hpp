@@ -1,0 +1,187 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <ucontext.h>
+#include <vector>
+
+// Runs kernels on the host, as their device would: a block is an operating-system thread, its threads are fibers that take
+// turns at barriers and shuffles, and the blocks of a kernel run at once. Shared memory is therefore thread_local. This is
+// how the suite runs device code on a machine without a GPU and without a vendor's kit.
+
+#define __device__
+#define __global__
+#define __shared__ static thread_local
+#define __launch_bounds__(threads)
+
+namespace shardwise::testing {
+
+/// A block's threads.
+class Emulator {
+public:
+    /// Runs kernel() for `blocks` blocks of `threads` threads, up to 16 blocks at once; warps have `warp_size` threads.
+    static void run(std::int64_t blocks, int threads, int warp_size, std::function<void()> const& kernel) {
+        std::atomic<std::int64_t> next{0};
+        auto const work = [&] {
+            Emulator emulator(threads, warp_size, kernel);
+            for (auto block = next.fetch_add(1); block < blocks; block = next.fetch_add(1)) {
+                emulator.run_block(block, blocks);
+            }
+        };
+        std::vector<std::thread> workers;
+        for (std::int64_t i = 1; i < std::min<std::int64_t>(blocks, 16); ++i) workers.emplace_back(work);
+        work();
+        for (auto& worker : workers) worker.join();
+    }
+
+    static Emulator& current() { return *running(); }
+
+    /// A barrier of the block, or of the calling thread's warp.
+    void wait_for_block() { wait(block_); }
+    float shuffle_xor(float value, int mask) {
+        auto const thread = index_;
+        values_[static_cast<std::size_t>(thread)] = value;
+        auto& warp = warps_[static_cast<std::size_t>(thread / warp_size_)];
+        wait(warp);
+        auto const first = thread / warp_size_ * warp_size_;
+        auto const other = values_[static_cast<std::size_t>(first + ((thread - first) ^ mask))];
+        wait(warp);
+        return other;
+    }
+
+private:
+    struct Barrier {
+        int size = 0;
+        int arrived = 0;
+        std::uint64_t generation = 0;
+    };
+    struct Fiber {
+        ucontext_t context{};
+        std::unique_ptr<char[]> stack;
+        bool is_done = false;
+    };
+
+    static constexpr std::size_t stack_bytes = 64 * 1024;
+
+    Emulator(int threads, int warp_size, std::function<void()> const& kernel)
+        : warp_size_(warp_size),
+          kernel_(kernel),
+          fibers_(static_cast<std::size_t>(threads)),
+          values_(static_cast<std::size_t>(threads)),
+          warps_(static_cast<std::size_t>(threads / warp_size)) {
+        block_.size = threads;
+        for (auto& warp : warps_) warp.size = warp_size;
+    }
+
+    static Emulator*& running() {
+        static thread_local Emulator* emulator = nullptr;
+        return emulator;
+    }
+
+    void run_block(std::int64_t block, std::int64_t blocks);
+    void resume(int thread);
+
+    void wait(Barrier& barrier) {
+        auto const generation = barrier.generation;
+        if (++barrier.arrived == barrier.size) {
+            barrier.arrived = 0;
+            ++barrier.generation;
+            has_moved_ = true;
+            return;
+        }
+        while (barrier.generation == generation) {
+            swapcontext(&fibers_[static_cast<std::size_t>(index_)].context, &scheduler_);
+        }
+        has_moved_ = true;
+    }
+    static void enter() {
+        auto& emulator = current();
+        emulator.kernel_();
+        emulator.fibers_[static_cast<std::size_t>(emulator.index_)].is_done = true;
+        emulator.has_moved_ = true;
+    }
+
+    int warp_size_;
+    std::function<void()> const& kernel_;
+    std::vector<Fiber> fibers_;
+    std::vector<float> values_;
+    std::vector<Barrier> warps_;
+    Barrier block_;
+    ucontext_t scheduler_{};
+    int index_ = 0;
+    bool has_moved_ = false;
+};
+
+struct Dimension {
+    unsigned x = 0;
+};
+
+}  // namespace shardwise::testing
+
+// The names that device compilers know without being told.
+inline thread_local shardwise::testing::Dimension threadIdx;
+inline thread_local shardwise::testing::Dimension blockIdx;
+inline thread_local shardwise::testing::Dimension blockDim;
+inline thread_local shardwise::testing::Dimension gridDim;
+
+inline void __syncthreads() {
+    shardwise::testing::Emulator::current().wait_for_block();
+}
+inline void __threadfence_system() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+inline std::uint32_t atomicAdd(std::uint32_t* at, std::uint32_t value) {
+    return std::atomic_ref(*at).fetch_add(value);
+}
+inline std::uint32_t atomicCAS(std::uint32_t* at, std::uint32_t expected, std::uint32_t value) {
+    std::atomic_ref(*at).compare_exchange_strong(expected, value);
+    return expected;
+}
+
+namespace shardwise::testing {
+
+inline void Emulator::resume(int thread) {
+    index_ = thread;
+    threadIdx.x = static_cast<unsigned>(thread);
+    swapcontext(&scheduler_, &fibers_[static_cast<std::size_t>(thread)].context);
+}
+
+inline void Emulator::run_block(std::int64_t block, std::int64_t blocks) {
+    running() = this;
+    blockIdx.x = static_cast<unsigned>(block);
+    blockDim.x = static_cast<unsigned>(fibers_.size());
+    gridDim.x = static_cast<unsigned>(blocks);
+    for (auto& fiber : fibers_) {
+        if (!fiber.stack) fiber.stack.reset(new char[stack_bytes]);
+        fiber.is_done = false;
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = stack_bytes;
+        fiber.context.uc_link = &scheduler_;
+        makecontext(&fiber.context, &Emulator::enter, 0);
+    }
+    bool is_running = true;
+    while (is_running) {
+        is_running = false;
+        has_moved_ = false;
+        for (int thread = 0; thread < block_.size; ++thread) {
+            if (fibers_[static_cast<std::size_t>(thread)].is_done) continue;
+            is_running = true;
+            resume(thread);
+        }
+        if (is_running && !has_moved_) {
+            std::fputs("emulator: some threads of a block wait at a barrier that others never come to\n", stderr);
+            std::abort();
+        }
+    }
+}
+
+}  // namespace shardwise::testing

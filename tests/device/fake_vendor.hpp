@@ -1,0 +1,276 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/detail/device_code.hpp>
+#include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_weight.hpp>
+
+#include "emulator.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace shardwise::testing {
+
+/// A machine with devices that are this process's memory and threads. It counts what is alive, and fails where a test says.
+struct FakeMachine {
+    std::int32_t devices = 2;
+    std::int32_t warp_size = 16;
+    std::int32_t multiprocessors = 8;
+    std::atomic<int> memory{0};
+    std::atomic<int> pinned{0};
+    std::atomic<int> streams{0};
+    std::atomic<int> events{0};
+
+    /// The call of that name fails, after it has succeeded `after` times.
+    void fail(std::string call, int after = 0) {
+        std::lock_guard const lock(mutex_);
+        failing_ = std::move(call);
+        after_ = after;
+    }
+    void mend() { fail(""); }
+
+    [[nodiscard]] int calls(std::string const& call) {
+        std::lock_guard const lock(mutex_);
+        return calls_[call];
+    }
+    [[nodiscard]] bool is_empty() const { return memory == 0 && pinned == 0 && streams == 0 && events == 0; }
+
+    [[nodiscard]] Result<> enter(std::string_view call, ErrorCode code = ErrorCode::backend_failure) {
+        std::lock_guard const lock(mutex_);
+        ++calls_[std::string(call)];
+        if (failing_ != call || after_-- > 0) return {};
+        return Error{code}.in(call).because("was told to fail");
+    }
+
+    static FakeMachine& get() {
+        static FakeMachine machine;
+        return machine;
+    }
+
+private:
+    std::mutex mutex_;
+    std::string failing_;
+    int after_ = 0;
+    std::map<std::string, int> calls_;
+};
+
+/// A stream: a thread that does what it is given, in order.
+class FakeStream {
+public:
+    explicit FakeStream(std::int32_t on) : device(on), worker_([this] { run(); }) {}
+    ~FakeStream() {
+        put([this] { is_closed_ = true; });
+        worker_.join();
+    }
+    void put(std::function<void()> task) {
+        {
+            std::lock_guard const lock(mutex_);
+            tasks_.push_back(std::move(task));
+        }
+        changed_.notify_one();
+    }
+
+    std::int32_t const device;
+
+private:
+    void run() {
+        while (!is_closed_) {
+            std::function<void()> task;
+            {
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [this] { return !tasks_.empty(); });
+                task = std::move(tasks_.front());
+                tasks_.pop_front();
+            }
+            task();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> tasks_;
+    bool is_closed_ = false;
+    std::thread worker_;
+};
+
+/// An event: a flag for each record.
+struct FakeEvent {
+    std::shared_ptr<std::atomic<bool>> reached = std::make_shared<std::atomic<bool>>(true);
+};
+
+class FakeProducts;
+
+/// The vendor functions of a FakeMachine.
+struct FakeApi {
+    using Stream = FakeStream*;
+    using Event = FakeEvent*;
+    using Products = FakeProducts;
+
+    static constexpr std::string_view name = "fake";
+    /// No vendor's warps are that narrow: a kernel that counts on 32 or 64 goes wrong here.
+    static constexpr std::int32_t warp_size = 16;
+    static constexpr bool co_resident_blocks = true;
+    static constexpr std::int64_t ticks_per_microsecond = 1000;
+
+    static FakeMachine& machine() { return FakeMachine::get(); }
+    static std::int32_t& current() {
+        static thread_local std::int32_t device = 0;
+        return device;
+    }
+
+    static Result<std::int32_t> count_devices() {
+        if (auto const result = machine().enter("count_devices"); !result) return result.error();
+        return machine().devices;
+    }
+    static Result<std::int32_t> current_device() { return current(); }
+    static Result<> select_device(std::int32_t device) {
+        if (auto const result = machine().enter("select_device"); !result) return result;
+        current() = device;
+        return {};
+    }
+    static Result<detail::DeviceFacts> describe(std::int32_t) {
+        if (auto const result = machine().enter("describe"); !result) return result.error();
+        return detail::DeviceFacts{machine().warp_size, machine().multiprocessors};
+    }
+    static Result<Bytes> free_memory() { return Bytes{1234}; }
+
+    static Result<void*> allocate(std::size_t bytes) {
+        if (auto const result = machine().enter("allocate", ErrorCode::out_of_memory); !result) return result.error();
+        auto* const memory = ::operator new (bytes, std::align_val_t{256});
+        // Memory of a device is not clean.
+        std::memset(memory, 0xA5, bytes);
+        ++machine().memory;
+        return memory;
+    }
+    static void release(void* memory) {
+        ::operator delete (memory, std::align_val_t{256});
+        --machine().memory;
+    }
+    static Result<void*> allocate_shared(std::size_t bytes) { return allocate(bytes); }
+    static Result<void*> allocate_pinned(std::size_t bytes) {
+        if (auto const result = machine().enter("allocate_pinned", ErrorCode::out_of_memory); !result) {
+            return result.error();
+        }
+        ++machine().pinned;
+        return ::operator new (bytes, std::align_val_t{64});
+    }
+    static void release_pinned(void* memory) {
+        ::operator delete (memory, std::align_val_t{64});
+        --machine().pinned;
+    }
+    static Result<> clear(void* memory, std::size_t bytes, Stream stream) {
+        if (auto const result = enter("clear", stream); !result) return result;
+        stream->put([=] { std::memset(memory, 0, bytes); });
+        return {};
+    }
+    static Result<> copy(void* to, void const* from, std::size_t bytes, Stream stream) {
+        if (auto const result = enter("copy", stream); !result) return result;
+        stream->put([=] { std::memcpy(to, from, bytes); });
+        return {};
+    }
+
+    static Result<Stream> create_stream() {
+        if (auto const result = machine().enter("create_stream"); !result) return result.error();
+        ++machine().streams;
+        return new FakeStream(current());
+    }
+    static void destroy_stream(Stream stream) {
+        delete stream;
+        --machine().streams;
+    }
+    static Result<Event> create_event() {
+        if (auto const result = machine().enter("create_event"); !result) return result.error();
+        ++machine().events;
+        return new FakeEvent;
+    }
+    static void destroy_event(Event event) {
+        delete event;
+        --machine().events;
+    }
+    static Result<> record(Event event, Stream stream) {
+        if (auto const result = enter("record", stream); !result) return result;
+        auto const reached = std::make_shared<std::atomic<bool>>(false);
+        event->reached = reached;
+        stream->put([reached] { reached->store(true); });
+        return {};
+    }
+    static Result<> hold_back(Stream stream, Event event) {
+        if (auto const result = enter("hold_back", stream); !result) return result;
+        stream->put([reached = event->reached] {
+            while (!reached->load()) std::this_thread::yield();
+        });
+        return {};
+    }
+    static Result<bool> is_reached(Event event) {
+        if (auto const result = machine().enter("is_reached"); !result) return result.error();
+        return event->reached->load();
+    }
+    static Result<> enable_peer(std::int32_t device, std::int32_t) {
+        if (device != current()) return Error{ErrorCode::backend_failure}.in("enable_peer").because("wrong device");
+        return machine().enter("enable_peer", ErrorCode::unsupported);
+    }
+
+    /// A call that puts work into a stream: like vendors', it wants the stream's device to be current.
+    static Result<> enter(std::string_view call, Stream stream) {
+        if (stream->device != current()) return Error{ErrorCode::backend_failure}.in(call).because("wrong device");
+        return machine().enter(call);
+    }
+};
+
+class FakeProducts {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<FakeProducts>> open() {
+        if (auto const result = FakeMachine::get().enter("open_products"); !result) return result.error();
+        return std::make_unique<FakeProducts>();
+    }
+    template <class T>
+    [[nodiscard]] Result<> multiply(detail::GemmCall const& call, FakeStream* stream) {
+        return detail::launch_gemm<FakeApi, T>(call, stream);
+    }
+};
+
+using Fake = Device<FakeApi>;
+
+static_assert(ComputeBackend<Fake>);
+
+}  // namespace shardwise::testing
+
+namespace shardwise::inline v0_2_0::detail {
+
+template <>
+struct DeviceCode<testing::FakeApi> {
+    static float shuffle_xor(float value, int mask) { return testing::Emulator::current().shuffle_xor(value, mask); }
+    static void store_release(std::uint32_t* at, std::uint32_t value) {
+        std::atomic_ref(*at).store(value, std::memory_order_release);
+    }
+    static std::uint32_t load_acquire(std::uint32_t const* at) {
+        return std::atomic_ref(*const_cast<std::uint32_t*>(at)).load(std::memory_order_acquire);
+    }
+    static std::int64_t ticks() {
+        std::this_thread::yield();
+        return std::chrono::steady_clock::now().time_since_epoch().count();
+    }
+
+    template <class... Parameters>
+    static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
+                           testing::FakeStream* stream, Parameters... arguments) {
+        if (auto const result = testing::FakeApi::enter(name, stream); !result) return result;
+        stream->put([=] {
+            testing::Emulator::run(blocks, threads, testing::FakeApi::warp_size, [=] { kernel(arguments...); });
+        });
+        return {};
+    }
+};
+
+}  // namespace shardwise::inline v0_2_0::detail

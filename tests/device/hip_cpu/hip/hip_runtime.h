@@ -1,0 +1,59 @@
+#pragma once
+
+// HIP on the CPU (ROCm/HIP-CPU, whose include folder comes behind this one) with what our code calls and it lacks. Only
+// SHARDWISE_HIP_CPU builds use it; tests/device/README.md.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <future>
+#include_next <hip/hip_runtime.h>
+
+// Its marks ask for vector clones of every function, which templates do not survive.
+#undef __device__
+#undef __global__
+#define __device__
+#define __global__
+
+#define __HIP_MEMORY_SCOPE_SYSTEM 5
+#define __hip_atomic_store(at, value, order, scope) __atomic_store_n(at, value, order)
+#define __hip_atomic_load(at, order, scope) __atomic_load_n(at, order)
+
+/// Aligned as vendors' allocators align; hipFree is free.
+inline hipError_t allocate_hip_cpu(void** memory, std::size_t bytes) {
+    constexpr std::size_t alignment = 256;
+    *memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    return *memory == nullptr ? hipErrorOutOfMemory : hipSuccess;
+}
+#define hipMalloc allocate_hip_cpu
+
+#define hipDeviceMallocFinegrained 1
+inline hipError_t hipExtMallocWithFlags(void** memory, std::size_t bytes, unsigned) {
+    return hipMalloc(memory, bytes);
+}
+
+inline hipError_t hipHostMalloc(void** memory, std::size_t bytes, unsigned) {
+    return hipHostMalloc(memory, bytes, hipHostMallocDefault);
+}
+
+/// The events hold the future of a task.
+inline hipError_t hipEventQuery(hipEvent_t event) {
+    auto const& done = is_done(*event);
+    if (!done.valid()) return hipSuccess;
+    return done.wait_for(std::chrono::seconds{0}) == std::future_status::ready ? hipSuccess : hipErrorNotReady;
+}
+
+/// 100 MHz, as gfx9 counts.
+inline long long wall_clock64() {
+    auto const now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() / 10;
+}
+
+/// It reports the lanes and cores of the processor, but shuffles among `warpSize` threads, and never runs blocks at once.
+inline hipError_t describe_hip_cpu(hipDeviceProp_t* properties, int device) {
+    auto const status = hipGetDeviceProperties(properties, device);
+    properties->warpSize = warpSize;
+    properties->multiProcessorCount = 8;
+    return status;
+}
+#define hipGetDeviceProperties describe_hip_cpu

@@ -1,0 +1,12 @@
+// The device side of the tests, for nvcc, hipcc, and g++ with HIP on the CPU.
+#include <shardwise/backend/device.cuh>
+#include <shardwise/kernels/instantiate.cu>
+
+#include "launch_body.hpp"
+
+namespace shardwise::inline v0_2_0 {
+
+template void Device<detail::KernelApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<detail::KernelApi>&,
+                                                std::int64_t);
+
+}  // namespace shardwise::inline v0_2_0

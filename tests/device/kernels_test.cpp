@@ -1,0 +1,319 @@
+#include <shardwise/quant/decode_legacy.hpp>
+
+#include "backends.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+using namespace shardwise;
+using shardwise::testing::Bench;
+using shardwise::testing::numbers;
+using shardwise::testing::open_bench;
+using shardwise::testing::roundoff;
+
+namespace {
+
+/// Half of the distance between the smallest numbers of a type: what a result near zero may be off.
+template <class T>
+constexpr double smallest = std::is_same_v<T, Float16> ? 0x1p-25 : 0x1p-134;
+
+template <class T, class B>
+void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std::int64_t stride, bool in_place) {
+    auto const in = numbers<T>(rows * stride, 11);
+    auto const weight = numbers<T>(width, 12);
+    constexpr float epsilon = 1e-5F;
+    constexpr float offset = 1.0F;
+    auto device_in = bench.send(in);
+    auto device_weight = bench.send(weight);
+    auto device_out = bench.send(std::vector<T>(static_cast<std::size_t>(rows * stride)));
+    auto& target = in_place ? device_in : device_out;
+    TensorView<T const, 2, B> const from(device_in.data(), {rows, width}, stride);
+    TensorView<T, 2, B> const to(target.data(), {rows, width}, stride);
+    TensorView<T const, 1, B> const parameters(device_weight.data(), {width});
+    REQUIRE(rms_norm<T>(from, parameters, to, epsilon, bench.stream(), offset));
+    auto const out = bench.fetch(target);
+    // A sum in 256 parts, joined by at most 32 + 5 additions; its square root halves the error, and a division, an addition,
+    // the root, the reciprocal and three products follow.
+    auto const roundings = (static_cast<double>((width + 255) / 256) + 1 + 37) / 2 + 7;
+    for (std::int64_t row = 0; row < rows; ++row) {
+        auto const* const values = in.data() + row * stride;
+        double squares = 0.0;
+        for (std::int64_t i = 0; i < width; ++i)
+            squares += std::pow(static_cast<double>(static_cast<float>(values[i])), 2);
+        auto const scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(epsilon));
+        for (std::int64_t i = 0; i < width; ++i) {
+            auto const w = static_cast<double>(static_cast<float>(weight[static_cast<std::size_t>(i)]));
+            auto const expected = static_cast<double>(static_cast<float>(values[i])) * scale * (w + 1.0);
+            auto const result =
+                static_cast<double>(static_cast<float>(out[static_cast<std::size_t>(row * stride + i)]));
+            REQUIRE(std::abs(result - expected) <=
+                    std::abs(expected) * (roundings * 0x1p-24 + roundoff<T>)*1.01 + smallest<T>);
+        }
+    }
+}
+
+template <class T, class B>
+void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int64_t head_dim, std::int64_t pairs) {
+    std::vector<std::int32_t> const positions{0, 1, 17, 1000003};
+    auto const tokens = static_cast<std::int64_t>(positions.size());
+    std::vector<float> frequencies;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+        frequencies.push_back(std::pow(10000.0F, -static_cast<float>(i) / static_cast<float>(pairs)));
+    }
+    auto const width = heads * head_dim;
+    auto const values = numbers<T>(tokens * width, 21);
+    constexpr float scale = 1.25F;
+    auto device_values = bench.send(values);
+    auto const device_positions = bench.send(positions);
+    auto const device_frequencies = bench.send(frequencies);
+    REQUIRE(rope<T>(device_values.matrix(tokens, width), device_positions.view(), device_frequencies.view(), head_dim,
+                    layout, bench.stream(), scale));
+    auto const out = bench.fetch(device_values);
+    for (std::int64_t token = 0; token < tokens; ++token) {
+        for (std::int64_t i = 0; i < width; ++i) {
+            auto const at = [&](std::int64_t element) {
+                return static_cast<double>(
+                    static_cast<float>(values[static_cast<std::size_t>(token * width + element)]));
+            };
+            auto const head = i / head_dim * head_dim;
+            auto const within = i % head_dim;
+            auto const result =
+                static_cast<double>(static_cast<float>(out[static_cast<std::size_t>(token * width + i)]));
+            if (within >= 2 * pairs) {
+                REQUIRE(result == at(i));
+                continue;
+            }
+            bool const is_half = layout == RopeLayout::half;
+            auto const pair = is_half ? within % pairs : within / 2;
+            bool const is_first = is_half ? within < pairs : within % 2 == 0;
+            auto const a = at(head + (is_half ? pair : 2 * pair));
+            auto const b = at(head + (is_half ? pair + pairs : 2 * pair + 1));
+            auto const angle = static_cast<double>(positions[static_cast<std::size_t>(token)]) *
+                               static_cast<double>(frequencies[static_cast<std::size_t>(pair)]);
+            auto const cosine = std::cos(angle) * 1.25;
+            auto const sine = std::sin(angle) * 1.25;
+            auto const expected = is_first ? a * cosine - b * sine : b * cosine + a * sine;
+            // A sine is rounded, scaled and multiplied, then the two products are added.
+            auto const bound =
+                (std::abs(a) + std::abs(b)) * 1.25 * 4 * 0x1p-24 + std::abs(expected) * roundoff<T> + smallest<T>;
+            REQUIRE(std::abs(result - expected) <= bound * 1.01);
+        }
+    }
+}
+
+/// A weight with its bytes and, for the reference, its values.
+struct Weight {
+    WeightFormat format;
+    std::int64_t outputs;
+    std::int64_t inputs;
+    std::vector<std::byte> data;
+    std::vector<std::byte> scales;
+    std::vector<float> values;
+
+    [[nodiscard]] WeightSource source() const { return {format, outputs, inputs, data, scales}; }
+};
+
+template <class T>
+void append(std::vector<std::byte>& bytes, T const& value) {
+    auto const at = bytes.size();
+    bytes.resize(at + sizeof(T));
+    std::memcpy(bytes.data() + at, &value, sizeof(T));
+}
+
+template <class T>
+Weight dense(WeightFormat format, std::int64_t outputs, std::int64_t inputs) {
+    Weight weight{format, outputs, inputs, {}, {}, {}};
+    for (auto const& value : numbers<T>(outputs * inputs, 31)) {
+        append(weight.data, value);
+        weight.values.push_back(static_cast<float>(value));
+    }
+    return weight;
+}
+
+template <std::size_t block_bytes, class Decode>
+Weight blocks(WeightFormat format, std::int64_t outputs, std::int64_t inputs, Decode const& decode) {
+    Weight weight{format, outputs, inputs, {}, {}, {}};
+    std::mt19937 generator(41);
+    for (std::int64_t block = 0; block < outputs * inputs / 32; ++block) {
+        std::array<std::uint8_t, block_bytes> bytes{};
+        for (auto& byte : bytes) byte = static_cast<std::uint8_t>(generator());
+        auto const scale = Float16(0.001F * static_cast<float>(1 + block % 50) * (block % 3 == 0 ? -1.0F : 1.0F));
+        std::memcpy(bytes.data(), &scale.bits, 2);
+        append(weight.data, bytes);
+        std::array<float, 32> decoded{};
+        decode(std::span<std::uint8_t const, block_bytes>(bytes), std::span<float, 32>(decoded));
+        weight.values.insert(weight.values.end(), decoded.begin(), decoded.end());
+    }
+    return weight;
+}
+
+Weight make_weight(WeightFormat format, std::int64_t outputs, std::int64_t inputs) {
+    switch (format) {
+        case WeightFormat::f32:
+            return dense<float>(format, outputs, inputs);
+        case WeightFormat::bf16:
+            return dense<Bfloat16>(format, outputs, inputs);
+        case WeightFormat::f16:
+            return dense<Float16>(format, outputs, inputs);
+        case WeightFormat::q4_0:
+            return blocks<18>(format, outputs, inputs, [](auto block, auto out) { decode_q4_0(block, out); });
+        case WeightFormat::q8_0:
+            return blocks<34>(format, outputs, inputs, [](auto block, auto out) { decode_q8_0(block, out); });
+        default:
+            break;
+    }
+    Weight weight{WeightFormat::int8, outputs, inputs, {}, {}, {}};
+    std::mt19937 generator(51);
+    for (std::int64_t output = 0; output < outputs; ++output) {
+        auto const scale = 0.01F + 0.001F * static_cast<float>(output);
+        append(weight.scales, scale);
+        for (std::int64_t i = 0; i < inputs; ++i) {
+            auto const quant = static_cast<std::int8_t>(static_cast<std::int32_t>(generator() % 256) - 128);
+            append(weight.data, quant);
+            weight.values.push_back(scale * static_cast<float>(quant));
+        }
+    }
+    return weight;
+}
+
+template <class B>
+void check_multiply(Bench<B>& bench, WeightFormat format, std::int64_t outputs, std::int64_t inputs,
+                    std::int64_t rows) {
+    CAPTURE(static_cast<int>(format));
+    CAPTURE(outputs);
+    CAPTURE(inputs);
+    CAPTURE(rows);
+    auto const weight = make_weight(format, outputs, inputs);
+    auto const held = B::hold_weight(bench.context(), weight.source());
+    REQUIRE(held);
+    CHECK(held->outputs() == outputs);
+    CHECK(held->inputs() == inputs);
+    // Rows that lie apart, and an output beside which nothing is written.
+    auto const in = numbers(rows * (inputs + 3), 61);
+    auto const device_in = bench.send(in);
+    auto device_out = bench.send(std::vector<float>(static_cast<std::size_t>(rows * (outputs + 2)), 77.0F));
+    TensorView<float const, 2, B> const from(device_in.data(), {rows, inputs}, inputs + 3);
+    TensorView<float, 2, B> const to(device_out.data(), {rows, outputs}, outputs + 2);
+    REQUIRE(B::multiply(from, *held, to, bench.stream()));
+    auto const out = bench.fetch(device_out);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t output = 0; output < outputs + 2; ++output) {
+            auto const result = static_cast<double>(out[static_cast<std::size_t>(row * (outputs + 2) + output)]);
+            if (output >= outputs) {
+                REQUIRE(result == 77.0);
+                continue;
+            }
+            double sum = 0.0;
+            double magnitude = 0.0;
+            for (std::int64_t i = 0; i < inputs; ++i) {
+                auto const product = static_cast<double>(weight.values[static_cast<std::size_t>(output * inputs + i)]) *
+                                     static_cast<double>(in[static_cast<std::size_t>(row * (inputs + 3) + i)]);
+                sum += product;
+                magnitude += std::abs(product);
+            }
+            // As many products and additions as inputs, in any order; the scale's product, and its rounding in the reference.
+            REQUIRE(std::abs(result - sum) <= static_cast<double>(inputs + 3) * 0x1p-24 * magnitude);
+        }
+    }
+}
+
+constexpr std::array<WeightFormat, 6> device_formats{WeightFormat::f32,  WeightFormat::bf16, WeightFormat::f16,
+                                                     WeightFormat::int8, WeightFormat::q4_0, WeightFormat::q8_0};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("fibers");
+
+TEST_CASE_TEMPLATE("rms_norm is within the rounding of its arithmetic, in place and with rows that lie apart", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    check_rms_norm<float>(*bench, 3, 1000, 1003, false);
+    check_rms_norm<float>(*bench, 20, 64, 64, true);
+    check_rms_norm<float>(*bench, 1, 1, 1, false);
+    check_rms_norm<Bfloat16>(*bench, 2, 257, 300, true);
+    check_rms_norm<Float16>(*bench, 2, 256, 256, false);
+}
+
+TEST_CASE_TEMPLATE("rms_norm refuses shapes that do not fit", B, SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    auto buffer = bench->send(numbers(12, 1));
+    TensorView<float const, 2, B> const in = buffer.matrix(3, 4);
+    TensorView<float const, 1, B> const weight(buffer.data(), {4});
+    TensorView<float const, 1, B> const narrow(buffer.data(), {3});
+    for (auto const& result : {rms_norm<float>(in, weight, buffer.matrix(2, 4), 1e-5F, bench->stream()),
+                               rms_norm<float>(in, weight, buffer.matrix(3, 3), 1e-5F, bench->stream()),
+                               rms_norm<float>(in, narrow, buffer.matrix(3, 4), 1e-5F, bench->stream())}) {
+        REQUIRE_FALSE(result);
+        CHECK(result.error().code() == ErrorCode::shape_mismatch);
+        CHECK(result.error().subject() == "rms_norm");
+    }
+}
+
+TEST_CASE_TEMPLATE("rope turns pairs of both layouts by angles of any size, and leaves the rest of a head", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    for (auto const layout : {RopeLayout::half, RopeLayout::interleaved}) {
+        check_rope<float>(*bench, layout, 3, 16, 8);
+        check_rope<float>(*bench, layout, 2, 10, 3);
+        check_rope<Bfloat16>(*bench, layout, 2, 8, 4);
+        check_rope<Float16>(*bench, layout, 2, 8, 4);
+    }
+}
+
+TEST_CASE_TEMPLATE("multiply is within the rounding of its sums for every format that a device holds", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    for (auto const format : device_formats) {
+        check_multiply(*bench, format, 37, 96, 1);
+        check_multiply(*bench, format, 5, 32, 4);
+        check_multiply(*bench, format, 18, 1024, 6);
+        check_multiply(*bench, format, 3, 64, 17);
+    }
+    // Rows that end within a device's 16 bytes.
+    for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16, WeightFormat::int8}) {
+        check_multiply(*bench, format, 9, 37, 2);
+        check_multiply(*bench, format, 1, 1, 1);
+    }
+}
+
+TEST_SUITE_END();
+
+TEST_CASE_TEMPLATE("hold_weight counts the device's bytes and refuses sizes that do not fit", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    {
+        auto const weight = make_weight(WeightFormat::q8_0, 4, 64);
+        auto const held = B::hold_weight(bench->context(), weight.source());
+        REQUIRE(held);
+        CHECK(held->bytes() >= Bytes{4 * 2 * 34});
+        CHECK(bench->context().memory().current() == held->bytes());
+    }
+    CHECK(bench->context().memory().current() == Bytes{0});
+    auto short_data = make_weight(WeightFormat::q4_0, 4, 64);
+    short_data.data.pop_back();
+    CHECK(B::hold_weight(bench->context(), short_data.source()).error().code() == ErrorCode::shape_mismatch);
+    auto no_scales = make_weight(WeightFormat::int8, 4, 64);
+    no_scales.scales.clear();
+    CHECK(B::hold_weight(bench->context(), no_scales.source()).error().code() == ErrorCode::shape_mismatch);
+    auto half_block = make_weight(WeightFormat::q8_0, 4, 64);
+    half_block.inputs = 48;
+    CHECK(B::hold_weight(bench->context(), half_block.source()).error().code() == ErrorCode::shape_mismatch);
+}
+
+TEST_CASE("A device refuses a format without a kernel and says which") {
+    using Device = shardwise::testing::TestDevice;
+    auto const bench = open_bench<Device>();
+    if (!bench) return;
+    std::vector<std::byte> const data(4 * 144);
+    auto const held = Device::hold_weight(bench->context(), {WeightFormat::q4_k, 4, 256, data, {}});
+    REQUIRE_FALSE(held);
+    CHECK(held.error().code() == ErrorCode::unsupported);
+    CHECK(held.error().place() == "q4_k");
+}

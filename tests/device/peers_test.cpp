@@ -1,0 +1,273 @@
+#include "backends.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+using namespace shardwise;
+using namespace std::chrono_literals;
+using shardwise::detail::PeerMemory;
+using shardwise::testing::Bench;
+using shardwise::testing::numbers;
+using shardwise::testing::open_bench;
+using B = shardwise::testing::TestDevice;
+
+namespace {
+
+template <class T>
+struct GroupOf;
+template <class Api>
+struct GroupOf<Device<Api>> {
+    using type = PeerGroup<Api>;
+};
+using Group = GroupOf<B>::type;
+
+/// Ranks on one device, each with a stream of its own.
+struct Ranks {
+    std::unique_ptr<Bench<B>> bench = open_bench<B>();
+    std::vector<B::Context*> contexts;
+    std::vector<B::Stream> streams;
+    std::unique_ptr<Group> group;
+
+    Ranks(int count, PeerOptions const& options) {
+        if (!bench) return;
+        for (int rank = 0; rank < count; ++rank) {
+            contexts.push_back(&bench->context());
+            streams.push_back(bench->context().make_stream());
+        }
+        reopen(options);
+    }
+    void reopen(PeerOptions const& options) {
+        auto made = Group::open(contexts, options);
+        REQUIRE(made);
+        group = std::move(*made);
+    }
+    /// Overwrites a word that only kernels write otherwise.
+    template <class T>
+    void poke(T* at, T value) {
+        TensorView<T const, 1, Host> const from(&value, {1});
+        REQUIRE(B::copy<T>(from, TensorView<T, 1, B>(at, {1}), bench->stream()));
+        bench->wait();
+    }
+    [[nodiscard]] std::size_t size() const { return streams.size(); }
+};
+
+/// The sum over ranks in the order that the kernel promises.
+template <class T>
+std::vector<T> sum_of(std::vector<std::vector<T>> const& values) {
+    std::vector<T> sums;
+    for (std::size_t i = 0; i < values[0].size(); ++i) {
+        float sum = static_cast<float>(values[0][i]);
+        for (std::size_t rank = 1; rank < values.size(); ++rank) sum += static_cast<float>(values[rank][i]);
+        sums.push_back(T(sum));
+    }
+    return sums;
+}
+
+template <class T>
+bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// One all-reduce of every rank; `shift` elements off the 16 bytes that the fast path wants.
+template <class T>
+void check_all_reduce(Ranks& ranks, std::int64_t count, std::int64_t shift, unsigned seed) {
+    CAPTURE(count);
+    CAPTURE(shift);
+    std::vector<std::vector<T>> values;
+    std::vector<Buffer<T, B>> in;
+    std::vector<Buffer<T, B>> out;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        auto padded = numbers<T>(count + shift, seed + static_cast<unsigned>(rank));
+        in.push_back(ranks.bench->send(padded));
+        out.push_back(ranks.bench->send(std::vector<T>(padded.size())));
+        padded.erase(padded.begin(), padded.begin() + shift);
+        values.push_back(padded);
+    }
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        TensorView<T const, 1, B> const from(in[rank].data() + shift, {count});
+        TensorView<T, 1, B> const to(out[rank].data() + shift, {count});
+        REQUIRE(all_reduce<T>(*ranks.group, Rank{static_cast<std::int32_t>(rank)}, from, to, ranks.streams[rank]));
+    }
+    auto const sums = sum_of(values);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        auto const done = ranks.streams[rank].synchronize(Deadline::after(60s));
+        INFO(std::string(done ? "" : done.error().message()));
+        REQUIRE(done);
+        auto result = ranks.bench->fetch(out[rank]);
+        result.erase(result.begin(), result.begin() + shift);
+        REQUIRE(same_bits(result, sums));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("PeerGroup refuses what cannot be a group, and says what it counts of memory") {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    std::vector<B::Context*> const nine(9, &bench->context());
+    CHECK(Group::open({}).error().code() == ErrorCode::invalid_argument);
+    CHECK(Group::open(nine).error().code() == ErrorCode::invalid_argument);
+    std::vector<B::Context*> const one(1, &bench->context());
+    CHECK(Group::open(one, {.staging = Bytes{8}}).error().code() == ErrorCode::invalid_argument);
+    CHECK(Group::open(one, {.blocks = 65}).error().code() == ErrorCode::invalid_argument);
+    CHECK(Group::open(one, {.limit = 0s}).error().code() == ErrorCode::invalid_argument);
+    {
+        auto const group = Group::open(one, {.staging = Bytes{1000}, .blocks = 1});
+        REQUIRE(group);
+        CHECK((*group)->blocks() == 1);
+        CHECK(bench->context().memory().current() == Bytes{static_cast<std::int64_t>(sizeof(PeerMemory)) + 2 * 1024});
+    }
+    CHECK(bench->context().memory().current() == Bytes{0});
+}
+
+TEST_SUITE_BEGIN("fibers");
+
+TEST_CASE("all_reduce of one rank copies, in pieces and off alignment") {
+    Ranks ranks(1, {.staging = Bytes{256}, .blocks = 1});
+    if (!ranks.bench) return;
+    check_all_reduce<float>(ranks, 1000, 0, 1);
+    check_all_reduce<Bfloat16>(ranks, 259, 3, 2);
+    check_all_reduce<float>(ranks, 0, 0, 3);
+}
+
+TEST_CASE("all_reduce sums over ranks on one device with the same bits everywhere, whatever the length and alignment") {
+    if (!B::co_resident_blocks) return;
+    for (int const count : {2, 3}) {
+        Ranks ranks(count, {.staging = Bytes{4096}, .blocks = 2});
+        if (!ranks.bench) return;
+        // Long, short, long again; the last is several pieces.
+        unsigned seed = 100;
+        for (std::int64_t const length : {1024, 1, 7, 1000, 0, 16, 2500}) {
+            check_all_reduce<float>(ranks, length, 0, seed += 10);
+        }
+        check_all_reduce<float>(ranks, 333, 1, seed += 10);
+        check_all_reduce<Bfloat16>(ranks, 1111, 0, seed += 10);
+        check_all_reduce<Float16>(ranks, 100, 5, seed + 10);
+    }
+}
+
+TEST_CASE("all_reduce counts on where its step numbers wrap around") {
+    if (!B::co_resident_blocks) return;
+    Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});
+    if (!ranks.bench) return;
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+        auto* const memory = ranks.group->memory(Rank{rank});
+        ranks.poke(&memory->step, UINT32_MAX - 2);
+        for (int block = 0; block < 2; ++block) {
+            for (int from = 0; from < 2; ++from) ranks.poke(&memory->flags[block][from], UINT32_MAX - 2);
+        }
+    }
+    for (unsigned turn = 0; turn < 6; ++turn) check_all_reduce<float>(ranks, 100 + turn, 0, turn);
+}
+
+TEST_CASE("all_reduce calls that are queued one behind another, in place, each see the sum before") {
+    if (!B::co_resident_blocks) return;
+    Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});
+    if (!ranks.bench) return;
+    std::vector<Buffer<float, B>> values;
+    for (float const start : {1.0F, 2.0F}) values.push_back(ranks.bench->send(std::vector<float>(200, start)));
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+        auto const at = static_cast<std::size_t>(rank);
+        for (int turn = 0; turn < 5; ++turn) {
+            TensorView<float const, 1, B> const from = values[at].view();
+            REQUIRE(all_reduce<float>(*ranks.group, Rank{rank}, from, values[at].view(), ranks.streams[at]));
+        }
+    }
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        REQUIRE(ranks.streams[rank].synchronize(Deadline::after(60s)));
+        // 3, 6, 12, 24, 48.
+        CHECK(ranks.bench->fetch(values[rank]) == std::vector<float>(200, 48.0F));
+    }
+}
+
+TEST_CASE("all_reduce reads what a peer has left for it, though the peer runs no more") {
+    // Both halves of the protocol without two kernels at once, which not every runtime has.
+    Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});
+    if (!ranks.bench) return;
+    auto const own = numbers(256, 1);
+    auto const theirs = numbers(256, 2);
+    auto* const peer = ranks.group->memory(Rank{1});
+    auto* const half = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(peer + 1) + 1024);
+    TensorView<float const, 1, Host> const from(theirs.data(), {256});
+    REQUIRE(B::copy<float>(from, TensorView<float, 1, B>(half, {256}), ranks.bench->stream()));
+    for (int block = 0; block < ranks.group->blocks(); ++block) {
+        ranks.poke(&ranks.group->memory(Rank{0})->flags[block][1], 1U);
+        ranks.poke(&peer->calls[1][block], std::uint64_t{2560} + static_cast<std::uint64_t>(dtype_of<float>) % 10);
+    }
+    auto values = ranks.bench->send(own);
+    TensorView<float const, 1, B> const in = values.view();
+    REQUIRE(all_reduce<float>(*ranks.group, Rank{0}, in, values.view(), ranks.streams[0]));
+    REQUIRE(ranks.streams[0].synchronize(Deadline::after(60s)));
+    CHECK(same_bits(ranks.bench->fetch(values), sum_of<float>({own, theirs})));
+}
+
+TEST_CASE("A rank that withholds its flag is named, ends its group and leaves the context usable") {
+    Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = 50ms});
+    if (!ranks.bench) return;
+    auto values = ranks.bench->send(numbers(100, 1));
+    TensorView<float const, 1, B> const in = values.view();
+    REQUIRE(all_reduce<float>(*ranks.group, Rank{0}, in, values.view(), ranks.streams[0]));
+    auto const missed = ranks.streams[0].synchronize(Deadline::after(60s));
+    REQUIRE_FALSE(missed);
+    CHECK(missed.error().code() == ErrorCode::deadline_exceeded);
+    CHECK(missed.error().place() == "rank 1");
+
+    // The stream has failed, and so has every later call of the group, at once.
+    auto const again = all_reduce<float>(*ranks.group, Rank{0}, in, values.view(), ranks.streams[0]);
+    REQUIRE_FALSE(again);
+    CHECK(again.error().place() == "rank 1");
+    // The late rank is told instead of waiting.
+    REQUIRE(all_reduce<float>(*ranks.group, Rank{1}, in, values.view(), ranks.streams[1]));
+    auto const late = ranks.streams[1].synchronize(Deadline::after(60s));
+    REQUIRE_FALSE(late);
+    CHECK(late.error().code() == ErrorCode::rank_lost);
+    CHECK(late.error().place() == "rank 0");
+
+    if (!B::co_resident_blocks) return;
+    ranks.streams.clear();
+    for (int rank = 0; rank < 2; ++rank) ranks.streams.push_back(ranks.bench->context().make_stream());
+    ranks.reopen({.staging = Bytes{1024}, .blocks = 2});
+    check_all_reduce<float>(ranks, 100, 0, 9);
+}
+
+TEST_CASE("Ranks that ask for different lengths or dtypes are told so, and read nothing") {
+    if (!B::co_resident_blocks) return;
+    for (bool const other_length : {true, false}) {
+        Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = 10s});
+        if (!ranks.bench) return;
+        auto floats = ranks.bench->send(numbers(100, 1));
+        auto shorts = ranks.bench->send(numbers<Float16>(100, 2));
+        TensorView<float const, 1, B> const in = floats.view();
+        REQUIRE(all_reduce<float>(*ranks.group, Rank{0}, in, floats.view(), ranks.streams[0]));
+        if (other_length) {
+            REQUIRE(
+                all_reduce<float>(*ranks.group, Rank{1}, in.part(0, 99), floats.view().part(0, 99), ranks.streams[1]));
+        } else {
+            TensorView<Float16 const, 1, B> const others = shorts.view();
+            REQUIRE(all_reduce<Float16>(*ranks.group, Rank{1}, others, shorts.view(), ranks.streams[1]));
+        }
+        bool is_mismatch = false;
+        for (auto& stream : ranks.streams) {
+            auto const result = stream.synchronize(Deadline::after(60s));
+            REQUIRE_FALSE(result);
+            is_mismatch = is_mismatch || result.error().code() == ErrorCode::collective_mismatch;
+        }
+        // One of them may have been told by the other.
+        CHECK(is_mismatch);
+        CHECK(same_bits(ranks.bench->fetch(floats), numbers(100, 1)));
+    }
+}
+
+TEST_CASE("all_reduce refuses a rank, a length or a stream that is not its own") {
+    Ranks ranks(1, {.staging = Bytes{1024}, .blocks = 1});
+    if (!ranks.bench) return;
+    auto values = ranks.bench->send(numbers(10, 1));
+    TensorView<float const, 1, B> const in = values.view();
+    auto& stream = ranks.streams[0];
+    CHECK(all_reduce<float>(*ranks.group, Rank{1}, in, values.view(), stream).error().code() ==
+          ErrorCode::invalid_argument);
+    CHECK(all_reduce<float>(*ranks.group, Rank{0}, in, values.view().part(0, 9), stream).error().code() ==
+          ErrorCode::shape_mismatch);
+}
+
+TEST_SUITE_END();
