@@ -17,8 +17,8 @@ struct PlanCandidate {
     std::int32_t pp = 1;
     std::int32_t dp = 1;
     std::int32_t ep = 1;
-    /// True where `seconds` knows what has room.
-    bool is_refined = false;
+    /// How much `seconds` knows: 1 what has room, 2 on which devices.
+    std::int32_t refined = 0;
 
     [[nodiscard]] std::int64_t ranks() const {
         return std::int64_t{tp} * std::int64_t{pp} * std::int64_t{dp} * std::int64_t{ep};

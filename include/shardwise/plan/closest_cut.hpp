@@ -21,76 +21,158 @@ struct ClosestCut {
 
 namespace detail {
 
-/// Looks at cuts by what their weights, states and cache need at least, with pieces of the batch as small as they can
-/// be and the most of ZeRO.
+/// Looks at cuts by what they need at least, with the most replicas, pieces of the batch as small as they can be and the
+/// most of ZeRO.
 class ClosestSearch {
 public:
     explicit ClosestSearch(PlanSearch& search) : search_(search) {}
 
     ClosestCut find() {
-        enumerate();
+        for_each_degrees([this](PlanDegrees const& degrees) { push(degrees); });
         heap_.build();
-        for (int looked_at = 0; !heap_.empty() && !best_.fits() && looked_at < most_tried; ++looked_at) {
-            auto const candidate = heap_.pop();
-            auto const least = Bytes{static_cast<std::int64_t>(candidate.seconds)} - search_.largest_memory();
-            bool const is_tried_only = looked_at >= most_looked_at;
-            if (!best_.begins.empty() && (best_.needs - best_.has <= least || (is_tried_only && least > Bytes{0})))
+        for (int looks = 0; !heap_.empty() && !best_.fits() && looks < most_looks;) {
+            auto candidate = heap_.pop();
+            if (!best_.begins.empty() && static_cast<double>((best_.needs - best_.has).count()) <= candidate.seconds)
                 break;
-            PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
-            look_at(degrees, is_tried_only);
+            PlanDegrees const degrees = degrees_of(candidate);
+            if (candidate.refined == 0) {
+                candidate.seconds = least_more(degrees);
+                candidate.refined = 1;
+                heap_.insert(candidate);
+                continue;
+            }
+            look_at(degrees, Bytes{static_cast<std::int64_t>(candidate.seconds)});
+            ++looks;
         }
         return static_cast<ClosestCut&&>(best_);
     }
 
-private:
-    /// Beyond so many cuts of ever larger needs none comes notably closer: others are only tried as they are. A cluster
-    /// of a few dozen devices has fewer than are tried.
-    static constexpr int most_looked_at = 200;
-    static constexpr int most_tried = 1000;
+    /// True where some cut fits. On large clusters only round degrees are tried.
+    bool has_any() {
+        bool const is_large = search_.sites().count() > most_tried_all;
+        for_each_degrees([&](PlanDegrees degrees) {
+            bool const is_tried = !is_large || (is_round(degrees.tp) && is_round(degrees.ep));
+            if (best_.fits() || !is_tried || search_.zeros(degrees.dp).empty()) return;
+            cut_into_pieces(degrees);
+            if (search_.least_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
+            look_at(degrees, Bytes{0});
+            if (!best_.fits()) best_ = {};
+        });
+        return best_.fits();
+    }
 
-    void enumerate() {
+private:
+    /// Cuts whose stages are weighed, in the order of what they ask for at least: the next one has never been closer.
+    static constexpr int most_looks = 50;
+    /// Devices with which all degrees are tried for the quick answer.
+    static constexpr std::int64_t most_tried_all = 64;
+
+    PlanDegrees degrees_of(PlanCandidate const& candidate) const {
+        PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
+        cut_into_pieces(degrees);
+        return degrees;
+    }
+
+    void cut_into_pieces(PlanDegrees& degrees) const {
+        degrees.zero = search_.zeros(degrees.dp).back();
+        auto const batch = rank_batch(search_.job().batch, degrees);
+        degrees.micro_batches = piece_counts(batch, degrees.pp, search_.job().training.has_value()).back();
+    }
+
+    /// A number of at most 16, or one with no more than three leading binary digits.
+    static bool is_round(std::int64_t degree) {
+        std::int64_t unit = 1;
+        while (degree / unit > 8) unit *= 2;
+        return degree <= 16 || degree % unit == 0;
+    }
+
+    /// All degrees with as many replicas as there are devices for: each more leaves less to every rank. Where devices
+    /// differ, also with as many as the larger ones suffice for.
+    template <class Visit>
+    void for_each_degrees(Visit const& visit) {
         auto const most = search_.limits();
-        auto const devices = search_.sites().count();
+        auto& sites = search_.sites();
         auto const experts = expert_degrees(search_.model().config.experts, most.ep);
+        auto const counts = sites.counts_by_memory();
         for (std::int64_t tp = 1; tp <= most.tp; ++tp) {
             for (auto const ep : experts) {
-                for (std::int64_t dp = 1; dp <= most.dp; ++dp) {
-                    for (std::int64_t pp = 1; pp <= most.pp && tp * ep * dp * pp <= devices; ++pp)
-                        push({.tp = tp, .pp = pp, .dp = dp, .ep = ep});
+                for (std::int64_t pp = 1; pp <= most.pp && tp * ep * pp <= sites.count(); ++pp) {
+                    std::int64_t previous = 0;
+                    for (auto const devices : counts) {
+                        auto const dp = replicas({.tp = tp, .pp = pp, .ep = ep}, devices, most.dp);
+                        if (dp > previous) visit(PlanDegrees{.tp = tp, .pp = pp, .dp = dp, .ep = ep});
+                        if (dp > previous) previous = dp;
+                    }
                 }
             }
         }
+    }
+
+    /// The most replicas on so many devices; in inference the fewest with the same share of the batch.
+    std::int64_t replicas(PlanDegrees degrees, std::int64_t devices, std::int64_t most) const {
+        degrees.dp = devices / degrees.ranks();
+        if (degrees.dp > most) degrees.dp = most;
+        if (degrees.dp < 1 || search_.job().training) return degrees.dp;
+        return ceil_divide(search_.job().batch, degrees.ep * rank_batch(search_.job().batch, degrees));
     }
 
     void push(PlanDegrees degrees) {
         auto const zeros = search_.zeros(degrees.dp);
         if (zeros.empty()) return;
         degrees.zero = zeros.back();
-        heap_.push({0.0, static_cast<double>(search_.least_memory(degrees).count()),
-                    static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
-                    static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)});
+        heap_.push({0.0, search_.least_shortfall(degrees), static_cast<std::int32_t>(degrees.tp),
+                    static_cast<std::int32_t>(degrees.pp), static_cast<std::int32_t>(degrees.dp),
+                    static_cast<std::int32_t>(degrees.ep)});
     }
 
-    void look_at(PlanDegrees degrees, bool is_tried_only) {
-        auto const batch = rank_batch(search_.job().batch, degrees);
-        degrees.zero = search_.zeros(degrees.dp).back();
-        degrees.micro_batches = piece_counts(batch, degrees.pp, search_.job().training.has_value()).back();
+    /// What each device lacks at least, in bytes; less than nothing where there is room.
+    double least_more(PlanDegrees const& degrees) {
+        auto low = -static_cast<double>(search_.largest_memory().count());
+        double step = 1e9;
+        auto high = low;
+        while (high < 1e18 && !search_.may_fit(degrees, high)) {
+            low = high;
+            high = high < 0.0 ? 0.0 : high + step;
+            step *= 2.0;
+        }
+        while (high - low > 65536.0) {
+            auto const middle = low + (high - low) / 2.0;
+            (search_.may_fit(degrees, middle) ? high : low) = middle;
+        }
+        return low;
+    }
+
+    /// The smallest device of each stage.
+    List<Bytes> capacities(PlanDegrees const& degrees, PlanLayout const& layout) {
+        auto& sites = search_.sites();
+        if (sites.is_uniform()) return List<Bytes>(static_cast<std::size_t>(degrees.pp), search_.largest_memory());
+        return sites.sites(degrees, layout).capacities;
+    }
+
+    /// Finds what the stages lack that come closest; no less than `least`.
+    void look_at(PlanDegrees const& degrees, Bytes least) {
         auto const memory = search_.memories().of(degrees);
+        List<List<Bytes>> known;
         for (auto const& layout : search_.sites().layouts(degrees)) {
-            auto const sites = search_.sites().sites(degrees, layout);
+            auto const room = capacities(degrees, layout);
+            bool is_known = false;
+            for (auto const& other : known) is_known = is_known || other == room;
+            if (is_known) continue;
+            known.push_back(room);
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
-            if (is_tried_only) {
-                if (fill(degrees, memory, sites, Bytes{0}, begins)) consider(degrees, memory, sites, begins);
-                continue;
+            Bytes low = least;
+            Bytes step{std::int64_t{1} << 16U};
+            auto high = low;
+            while (!fill(degrees, memory, room, high, begins) && step.count() < INT64_MAX / 8) {
+                low = high;
+                high += step;
+                step += step;
             }
-            Bytes low = -search_.largest_memory();
-            Bytes high = 256_MiB;
-            while (!fill(degrees, memory, sites, high, begins) && high.count() < INT64_MAX / 8) high += high;
             while ((high - low).count() > (std::int64_t{1} << 16U)) {
                 auto const middle = low + Bytes{(high - low).count() / 2};
-                (fill(degrees, memory, sites, middle, begins) ? high : low) = middle;
+                (fill(degrees, memory, room, middle, begins) ? high : low) = middle;
             }
-            if (fill(degrees, memory, sites, high, begins)) consider(degrees, memory, sites, begins);
+            if (fill(degrees, memory, room, high, begins)) consider(degrees, memory, room, begins);
         }
     }
 
@@ -124,13 +206,13 @@ private:
     }
 
     /// Gives each stage what its memory and so much more hold; false where a stage would be empty or layers are left.
-    bool fill(PlanDegrees const& degrees, CutMemory const& memory, PlanSites const& sites, Bytes more,
+    bool fill(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& room, Bytes more,
               List<std::int64_t>& begins) const {
         auto const slots = search_.slots().size();
         std::int64_t next = 0;
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             begins[static_cast<std::size_t>(stage)] = next;
-            auto const most = sites.capacities[static_cast<std::size_t>(stage)] + more;
+            auto const most = room[static_cast<std::size_t>(stage)] + more;
             auto const begin = next;
             auto const last = slots - (degrees.pp - 1 - stage);
             List<SlotNeeds> needs(memory.ranks.size());
@@ -141,15 +223,15 @@ private:
         return next == slots;
     }
 
-    void consider(PlanDegrees const& degrees, CutMemory const& memory, PlanSites const& sites,
+    void consider(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& room,
                   List<std::int64_t> const& begins) {
         ClosestCut cut{degrees, begins, {}, {}, 0};
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             auto const i = static_cast<std::size_t>(stage);
             auto const needs = need(degrees, memory, stage, begins[i], begins[i + 1]);
-            if (stage > 0 && needs - sites.capacities[i] <= cut.needs - cut.has) continue;
+            if (stage > 0 && needs - room[i] <= cut.needs - cut.has) continue;
             cut.needs = needs;
-            cut.has = sites.capacities[i];
+            cut.has = room[i];
             cut.stage = stage;
         }
         if (best_.begins.empty() || cut.needs - cut.has < best_.needs - best_.has)
@@ -168,13 +250,12 @@ private:
     return detail::ClosestSearch(search).find();
 }
 
-/// True where some cut of the job fits: the quick answer, without what it would cost. On more than a few dozen
-/// devices only the cuts with the smallest weights, states and cache are tried, and false means that none of these
-/// fits.
+/// True where some cut of the job fits with the most replicas, the smallest pieces and the most of ZeRO: the quick
+/// answer, without what it would cost.
 [[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request) {
     if (request.estimate.batch == 0) request.estimate.batch = 1;
     PlanSearch search(model, topology, request);
-    return find_closest_cut(search).fits();
+    return detail::ClosestSearch(search).has_any();
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -52,11 +52,7 @@ public:
         return cut;
     }
 
-    /// What the first rank of a group holds of the whole model, however it is cut into stages: less than any cut needs.
-    [[nodiscard]] SlotNeeds const& held(PlanDegrees const& degrees) {
-        return entry(rank_request(job_, degrees), {}).whole;
-    }
-    /// The same by the kinds of slots.
+    /// What the kinds of slots hold of the model on the first rank of a group.
     [[nodiscard]] RankWeights const& weights(PlanDegrees const& degrees) {
         return entry(rank_request(job_, degrees), {}).weights;
     }
@@ -81,7 +77,6 @@ private:
         std::int64_t ep = 0;
         RankPlace place{};
         RankWeights weights;
-        SlotNeeds whole{};
     };
 
     struct Running {
@@ -100,9 +95,7 @@ private:
             if (entry.ep == request.parallel.ep && entry.place == place) return entry;
         }
         Entry entry{
-            request.parallel.tp, request.parallel.ep, place, weigh_rank(model_, request, parts_, slots_, place), {}};
-        for (auto const kind : slots_.kind_of) entry.whole.add(entry.weights.kinds[kind]);
-        for (auto const& tie : slots_.ties) entry.whole.drop(entry.weights.ties[tie.tie]);
+            request.parallel.tp, request.parallel.ep, place, weigh_rank(model_, request, parts_, slots_, place)};
         known.push_back(static_cast<Entry&&>(entry));
         return known.back();
     }

@@ -58,7 +58,7 @@ public:
             for (int pops = 0; pops < most_pops && looks < most_looks && !heap.empty(); ++pops) {
                 auto const candidate = heap.pop();
                 if (!may_win(best_[kind], candidate.ranks(), candidate.seconds)) break;
-                if (!candidate.is_refined) {
+                if (candidate.refined < most_refined()) {
                     refine(candidate, heap);
                     continue;
                 }
@@ -179,25 +179,19 @@ public:
         return degree_limits(model_.config, parts_.layers, job_.batch, sites_.count());
     }
     [[nodiscard]] List<std::int32_t> zeros(std::int64_t dp) const { return zero_stages(request_, dtype_, dp); }
-    /// Less than the fullest rank of such a cut needs, whatever its stages: its share of what the ranks hold of the
-    /// model.
-    [[nodiscard]] Bytes least_memory(PlanDegrees const& degrees) {
-        auto const& whole = memories_.held(degrees);
-        if (!job_.training) {
-            auto const overhead = runtime_overhead(DeviceClass::gpu);
-            return Bytes{(whole.weights + kv_cache(degrees)).count() / degrees.pp} + overhead;
-        }
-        auto plan = *job_.training;
-        plan.zero = degrees.zero;
-        TrainingShare const share{.parameters = whole.parameters / degrees.pp,
-                                  .parameter_bytes = Bytes{(whole.weights - whole.buffers).count() / degrees.pp},
-                                  .buffer_bytes = Bytes{0},
-                                  .state_bytes = Bytes{whole.states.count() / degrees.pp},
-                                  .largest_part = Bytes{0},
-                                  .dtype = dtype_,
-                                  .dp = degrees.dp};
-        auto const states = model_states(plan, share);
-        return states.weights + states.gradients + states.optimizer;
+    /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
+    [[nodiscard]] double least_shortfall(PlanDegrees const& degrees) {
+        room_.weigh(degrees, held_);
+        auto const room = sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp);
+        return (room_.least_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
+    }
+    /// False where such a cut lacks more than so many bytes on some device.
+    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more) {
+        room_.weigh(degrees, held_);
+        auto const size = ceil_divide(rank_batch(job_.batch, degrees), degrees.micro_batches);
+        auto const* bytes = room_.slot_bytes(degrees, size);
+        auto const most = static_cast<double>(largest_memory_.count()) + more;
+        return room_.may_fit(held_, degrees, bytes, [most](std::int64_t) { return StageLimit{.bytes = most}; });
     }
 
 private:
@@ -226,7 +220,7 @@ private:
             if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return best;
             auto& found = best_[next];
             auto const candidate = heaps_[next].pop();
-            if (!candidate.is_refined) {
+            if (candidate.refined < most_refined()) {
                 refine(candidate, heaps_[next]);
                 continue;
             }
@@ -286,10 +280,14 @@ private:
         }
     }
 
+    /// What is known of a candidate before it is laid out.
+    std::int32_t most_refined() const { return sites_.is_uniform() ? 1 : 2; }
+
     /// Puts a candidate back with a bound that knows what has room, if anything has.
     void refine(PlanCandidate candidate, CandidateHeap& heap) {
         PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
-        auto const ways = find_ways(degrees, {}, {});
+        auto const layouts = candidate.refined == 0 ? List<PlanLayout>{} : sites_.layouts(degrees);
+        auto const ways = find_ways(degrees, layouts, {});
         if (ways.empty()) {
             ++too_large_;
             return;
@@ -297,7 +295,7 @@ private:
         auto least = ways[0].seconds;
         for (auto const& way : ways) least = way.seconds < least ? way.seconds : least;
         if (candidate.seconds < least) candidate.seconds = least;
-        candidate.is_refined = true;
+        ++candidate.refined;
         heap.insert(candidate);
     }
 
@@ -311,22 +309,20 @@ private:
     bool look_at(PlanCandidate const& candidate, FoundCut& best) {
         PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
         bool has_room = best.is_found;
-        auto const layouts = sites_.layouts(degrees);
-        auto const ways = find_ways(degrees, layouts, best);
-        if (ways.empty()) return has_room;
         auto const batch = rank_batch(job_.batch, degrees);
-        List<PlanSites> sites;
-        for (auto const& layout : layouts) sites.push_back(sites_.sites(degrees, layout));
-        for (auto const& way : ways) {
-            if (!may_win(best, degrees.ranks(), way.seconds)) continue;
-            degrees.micro_batches = way.pieces;
-            degrees.zero = way.zero;
-            auto const memory = memories_.of(degrees);
-            for (std::size_t i = 0; i < layouts.size(); ++i) {
+        for (auto const& layout : sites_.layouts(degrees)) {
+            auto const ways = find_ways(degrees, {layout}, best);
+            if (ways.empty()) continue;
+            auto const sites = sites_.sites(degrees, layout);
+            for (auto const& way : ways) {
+                if (!may_win(best, degrees.ranks(), way.seconds)) continue;
+                degrees.micro_batches = way.pieces;
+                degrees.zero = way.zero;
+                auto const memory = memories_.of(degrees);
                 List<SlotPrices const*> prices;
-                for (auto const& site : sites[i].stages)
+                for (auto const& site : sites.stages)
                     prices.push_back(&pricer_.at(pass_, ceil_divide(batch, way.pieces), site));
-                has_room = cut(degrees, layouts[i], sites[i], prices, memory, best) || has_room;
+                has_room = cut(degrees, layout, sites, prices, memory, best) || has_room;
             }
         }
         return has_room;
@@ -364,14 +360,6 @@ private:
                          step_setting(cost_, pass));
     }
 
-    Bytes kv_cache(PlanDegrees const& degrees) const {
-        auto const request = rank_request(job_, degrees);
-        Bytes sum{};
-        for (auto const& block : model_.program.blocks())
-            sum += block.count * kv_cache_bytes(model_.program.body(block), request, model_.config);
-        return sum;
-    }
-
     /// Candidates that are priced for a kind that is not the best, and that are looked at for their room.
     static constexpr int most_looks = 20;
     static constexpr int most_pops = 500;
@@ -386,6 +374,7 @@ private:
     SiteFinder sites_;
     CutMemories memories_;
     RoomCheck room_;
+    HeldBytes held_;
     Pass pass_;
     StepSetting setting_;
     WayFinder finder_;

@@ -65,38 +65,43 @@ private:
     }
 
     void try_devices() {
-        auto const count = static_cast<std::int64_t>(topology_.accelerators().size());
+        auto const accelerators = topology_.accelerators();
+        auto const count = static_cast<std::int64_t>(accelerators.size());
+        // One node grows; of several nodes another one of the same size begins.
+        auto const last = accelerators.back().node;
+        std::int64_t unit = 0;
+        for (auto const& other : accelerators) unit += other.node == last ? 1 : 0;
+        bool const has_nodes = accelerators.front().node != last;
+        if (!has_nodes) unit = 1;
         std::int64_t bad = 0;
         std::int64_t good = 1;
-        while (!fits_with(good)) {
+        while (!fits_with(good * unit, has_nodes ? unit : 0)) {
             bad = good;
             good *= 2;
-            if (good > most_added || good > 64 * count) return;
+            if (good * unit > most_added || good * unit > most_times * count) return;
         }
         while (good - bad > 1) {
             auto const middle = bad + (good - bad) / 2;
-            (fits_with(middle) ? good : bad) = middle;
+            (fits_with(middle * unit, has_nodes ? unit : 0) ? good : bad) = middle;
         }
-        add(count_text(good, "more device", "more devices") + " like the last");
+        add(count_text(good * unit, "more device", "more devices") + " like the last");
     }
 
-    bool fits_with(std::int64_t added) const {
+    /// With more devices like the last; in nodes of so many, or in its own.
+    bool fits_with(std::int64_t added, std::int64_t in_node) const {
         auto more = topology_;
         auto const accelerators = topology_.accelerators();
         auto device = accelerators.back();
-        std::int64_t in_node = 0;
-        for (auto const& other : accelerators) in_node += other.node == device.node ? 1 : 0;
-        // One node grows; of several nodes another one of the same size begins.
-        bool const has_nodes = accelerators.front().node != device.node;
         for (std::int64_t i = 0; i < added; ++i) {
-            if (has_nodes && i % in_node == 0) ++device.node;
+            if (in_node > 0 && i % in_node == 0) ++device.node;
             ++device.id.index;
             more.devices.insert(more.devices.begin() + accelerators.size() + static_cast<std::size_t>(i), device);
         }
         return has_plan(model_, more, request_);
     }
 
-    static constexpr std::int64_t most_added = 4096;
+    static constexpr std::int64_t most_added = 1024;
+    static constexpr std::int64_t most_times = 64;
 
     Model const& model_;
     Topology const& topology_;

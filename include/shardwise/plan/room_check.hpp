@@ -19,6 +19,15 @@ struct SlotBytes {
     double at_work = 0.0;
 };
 
+/// What slots hold of the model on one rank, by their kinds, under some stage of ZeRO.
+struct HeldBytes {
+    List<double> kinds;
+    /// Of the layers that ZeRO gathers.
+    List<double> gathered;
+    /// Of all slots.
+    double whole = 0.0;
+};
+
 /// What one stage may take at most.
 struct StageLimit {
     double bytes = 0.0;
@@ -48,36 +57,43 @@ public:
     RoomCheck(RoomCheck const&) = delete;
     RoomCheck& operator=(RoomCheck const&) = delete;
 
-    /// Turns to cuts with these degrees and this stage of ZeRO, whatever their pieces.
-    void open(PlanDegrees const& degrees) {
+    /// What slots hold with these degrees and this stage of ZeRO, whatever their pieces.
+    void weigh(PlanDegrees const& degrees, HeldBytes& held) {
         auto const& weights = memories_.weights(degrees);
-        held_.clear();
-        whole_ = 0.0;
-        for (auto const& kind : weights.kinds) held_.push_back(held_bytes(kind, degrees));
-        if (!job_.training) add_cache(degrees);
-        // Both names of a tie may be in one stage.
-        for (auto const& tie : slots_.ties) {
-            auto& held = held_[slots_.kind_of[static_cast<std::size_t>(tie.other)]];
-            held -= held_bytes(weights.ties[tie.tie], degrees);
-            if (held < 0.0) held = 0.0;
-        }
-        for (auto const& run : runs_) whole_ += run.count * held_[run.kind];
+        held.kinds.clear();
+        held.gathered.clear();
+        held.whole = 0.0;
         bool const is_gathered = job_.training && job_.training->convention == MemoryConvention::shardwise &&
                                  job_.training->offload != Offload::all && degrees.dp > 1 && degrees.zero >= 3;
-        gathered_.clear();
-        for (auto const& kind : weights.kinds)
-            gathered_.push_back(is_gathered ? 2.0 * static_cast<double>(kind.largest_part.count()) : 0.0);
+        for (auto const& kind : weights.kinds) {
+            held.kinds.push_back(held_bytes(kind, degrees));
+            held.gathered.push_back(is_gathered ? 2.0 * static_cast<double>(kind.largest_part.count()) : 0.0);
+        }
+        if (!job_.training) add_cache(degrees, held.kinds);
+        // Both names of a tie may be in one stage.
+        for (auto const& tie : slots_.ties) {
+            auto& bytes = held.kinds[slots_.kind_of[static_cast<std::size_t>(tie.other)]];
+            bytes -= held_bytes(weights.ties[tie.tie], degrees);
+            if (bytes < 0.0) bytes = 0.0;
+        }
+        for (auto const& run : runs_) held.whole += run.count * held.kinds[run.kind];
     }
 
     /// False where stages that hold nothing but the model need more than `most` bytes of their devices together.
-    [[nodiscard]] bool may_hold(PlanDegrees const& degrees, double most) const {
-        return whole_ + static_cast<double>(degrees.pp) * overhead_ <= most + slack;
+    [[nodiscard]] bool may_hold(HeldBytes const& held, PlanDegrees const& degrees, double most) const {
+        return held.whole + static_cast<double>(degrees.pp) * overhead_ <= most + slack;
+    }
+
+    /// What stages that hold nothing but the model need at least.
+    [[nodiscard]] double least_needed(HeldBytes const& held, PlanDegrees const& degrees) const {
+        return held.whole + static_cast<double>(degrees.pp) * overhead_ - slack;
     }
 
     /// False where no stages of consecutive slots keep within their limits, which `limit(stage)` tells; `bytes` are of
     /// a piece no larger than theirs.
     template <class Limits>
-    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, SlotBytes const* bytes, Limits const& limit) const {
+    [[nodiscard]] bool may_fit(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
+                               Limits const& limit) const {
         std::size_t run = 0;
         auto left = runs_[0].count;
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
@@ -90,9 +106,9 @@ public:
             while (true) {
                 auto const kind = runs_[run].kind;
                 auto const& slot = bytes[kind];
-                auto const working = slot.at_work + gathered_[kind];
+                auto const working = slot.at_work + held.gathered[kind];
                 auto const more = working > at_work ? working - at_work : 0.0;
-                auto const each = held_[kind] + pieces * slot.kept;
+                auto const each = held.kinds[kind] + pieces * slot.kept;
                 auto count = left;
                 if (room - more < count * each) count = whole_part((room - more) / each);
                 if (most.seconds != nullptr && seconds < count * most.seconds[kind])
@@ -168,11 +184,11 @@ private:
         return bytes > 0.0 ? bytes : 0.0;
     }
 
-    void add_cache(PlanDegrees const& degrees) {
+    void add_cache(PlanDegrees const& degrees, List<double>& held) const {
         auto const request = rank_request(job_, degrees);
-        for (std::size_t kind = 0; kind < held_.size(); ++kind) {
+        for (std::size_t kind = 0; kind < held.size(); ++kind) {
             for (auto const body : slots_.kinds[kind].bodies)
-                held_[kind] += count_of(kv_cache_bytes(model_.program.bodies()[body], request, model_.config));
+                held[kind] += count_of(kv_cache_bytes(model_.program.bodies()[body], request, model_.config));
         }
     }
 
@@ -187,10 +203,6 @@ private:
     double overhead_ = 0.0;
     List<Run> runs_;
     List<List<Pieces>> pieces_;
-    /// Of the degrees that are looked at, by the kinds of slots.
-    List<double> held_;
-    List<double> gathered_;
-    double whole_ = 0.0;
 };
 
 }  // namespace shardwise::inline v0_2_0

@@ -73,6 +73,13 @@ public:
         }
         return least;
     }
+    /// All devices with at least as much memory as those of a class, for each class; the largest memory first.
+    [[nodiscard]] List<std::int64_t> counts_by_memory() const {
+        List<std::int64_t> counts;
+        for (auto const index : by_memory_)
+            counts.push_back(sizes_[index] + (counts.empty() ? std::int64_t{0} : counts.back()));
+        return counts;
+    }
     /// What `stages` stages of so many ranks each can hold together at most, as multiples of their smallest device.
     [[nodiscard]] double most_room(std::int64_t ranks, std::int64_t stages) const {
         double room = 0.0;
@@ -186,22 +193,13 @@ public:
 
     /// A site that none of a tensor- and expert-parallel group can be better than.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep) const {
-        StageSite site;
-        site.device = &strongest_;
-        auto const network = faster_link(best_network_, best_explicit_);
-        auto link = faster_link(best_link_, best_explicit_);
-        bool const is_network_worse = network.bandwidth <= link.bandwidth && network.latency >= link.latency;
-        if (!is_network_worse && node_count() > 1) link = faster_link(link, network);
-        auto const node = is_network_worse ? largest_node_ : count();
-        auto const in_node = [&](std::int64_t ranks, std::int64_t stride) {
-            auto const most = ranks * stride <= node ? ranks : node / stride > 0 ? node / stride : 1;
-            auto const nodes = most < ranks ? (ranks + most - 1) / most : 1;
-            return RankGroup{ranks, (ranks + nodes - 1) / nodes, link, network};
-        };
-        site.tp = in_node(tp, 1);
-        site.ep = in_node(ep, tp);
-        site.next = faster_link(link, node_count() > 1 ? network : Link{});
-        return site;
+        return best_site(tp, ep, strongest_, faster_link(best_link_, best_explicit_), best_network_);
+    }
+    /// The same of groups with a device of this class.
+    [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep, std::size_t index) const {
+        auto const& own = *classes_[index];
+        if (own.link.type == LinkType::none) return best_site(tp, ep, own, best_link_, best_network_);
+        return best_site(tp, ep, own, faster_link(own.link, best_explicit_), network_of(own));
     }
 
 private:
@@ -223,6 +221,25 @@ private:
     };
 
     static double bytes_of(Device const& device) { return static_cast<double>(device.available().count()); }
+    StageSite best_site(std::int64_t tp, std::int64_t ep, Device const& device, Link link,
+                        Link const& known_network) const {
+        StageSite site;
+        site.device = &device;
+        auto const network = faster_link(known_network, best_explicit_);
+        bool const is_network_worse = network.bandwidth <= link.bandwidth && network.latency >= link.latency;
+        if (!is_network_worse && node_count() > 1) link = faster_link(link, network);
+        auto const node = is_network_worse ? largest_node_ : count();
+        auto const in_node = [&](std::int64_t ranks, std::int64_t stride) {
+            auto const most = ranks * stride <= node ? ranks : node / stride > 0 ? node / stride : 1;
+            auto const nodes = most < ranks ? (ranks + most - 1) / most : 1;
+            return RankGroup{ranks, (ranks + nodes - 1) / nodes, link, network};
+        };
+        site.tp = in_node(tp, 1);
+        site.ep = in_node(ep, tp);
+        site.next = faster_link(link, node_count() > 1 ? network : Link{});
+        return site;
+    }
+
     static Link faster_link(Link const& a, Link const& b) { return detail::faster_link(a, b); }
 
     /// Devices of one class are alike in all that a plan asks.

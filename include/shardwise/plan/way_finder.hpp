@@ -6,6 +6,7 @@
 #include <shardwise/plan/slot_prices.hpp>
 #include <shardwise/plan/stage_partition.hpp>
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -57,10 +58,11 @@ public:
         for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) may.push_back(false);
         for (auto const zero : zeros) {
             degrees.zero = zero;
-            room_.open(degrees);
+            room_.weigh(degrees, held_[0]);
             for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
                 auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
-                known = known || room_.may_hold(degrees, sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp));
+                known = known ||
+                        room_.may_hold(held_[0], degrees, sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp));
             }
         }
         return may;
@@ -74,15 +76,24 @@ public:
         List<PlanWay> ways;
         auto const counts = piece_counts(batch, degrees.pp, setting_.pass == Pass::training);
         sort_stages(degrees, layouts);
+        List<std::int32_t> open;
+        auto const most = sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp);
         for (auto const zero : zeros) {
             degrees.zero = zero;
-            room_.open(degrees);
-            if (!room_.may_hold(degrees, sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp))) continue;
-            for (auto const pieces : counts) {
-                degrees.micro_batches = pieces;
-                auto& piece = piece_of(degrees, ceil_divide(batch, pieces));
-                auto const seconds = least_way(degrees, piece, may_win);
-                if (seconds >= 0.0) ways.push_back({pieces, zero, seconds});
+            room_.weigh(degrees, held_[open.size()]);
+            if (room_.may_hold(held_[open.size()], degrees, most)) open.push_back(zero);
+        }
+        if (open.empty()) return ways;
+        if (open.size() > 1) find_least(open.size());
+        for (auto const pieces : counts) {
+            degrees.micro_batches = pieces;
+            auto& piece = piece_of(degrees, ceil_divide(batch, pieces));
+            if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, size_of(degrees, piece));
+            if (open.size() > 1 && !has_room(least_, degrees, piece)) continue;
+            for (std::size_t i = 0; i < open.size(); ++i) {
+                degrees.zero = open[i];
+                auto const seconds = least_way(held_[i], degrees, piece, may_win);
+                if (seconds >= 0.0) ways.push_back({pieces, open[i], seconds});
             }
         }
         return ways;
@@ -135,9 +146,26 @@ private:
         return times.seconds(static_cast<double>(pieces), setting_);
     }
 
+    /// The least of what slots hold under any of the first `count` stages of ZeRO.
+    void find_least(std::size_t count) {
+        least_ = held_[0];
+        for (std::size_t i = 1; i < count; ++i) {
+            for (std::size_t kind = 0; kind < least_.kinds.size(); ++kind) {
+                if (held_[i].kinds[kind] < least_.kinds[kind]) least_.kinds[kind] = held_[i].kinds[kind];
+                if (held_[i].gathered[kind] < least_.gathered[kind]) least_.gathered[kind] = held_[i].gathered[kind];
+            }
+        }
+    }
+
+    /// False where not even the largest devices have room.
+    bool has_room(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece) const {
+        StageLimit const limit{.bytes = sites_.most_memory()};
+        return room_.may_fit(held, degrees, piece.bytes, [&limit](std::int64_t) { return limit; });
+    }
+
     /// What a step takes at least; negative where it has no room or may not win.
     template <class MayWin>
-    double least_way(PlanDegrees const& degrees, Piece& piece, MayWin const& may_win) {
+    double least_way(HeldBytes const& held, PlanDegrees const& degrees, Piece& piece, MayWin const& may_win) {
         auto const& prices = *piece.prices;
         double update = 0.0;
         if (setting_.pass == Pass::training) {
@@ -152,18 +180,17 @@ private:
         };
         auto slowest = pricer_.least_slowest(prices, degrees.pp);
         if (!may_win(step(slowest))) return -1.0;
-        auto const size = size_of(degrees, piece);
-        if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, size);
+        if (!has_room(held, degrees, piece)) return -1.0;
         if (!sites_.is_uniform()) {
-            price_classes(degrees, piece, size);
+            price_classes(degrees, piece, size_of(degrees, piece));
             auto const shared = least_shared(degrees, piece);
             if (slowest < shared) slowest = shared;
             if (!may_win(step(slowest))) return -1.0;
         }
-        if (profiles_.empty()) return least_in(degrees, piece, nullptr, slowest, step, may_win);
+        if (profiles_.empty()) return least_in(held, degrees, piece, nullptr, slowest, step, may_win);
         double least = -1.0;
         for (auto const& profile : profiles_) {
-            auto const seconds = least_in(degrees, piece, profile.data(), slowest, step, may_win);
+            auto const seconds = least_in(held, degrees, piece, profile.data(), slowest, step, may_win);
             if (seconds >= 0.0 && (least < 0.0 || seconds < least)) least = seconds;
         }
         return least;
@@ -171,8 +198,8 @@ private:
 
     /// The same where the stages lie on these classes of devices; on the best of them where they are not known.
     template <class Step, class MayWin>
-    double least_in(PlanDegrees const& degrees, Piece const& piece, std::uint64_t const* profile, double slowest,
-                    Step const& step, MayWin const& may_win) {
+    double least_in(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece, std::uint64_t const* profile,
+                    double slowest, Step const& step, MayWin const& may_win) {
         List<StageLimit> limits(profile == nullptr ? 1 : static_cast<std::size_t>(degrees.pp));
         for (std::size_t stage = 0; stage < limits.size(); ++stage) {
             if (profile == nullptr) {
@@ -183,14 +210,14 @@ private:
             limits[stage] = {sites_.memory_of(profile[stage]), prices.seconds.data()};
         }
         auto const fits = [&](double longest) {
-            return room_.may_fit(degrees, piece.bytes, [&](std::int64_t stage) {
+            return room_.may_fit(held, degrees, piece.bytes, [&](std::int64_t stage) {
                 auto limit = limits[profile == nullptr ? 0 : static_cast<std::size_t>(stage)];
                 if (longest < 0.0) limit.seconds = nullptr;
                 limit.most_seconds = longest;
                 return limit;
             });
         };
-        if (!fits(-1.0)) return -1.0;
+        if (profile != nullptr && !fits(-1.0)) return -1.0;
         if (degrees.pp == 1) {
             if (profile != nullptr) {
                 auto const own = piece.classes[worst_class(piece, profile[0])]->total;
@@ -219,11 +246,8 @@ private:
 
     void price_classes(PlanDegrees const& degrees, Piece& piece, std::int64_t size) {
         if (!piece.classes.empty()) return;
-        auto site = sites_.best_site(degrees.tp, degrees.ep);
-        for (std::size_t i = 0; i < sites_.class_count(); ++i) {
-            site.device = &sites_.class_device(i);
-            piece.classes.push_back(&pricer_.at(setting_.pass, size, site));
-        }
+        for (std::size_t i = 0; i < sites_.class_count(); ++i)
+            piece.classes.push_back(&pricer_.at(setting_.pass, size, sites_.best_site(degrees.tp, degrees.ep, i)));
     }
 
     /// What the slowest stage takes at least where each lies on a class of its own: the i-th fastest has no better one
@@ -277,6 +301,9 @@ private:
     List<std::int32_t> index_;
     List<Group> groups_;
     List<List<std::uint64_t>> profiles_;
+    /// Of the stages of ZeRO that are looked at, and the least of them.
+    std::array<HeldBytes, 4> held_;
+    HeldBytes least_;
     List<std::size_t> order_;
 };
 
