@@ -7,7 +7,7 @@ set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/shardwise")
 set(pc_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/shardwise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library
-        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.cu")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.cu" PATTERN "*.inc")
 
 # One export set per component, so that a consumer of the first never meets the dependencies of the others.
 install(TARGETS shardwise EXPORT shardwise-shardwise)
