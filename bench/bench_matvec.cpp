@@ -1,0 +1,352 @@
+// Products of one row, and of some, by a quantised or dense weight that is larger than the caches: against the bandwidth of the
+// memory, ggml, Eigen and oneDNN.
+
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/float_bits.hpp>
+
+#include "ggml_peer.hpp"
+#include "machine_rates.hpp"
+#include "matmul_peers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+
+constexpr std::int64_t outputs = 11008;
+constexpr std::int64_t inputs = 4096;
+/// What all copies of a weight take at least: several times the largest cache.
+constexpr std::int64_t copies_bytes = std::int64_t{150} << 20;
+
+/// Something that is timed: the best of its times counts.
+struct Contender {
+    std::function<void()> run;
+    double best = 1e30;
+};
+
+/// Times contenders in turn, so that what else the machine does meets all of them.
+void race(std::vector<Contender*> const& contenders, int rounds) {
+    for (int round = 0; round <= rounds; ++round) {
+        for (auto* const contender : contenders) {
+            auto const time = bench::time_once(contender->run);
+            if (round > 0) contender->best = std::min(contender->best, time);
+        }
+    }
+}
+
+double best_of(std::vector<Contender> const& ways) {
+    double best = 1e30;
+    for (auto const& way : ways) best = std::min(best, way.best);
+    return best;
+}
+
+struct Report {
+    bool is_json = false;
+    bool is_everything_met = true;
+    std::string rows;
+
+    /// A row whose ratio is their time by ours; without a time of theirs the peer is not there.
+    void add(std::string const& name, std::string const& peer, double ours, double theirs, double goal) {
+        bool const is_there = theirs < 1e20;
+        auto const ratio = theirs / ours;
+        bool const is_met = ratio >= goal;
+        is_everything_met = is_everything_met && (is_met || !is_there);
+        char tail[160];
+        if (is_there) {
+            std::snprintf(tail, sizeof tail, "%.4f,\"unit\":\"ms\",\"ratio\":%.3f,\"goal\":%.3f,\"met\":%s}",
+                          theirs * 1e3, ratio, goal, is_met ? "true" : "false");
+        } else {
+            std::snprintf(tail, sizeof tail, "null,\"unit\":\"ms\",\"ratio\":null,\"goal\":%.3f,\"met\":null}", goal);
+        }
+        char head[160];
+        std::snprintf(head, sizeof head,
+                      "%s{\"case\":\"%s\",\"ours\":%.4f,\"peer\":\"%s\",\"theirs\":", rows.empty() ? "" : ",",
+                      name.c_str(), ours * 1e3, peer.c_str());
+        rows += std::string(head) + tail;
+        if (is_json) return;
+        std::printf("%-12s %9.3f ms  %-20s", name.c_str(), ours * 1e3, peer.c_str());
+        if (is_there) {
+            std::printf(" %9.3f ms  ratio %5.2f (goal %.2f) %s\n", theirs * 1e3, ratio, goal,
+                        is_met ? "met" : "MISSED");
+        } else {
+            std::printf(" is not here\n");
+        }
+    }
+};
+
+struct Noise {
+    std::uint64_t state = 88172645463325252U;
+    std::uint64_t operator()() {
+        state ^= state << 13U;
+        state ^= state >> 7U;
+        state ^= state << 17U;
+        return state;
+    }
+    /// Between -1 and 1.
+    float value() { return static_cast<float>(static_cast<std::int64_t>((*this)() >> 40U) - (1 << 23)) * 0x1p-23F; }
+};
+
+/// A weight of random codes and small scales, as a checkpoint has it.
+struct Checkpoint {
+    WeightSource source;
+    std::vector<std::byte> data;
+    std::vector<std::byte> scales;
+
+    Checkpoint(WeightFormat format, Noise& noise) : source{format, outputs, inputs, {}, {}, 0} {
+        if (format == WeightFormat::int4) source.group = 64;
+        auto const bytes = *detail::source_bytes(source);
+        data.resize(static_cast<std::size_t>(bytes.data));
+        scales.resize(static_cast<std::size_t>(bytes.scales));
+        auto const put = [](std::vector<std::byte>& to, std::size_t at, auto value) {
+            std::memcpy(to.data() + at, &value, sizeof value);
+        };
+        if (format == WeightFormat::f32) {
+            for (std::size_t i = 0; i < data.size(); i += 4) put(data, i, noise.value());
+        } else if (format == WeightFormat::bf16 || format == WeightFormat::f16) {
+            for (std::size_t i = 0; i < data.size(); i += 2) {
+                put(data, i, format == WeightFormat::bf16 ? to_bf16(noise.value()) : to_f16(noise.value()));
+            }
+        } else {
+            for (std::size_t i = 0; i + 8 <= data.size(); i += 8) put(data, i, noise());
+        }
+        auto const scale = [&] { return 0.01F * noise.value(); };
+        auto const block = static_cast<std::size_t>(traits(format).block_bytes);
+        bool const has_minimum = format == WeightFormat::q4_1 || format == WeightFormat::q5_1 ||
+                                 format == WeightFormat::q4_k || format == WeightFormat::q5_k;
+        for (std::size_t i = 0; block > 4 && i < data.size(); i += block) {
+            put(data, i + (format == WeightFormat::q6_k ? 208 : 0), to_f16(scale()));
+            if (has_minimum) put(data, i + 2, to_f16(scale()));
+        }
+        if (format == WeightFormat::mxfp4) std::fill(scales.begin(), scales.end(), std::byte{120});
+        if (format == WeightFormat::int4) {
+            for (std::size_t i = 0; i < scales.size(); i += 2) put(scales, i, to_f16(scale()));
+        } else if (format != WeightFormat::mxfp4) {
+            for (std::size_t i = 0; i < scales.size(); i += 4) put(scales, i, scale());
+        }
+        source.data = data;
+        source.scales = scales;
+    }
+};
+
+std::optional<bench::GgmlTypeNumber> ggml_type(WeightFormat format) {
+    using bench::GgmlTypeNumber;
+    switch (format) {
+        case WeightFormat::q4_0:
+            return GgmlTypeNumber::q4_0;
+        case WeightFormat::q4_1:
+            return GgmlTypeNumber::q4_1;
+        case WeightFormat::q5_0:
+            return GgmlTypeNumber::q5_0;
+        case WeightFormat::q5_1:
+            return GgmlTypeNumber::q5_1;
+        case WeightFormat::q8_0:
+            return GgmlTypeNumber::q8_0;
+        case WeightFormat::q4_k:
+            return GgmlTypeNumber::q4_k;
+        case WeightFormat::q5_k:
+            return GgmlTypeNumber::q5_k;
+        case WeightFormat::q6_k:
+            return GgmlTypeNumber::q6_k;
+        default:
+            return std::nullopt;
+    }
+}
+
+/// Copies of one weight, multiplied one after another.
+struct Copies {
+    std::vector<HostWeight> weights;
+
+    Copies(HostContext& context, WeightSource const& source) {
+        auto const one = packed_weight_bytes(source.format, source.outputs, source.inputs, source.group);
+        auto const count = ceil_divide(copies_bytes, one->count());
+        for (std::int64_t i = 0; i < count; ++i) {
+            auto held = Host::hold_weight(context, source);
+            if (!held) {
+                std::fprintf(stderr, "%s\n", held.error().message().c_str());
+                std::exit(1);
+            }
+            weights.push_back(std::move(*held));
+        }
+    }
+    [[nodiscard]] double count() const { return static_cast<double>(weights.size()); }
+    [[nodiscard]] double bytes() const { return static_cast<double>(weights[0].bytes().count()); }
+};
+
+/// Whether two results are of the same product: ggml rounds activations to eight bits.
+bool is_alike(std::vector<float> const& ours, std::vector<float> const& theirs) {
+    double difference = 0.0;
+    double size = 0.0;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+        difference += std::pow(static_cast<double>(ours[i]) - static_cast<double>(theirs[i]), 2);
+        size += std::pow(static_cast<double>(ours[i]), 2);
+    }
+    return difference <= 1e-3 * size;
+}
+
+/// The share of the read bandwidth that one row has to reach.
+double share_goal(WeightFormat format) {
+    switch (format) {
+        case WeightFormat::f32:
+        case WeightFormat::bf16:
+        case WeightFormat::f16:
+        case WeightFormat::int8:
+        case WeightFormat::q8_0:
+            return 0.9;
+        default:
+            return 0.7;
+    }
+}
+
+class Bench {
+public:
+    explicit Bench(bool is_json) : ggml_(bench::open_ggml()), stream_(context_.make_stream()) {
+        report_.is_json = is_json;
+    }
+
+    int run(std::string_view only) {
+        if (!stream_.isa()) {
+            std::fprintf(stderr, "%s\n", stream_.isa().error().message().c_str());
+            return 1;
+        }
+        if (!report_.is_json) {
+            std::printf("weights %lld x %lld, %d threads, level %s; ggml: %s; %.*s; %.*s\n",
+                        static_cast<long long>(outputs), static_cast<long long>(inputs), context_.pool().size(),
+                        std::string(name_of(*stream_.isa())).c_str(), ggml_ ? "as it is and repacked" : "not here",
+                        static_cast<int>(bench::eigen_configuration().size()), bench::eigen_configuration().data(),
+                        static_cast<int>(bench::onednn_configuration().size()), bench::onednn_configuration().data());
+        }
+        peak_ = bench::measure_fp32_peak(context_);
+        Noise noise;
+        for (auto& value : in_) value = noise.value();
+        for (auto const format :
+             {WeightFormat::f32, WeightFormat::bf16, WeightFormat::int8, WeightFormat::q8_0, WeightFormat::q4_0,
+              WeightFormat::q4_1, WeightFormat::q6_k, WeightFormat::q4_k, WeightFormat::q5_k, WeightFormat::q5_0,
+              WeightFormat::q5_1, WeightFormat::int4, WeightFormat::nf4, WeightFormat::mxfp4}) {
+            if (!only.empty() && only != name_of(format)) continue;
+            Checkpoint const checkpoint(format, noise);
+            Copies const copies(context_, checkpoint.source);
+            compare(checkpoint, copies, 1);
+            if (format == WeightFormat::q4_0 || format == WeightFormat::q4_1 || format == WeightFormat::q8_0 ||
+                format == WeightFormat::q4_k) {
+                for (std::int64_t const rows : {4, 16, 512}) compare(checkpoint, copies, rows);
+            }
+        }
+        if (report_.is_json) {
+            std::printf("{\"schema\":\"shardwise.bench/1\",\"name\":\"matvec\",\"rows\":[%s]}\n", report_.rows.c_str());
+        }
+        return report_.is_everything_met || report_.is_json ? 0 : 1;
+    }
+
+private:
+    void multiply(HostWeight const& weight, std::vector<float>& out, std::int64_t rows) {
+        auto const done = Host::multiply({in_.data(), {rows, inputs}}, weight, {out.data(), {rows, outputs}}, stream_);
+        if (!done) std::abort();
+    }
+
+    /// Seconds that the memory takes to give a weight's bytes, or the processor to compute in fp32, whichever is longer.
+    [[nodiscard]] double bound(Copies const& copies, std::int64_t rows) const {
+        return std::max(copies.bytes() / read_rate_, 2.0 * static_cast<double>(rows * outputs * inputs) / peak_);
+    }
+
+    void compare(Checkpoint const& checkpoint, Copies const& copies, std::int64_t rows) {
+        auto const format = checkpoint.source.format;
+        auto const name = std::string(name_of(format)) + " M=" + std::to_string(rows);
+        std::vector<float> out(static_cast<std::size_t>(rows * outputs));
+        // Many rows compute for so long that it does not matter where one weight lies.
+        auto const used = rows > 16 ? std::size_t{1} : copies.weights.size();
+        Contender ours{[&] {
+            for (std::size_t i = 0; i < used; ++i) multiply(copies.weights[i], out, rows);
+        }};
+        std::vector<std::unique_ptr<bench::GgmlGraph>> graphs;
+        if (auto const type = ggml_type(format); type && ggml_) {
+            graphs =
+                ggml_->prepare({*type, &checkpoint.data, static_cast<int>(used), in_.data(), rows, outputs, inputs},
+                               context_.pool().size());
+        }
+        std::vector<Contender> theirs;
+        for (auto& graph : graphs) theirs.push_back({[&graph] { graph->run(); }});
+        std::vector<Contender> dense[2];
+        if (format == WeightFormat::f32 && rows == 1) {
+            bench::PeerProduct const product{reinterpret_cast<float const*>(checkpoint.data.data()),
+                                             in_.data(),
+                                             out.data(),
+                                             rows,
+                                             outputs,
+                                             inputs,
+                                             context_.pool().size(),
+                                             false};
+            for (auto& way : bench::eigen_ways(product)) dense[0].push_back({std::move(way)});
+            for (auto& way : bench::onednn_ways(product)) dense[1].push_back({std::move(way)});
+        }
+        std::vector<Contender*> racers{&ours};
+        for (auto* const ways : {&theirs, &dense[0], &dense[1]}) {
+            for (auto& way : *ways) racers.push_back(&way);
+        }
+        read_rate_ = std::max(read_rate_, bench::measure_read_rate(context_, 0.3));
+        race(racers, rows > 16 ? 3 : 12);
+        read_rate_ = std::max(read_rate_, bench::measure_read_rate(context_, 0.3));
+
+        auto const each = static_cast<double>(used);
+        if (rows == 1) {
+            report_.add(name, "read bandwidth", ours.best / each, copies.bytes() / read_rate_, share_goal(format));
+        } else if (rows <= 16) {
+            report_.add(name, "bound of the machine", ours.best / each, bound(copies, rows), 0.75);
+        }
+        if (ggml_type(format)) {
+            for (auto& graph : graphs) {
+                graph->run();
+                multiply(copies.weights[0], out, rows);
+                if (!is_alike(out, graph->out())) {
+                    std::fprintf(stderr, "%s: ggml's result is another\n", name.c_str());
+                    report_.is_everything_met = false;
+                }
+            }
+            report_.add(name, "ggml", ours.best / each, best_of(theirs) / each, rows == 1 ? 1.5 : 1.0);
+        }
+        if (format == WeightFormat::f32 && rows == 1) {
+            report_.add(name, "Eigen", ours.best / each, best_of(dense[0]), 1.0);
+            report_.add(name, "oneDNN", ours.best / each, best_of(dense[1]), 0.9);
+        }
+        if (!report_.is_json) {
+            std::printf("             %.1f GB/s of %.1f, %.1f GFLOP/s of %.1f\n",
+                        copies.bytes() * each / ours.best / 1e9, read_rate_ / 1e9,
+                        2e-9 * static_cast<double>(rows * outputs * inputs) * each / ours.best, peak_ / 1e9);
+        }
+    }
+
+    Report report_;
+    std::unique_ptr<bench::Ggml> ggml_;
+    HostContext context_;
+    HostStream stream_;
+    std::vector<float> in_ = std::vector<float>(512 * inputs);
+    double read_rate_ = 0.0;
+    double peak_ = 0.0;
+};
+
+}  // namespace
+
+/// bench_matvec [--json] [FORMAT]: all formats, or one.
+int main(int argc, char** argv) {
+    bool is_json = false;
+    std::string_view only;
+    for (int i = 1; i < argc; ++i) {
+        if (std::string_view{argv[i]} == "--json") {
+            is_json = true;
+        } else {
+            only = argv[i];
+        }
+    }
+    return Bench(is_json).run(only);
+}
