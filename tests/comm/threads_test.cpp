@@ -237,7 +237,7 @@ TEST_CASE("StagedRank: steps of real threads go on where the count of steps wrap
         for (std::int32_t turn = 0; turn < 50; ++turn) {
             rank.begin({});
             auto const sent = turn * 10 + number;
-            std::memcpy(rank.mine(), &sent, sizeof sent);
+            rank.put(rank.mine(sizeof sent), &sent, sizeof sent);
             if (!rank.step()) wrong.fetch_add(1);
             std::int32_t received = 0;
             std::memcpy(&received, rank.theirs(1 - number), sizeof received);

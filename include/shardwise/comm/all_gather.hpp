@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
@@ -11,6 +12,41 @@
 #include <span>
 
 namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+template <class T, SharesMemory C>
+[[nodiscard]] Result<> gather_in_steps(C& comm, CollectiveCall const& call, T const* in, T* out,
+                                       std::span<std::int64_t const> counts, std::int64_t longest) {
+    auto const rank = static_cast<std::size_t>(comm.rank());
+    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
+    auto const bytes_of = [&](std::int64_t count, std::int64_t begin) {
+        return static_cast<std::size_t>(std::clamp(count - begin, std::int64_t{0}, chunk)) * sizeof(T);
+    };
+    comm.begin(call);
+    std::int64_t taken = 0;
+    for (std::int64_t begin = 0; begin < longest || begin == 0; begin += chunk) {
+        comm.put(comm.mine(bytes_of(longest, begin)), in + begin, bytes_of(counts[rank], begin));
+        if (auto const stepped = comm.step(); !stepped) return stepped;
+        std::int64_t place = 0;
+        for (std::size_t peer = 0; peer < counts.size(); ++peer) {
+            auto const bytes = bytes_of(counts[peer], begin);
+            auto* const target = out + place + begin;
+            place += counts[peer];
+            if (bytes == 0) continue;
+            if (peer != rank) {
+                std::memcpy(target, comm.theirs(static_cast<std::int32_t>(peer)), bytes);
+                taken += static_cast<std::int64_t>(bytes);
+            } else if (target != in + begin) {
+                std::memmove(target, in + begin, bytes);
+            }
+        }
+    }
+    comm.took(taken > 0 ? 1 : 0, taken);
+    return {};
+}
+
+}  // namespace detail
 
 /// Gives every rank the parts of all ranks, one behind another; parts may differ in size.
 ///
@@ -33,23 +69,13 @@ template <class T, Communicator C>
             .expected(total)
             .fix("give one count per rank; the output holds their sum");
     }
-    comm.begin({CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total});
-    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
-    auto const piece = [&](std::int64_t count, std::int64_t begin) {
-        return static_cast<std::size_t>(std::clamp(count - begin, std::int64_t{0}, chunk)) * sizeof(T);
-    };
-    for (std::int64_t begin = 0; begin < longest || begin == 0; begin += chunk) {
-        if (auto const bytes = piece(counts[rank], begin); bytes > 0)
-            std::memcpy(comm.mine(), in.data() + begin, bytes);
-        if (auto const stepped = comm.step(); !stepped) return stepped;
-        std::int64_t place = 0;
-        for (std::size_t peer = 0; peer < ranks; ++peer) {
-            auto const bytes = piece(counts[peer], begin);
-            if (bytes > 0) std::memcpy(out.data() + place + begin, comm.theirs(static_cast<std::int32_t>(peer)), bytes);
-            place += counts[peer];
-        }
+    CollectiveCall const call{CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total};
+    if constexpr (ExchangesMessages<C>) {
+        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        return detail::gather_parts<T>(comm, in.data(), out.data(), detail::PartPlaces(counts));
+    } else {
+        return detail::gather_in_steps<T>(comm, call, in.data(), out.data(), counts, longest);
     }
-    return {};
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
 #include <shardwise/core/split.hpp>
 
@@ -14,24 +15,69 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Up to this size every rank reduces everything itself: one wait instead of two.
-inline constexpr std::size_t one_shot_bytes = 64 * 1024;
+/// Up to this size more than two ranks reduce everything themselves: one wait instead of two. Two ranks always do: each takes
+/// as many bytes either way.
+///
+/// Source  bench/bench_all_reduce.cpp
+inline constexpr std::size_t one_shot_bytes = 16 * 1024;
+/// Longer data go piece by piece, so that a piece is still in the caches when the sums replace it.
+///
+/// Source  bench/bench_all_reduce.cpp
+inline constexpr std::size_t all_reduce_piece_bytes = 128 * 1024;
 
-/// Of a chunk that all ranks published: each reduces its part, publishes it, and everyone takes all parts.
+/// Every rank publishes all it has and reduces what all published.
 template <class T, SharesMemory C>
-[[nodiscard]] Result<> reduce_in_two_shots(C& comm, T* data, std::int64_t count, ReduceOp op) {
-    auto const own = split_units(count, comm.size(), comm.rank());
-    auto const offset = static_cast<std::size_t>(own.begin) * sizeof(T);
-    reduce_sources(data + own.begin, own.size(), comm.size(), op,
-                   [&](std::int32_t rank) { return comm.theirs(rank) + offset; });
-    std::memcpy(comm.mine(), data + own.begin, static_cast<std::size_t>(own.size()) * sizeof(T));
+[[nodiscard]] Result<> reduce_in_one_shot(C& comm, T* data, std::int64_t count, ReduceOp op, std::int64_t& taken) {
+    auto const bytes = static_cast<std::size_t>(count) * sizeof(T);
+    comm.put(comm.mine(bytes), data, bytes);
     if (auto const stepped = comm.step(); !stepped) return stepped;
-    for (std::int32_t rank = 0; rank < comm.size(); ++rank) {
-        auto const part = split_units(count, comm.size(), rank);
-        if (rank != comm.rank()) {
-            std::memcpy(data + part.begin, comm.theirs(rank), static_cast<std::size_t>(part.size()) * sizeof(T));
-        }
+    taken += static_cast<std::int64_t>(bytes) * (comm.size() - 1);
+    reduce_ranks(data, data, count, comm.rank(), comm.size(), op,
+                 [&](std::int32_t rank) { return reinterpret_cast<T const*>(comm.theirs(rank)); });
+    return {};
+}
+
+/// Every rank publishes all it has, reduces its part of it, publishes that, and takes the others' parts.
+template <class T, SharesMemory C>
+[[nodiscard]] Result<> reduce_in_two_shots(C& comm, T* data, std::int64_t count, ReduceOp op, std::int64_t& taken) {
+    auto const bytes_of = [](std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
+    auto const ranks = comm.size();
+    auto const own = split_units(count, ranks, comm.rank());
+    // Nobody reads this rank's own part.
+    auto* const whole = comm.mine(bytes_of(count));
+    comm.put(whole, data, bytes_of(own.begin));
+    comm.put(whole + bytes_of(own.end), data + own.end, bytes_of(count - own.end));
+    if (auto const stepped = comm.step(); !stepped) return stepped;
+    reduce_ranks(data + own.begin, data + own.begin, own.size(), comm.rank(), ranks, op,
+                 [&](std::int32_t rank) { return reinterpret_cast<T const*>(comm.theirs(rank)) + own.begin; });
+    comm.put(comm.mine(bytes_of(split_units(count, ranks, 0).size())), data + own.begin, bytes_of(own.size()));
+    if (auto const stepped = comm.step(); !stepped) return stepped;
+    taken += static_cast<std::int64_t>(bytes_of(own.size() * (ranks - 1) + count - own.size()));
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+        auto const part = split_units(count, ranks, rank);
+        if (rank != comm.rank()) std::memcpy(data + part.begin, comm.theirs(rank), bytes_of(part.size()));
     }
+    return {};
+}
+
+template <class T, SharesMemory C>
+[[nodiscard]] Result<> reduce_in_steps(C& comm, CollectiveCall const& call, T* data, std::int64_t count, ReduceOp op) {
+    comm.begin(call);
+    auto const bytes = static_cast<std::size_t>(count) * sizeof(T);
+    auto const most = static_cast<std::int64_t>(std::min(comm.chunk_bytes(), all_reduce_piece_bytes) / sizeof(T));
+    // Only the last piece may have parts of unequal length.
+    auto const piece = most > comm.size() ? most - most % comm.size() : most;
+    bool const is_one_shot = comm.size() <= 2 || bytes <= one_shot_bytes;
+    comm.begin_stores(bytes);
+    std::int64_t taken = 0;
+    for (std::int64_t begin = 0; begin < count || begin == 0; begin += piece) {
+        auto const size = std::min(piece, count - begin);
+        auto const reduced = is_one_shot ? reduce_in_one_shot(comm, data + begin, size, op, taken)
+                                         : reduce_in_two_shots(comm, data + begin, size, op, taken);
+        if (!reduced) return reduced;
+    }
+    comm.end_stores();
+    comm.took(taken == 0 ? 0 : is_one_shot ? 1 : 2, taken);
     return {};
 }
 
@@ -46,21 +92,13 @@ template <class T, SharesMemory C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> all_reduce(C& comm, TensorView<T, 1, Host> data, ReduceOp op = ReduceOp::sum) {
     auto const count = data.elements();
-    comm.begin({CollectiveKind::all_reduce, dtype_of<T>, op, -1, count});
-    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
-    for (std::int64_t begin = 0; begin < count || begin == 0; begin += chunk) {
-        auto const size = std::min(chunk, count - begin);
-        auto const bytes = static_cast<std::size_t>(size) * sizeof(T);
-        auto* const part = data.data() + begin;
-        if (bytes > 0) std::memcpy(comm.mine(), part, bytes);
-        if (auto const stepped = comm.step(); !stepped) return stepped;
-        if (bytes <= detail::one_shot_bytes || comm.size() == 1) {
-            detail::reduce_sources(part, size, comm.size(), op, [&](std::int32_t rank) { return comm.theirs(rank); });
-        } else if (auto const reduced = detail::reduce_in_two_shots(comm, part, size, op); !reduced) {
-            return reduced;
-        }
+    CollectiveCall const call{CollectiveKind::all_reduce, dtype_of<T>, op, -1, count};
+    if constexpr (ExchangesMessages<C>) {
+        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        return detail::reduce_for_all(comm, data.data(), count, op, detail::one_shot_bytes);
+    } else {
+        return detail::reduce_in_steps(comm, call, data.data(), count, op);
     }
-    return {};
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/quant/half_types.hpp>
 
@@ -14,30 +15,56 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// Gives each rank its part of every rank's data: what rank r holds for rank s arrives at s, ordered by r.
-///
-/// Shapes  in [sum of send_counts], out [sum of receive_counts]; receive_counts[r] equals r's send_counts for this rank
-/// Memory  allocates nothing; `in` and `out` do not overlap
-/// Errors  shape_mismatch where counts and views of this rank disagree; collective_mismatch where ranks disagree about what
-///         they exchange; rank_lost, deadline_exceeded
-template <class T, Communicator C>
-[[nodiscard]] Result<> all_to_all(C& comm, TensorView<T const, 1, Host> in, std::span<std::int64_t const> send_counts,
-                                  TensorView<T, 1, Host> out, std::span<std::int64_t const> receive_counts) {
-    auto const ranks = static_cast<std::size_t>(comm.size());
+namespace detail {
+
+[[nodiscard]] inline Error other_counts(std::int32_t rank) {
+    return Error{ErrorCode::collective_mismatch}
+        .in("rank " + std::to_string(rank))
+        .because("expects other counts in all_to_all than the ranks send")
+        .fix("exchange the counts before the data");
+}
+
+template <class T, ExchangesMessages C>
+[[nodiscard]] Result<> swap_parts(C& comm, T const* in, std::span<std::int64_t const> send_counts, T* out,
+                                  std::span<std::int64_t const> receive_counts) {
+    PartPlaces const sent(send_counts);
+    PartPlaces const received(receive_counts);
+    auto const rank = comm.rank();
+    List<std::int64_t> announced(send_counts.size());
+    Exchange counts;
+    Exchange data;
+    for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
+        if (peer == rank) continue;
+        counts.send(peer, &send_counts[rank_index(peer)], 1);
+        counts.receive(peer, &announced[rank_index(peer)], 1);
+        data.send(peer, in + sent.begin(peer), sent.count(peer));
+        data.receive(peer, out + received.begin(peer), received.count(peer));
+    }
+    announced[rank_index(rank)] = send_counts[rank_index(rank)];
+    // What describes the call is no traffic.
+    if (!counts.in.empty()) {
+        auto const done = comm.exchange(std::span<Outgoing const>{counts.out.data(), counts.out.size()},
+                                        std::span<Incoming const>{counts.in.data(), counts.in.size()});
+        if (!done) return done;
+    }
+    for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
+        if (announced[rank_index(peer)] != received.count(peer)) return comm.fail(other_counts(rank));
+    }
+    if (sent.count(rank) > 0) {
+        std::memcpy(out + received.begin(rank), in + sent.begin(rank),
+                    static_cast<std::size_t>(sent.count(rank)) * sizeof(T));
+    }
+    return data.run(comm);
+}
+
+template <class T, SharesMemory C>
+[[nodiscard]] Result<> swap_in_steps(C& comm, CollectiveCall const& call, T const* in,
+                                     std::span<std::int64_t const> send_counts, T* out,
+                                     std::span<std::int64_t const> receive_counts) {
+    auto const ranks = send_counts.size();
     auto const rank = static_cast<std::size_t>(comm.rank());
     std::int64_t sent = 0;
-    std::int64_t received = 0;
     for (auto const count : send_counts) sent += count;
-    for (auto const count : receive_counts) received += count;
-    if (send_counts.size() != ranks || receive_counts.size() != ranks || in.elements() != sent ||
-        out.elements() != received) {
-        return Error{ErrorCode::shape_mismatch}
-            .in("all_to_all")
-            .because("counts, input and output do not agree")
-            .got(in.elements())
-            .expected(sent)
-            .fix("give one count per rank for each direction");
-    }
     if (ranks * sizeof(std::int64_t) > comm.chunk_bytes()) {
         return Error{ErrorCode::capacity_exceeded}
             .in("all_to_all")
@@ -46,8 +73,8 @@ template <class T, Communicator C>
             .fix("make the group with larger chunks");
     }
     // Counts first: they say where in each rank's stream the part for this rank lies, and how many steps follow.
-    comm.begin({CollectiveKind::all_to_all, dtype_of<T>, ReduceOp::sum, -1, 0});
-    std::memcpy(comm.mine(), send_counts.data(), ranks * sizeof(std::int64_t));
+    comm.begin(call);
+    comm.put(comm.mine(ranks * sizeof(std::int64_t)), send_counts.data(), ranks * sizeof(std::int64_t));
     if (auto const stepped = comm.step(); !stepped) return stepped;
     auto const count_of = [&](std::size_t from, std::size_t to) {
         std::int64_t count = 0;
@@ -74,27 +101,63 @@ template <class T, Communicator C>
         longest = std::max(longest, length);
     }
     if (!agrees) {
-        return comm.fail(Error{ErrorCode::collective_mismatch}
-                             .in("rank " + std::to_string(comm.rank()))
-                             .because("expects other counts in all_to_all than the ranks send")
-                             .fix("exchange the counts before the data"));
+        return comm.fail(other_counts(comm.rank()));
     }
     auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
+    std::int64_t taken = 0;
     for (std::int64_t begin = 0; begin < longest; begin += chunk) {
-        auto const size = std::clamp(sent - begin, std::int64_t{0}, chunk);
-        if (size > 0) std::memcpy(comm.mine(), in.data() + begin, static_cast<std::size_t>(size) * sizeof(T));
+        auto const bytes_of = [&](std::int64_t length) {
+            return static_cast<std::size_t>(std::clamp(length - begin, std::int64_t{0}, chunk)) * sizeof(T);
+        };
+        comm.put(comm.mine(bytes_of(longest)), in + begin, bytes_of(sent));
         if (auto const stepped = comm.step(); !stepped) return stepped;
         for (std::size_t from = 0; from < ranks; ++from) {
             auto const first = std::max(begin, sources[from].begin);
             auto const last = std::min(begin + chunk, sources[from].begin + receive_counts[from]);
             if (first >= last) continue;
+            if (from != rank) taken += (last - first) * static_cast<std::int64_t>(sizeof(T));
             std::memcpy(
-                out.data() + sources[from].place + (first - sources[from].begin),
+                out + sources[from].place + (first - sources[from].begin),
                 comm.theirs(static_cast<std::int32_t>(from)) + static_cast<std::size_t>(first - begin) * sizeof(T),
                 static_cast<std::size_t>(last - first) * sizeof(T));
         }
     }
+    comm.took(taken > 0 ? 1 : 0, taken);
     return {};
+}
+
+}  // namespace detail
+
+/// Gives each rank its part of every rank's data: what rank r holds for rank s arrives at s, ordered by r.
+///
+/// Shapes  in [sum of send_counts], out [sum of receive_counts]; receive_counts[r] equals r's send_counts for this rank
+/// Memory  allocates nothing; `in` and `out` do not overlap
+/// Errors  shape_mismatch where counts and views of this rank disagree; collective_mismatch where ranks disagree about what
+///         they exchange; rank_lost, deadline_exceeded
+template <class T, Communicator C>
+[[nodiscard]] Result<> all_to_all(C& comm, TensorView<T const, 1, Host> in, std::span<std::int64_t const> send_counts,
+                                  TensorView<T, 1, Host> out, std::span<std::int64_t const> receive_counts) {
+    auto const ranks = static_cast<std::size_t>(comm.size());
+    std::int64_t sent = 0;
+    std::int64_t received = 0;
+    for (auto const count : send_counts) sent += count;
+    for (auto const count : receive_counts) received += count;
+    if (send_counts.size() != ranks || receive_counts.size() != ranks || in.elements() != sent ||
+        out.elements() != received) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("all_to_all")
+            .because("counts, input and output do not agree")
+            .got(in.elements())
+            .expected(sent)
+            .fix("give one count per rank for each direction");
+    }
+    CollectiveCall const call{CollectiveKind::all_to_all, dtype_of<T>, ReduceOp::sum, -1, 0};
+    if constexpr (ExchangesMessages<C>) {
+        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        return detail::swap_parts(comm, in.data(), send_counts, out.data(), receive_counts);
+    } else {
+        return detail::swap_in_steps(comm, call, in.data(), send_counts, out.data(), receive_counts);
+    }
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -9,8 +9,12 @@ namespace shardwise::inline v0_2_0 {
 /// Errors  collective_mismatch, rank_lost, deadline_exceeded with the missing ranks
 template <Communicator C>
 [[nodiscard]] Result<> barrier(C& comm) {
-    comm.begin({});
-    return comm.step();
+    if constexpr (ExchangesMessages<C>) {
+        return comm.agree({});
+    } else {
+        comm.begin({});
+        return comm.step();
+    }
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
@@ -9,6 +10,27 @@
 #include <cstring>
 
 namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+template <class T, SharesMemory C>
+[[nodiscard]] Result<> broadcast_in_steps(C& comm, CollectiveCall const& call, T* data, std::int64_t count,
+                                          std::int32_t root) {
+    comm.begin(call);
+    bool const is_root = comm.rank() == root;
+    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
+    for (std::int64_t begin = 0; begin < count || begin == 0; begin += chunk) {
+        auto const bytes = static_cast<std::size_t>(std::min(chunk, count - begin)) * sizeof(T);
+        auto* const mine = comm.mine(bytes);
+        if (is_root) comm.put(mine, data + begin, bytes);
+        if (auto const stepped = comm.step(); !stepped) return stepped;
+        if (!is_root && bytes > 0) std::memcpy(data + begin, comm.theirs(root), bytes);
+    }
+    if (!is_root && count > 0) comm.took(1, count * static_cast<std::int64_t>(sizeof(T)));
+    return {};
+}
+
+}  // namespace detail
 
 /// Gives every rank the data of `root`.
 ///
@@ -25,16 +47,13 @@ template <class T, Communicator C>
             .expected(comm.size() - 1);
     }
     auto const count = data.elements();
-    comm.begin({CollectiveKind::broadcast, dtype_of<T>, ReduceOp::sum, root, count});
-    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
-    for (std::int64_t begin = 0; begin < count || begin == 0; begin += chunk) {
-        auto const bytes = static_cast<std::size_t>(std::min(chunk, count - begin)) * sizeof(T);
-        bool const is_root = comm.rank() == root;
-        if (is_root && bytes > 0) std::memcpy(comm.mine(), data.data() + begin, bytes);
-        if (auto const stepped = comm.step(); !stepped) return stepped;
-        if (!is_root && bytes > 0) std::memcpy(data.data() + begin, comm.theirs(root), bytes);
+    CollectiveCall const call{CollectiveKind::broadcast, dtype_of<T>, ReduceOp::sum, root, count};
+    if constexpr (ExchangesMessages<C>) {
+        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        return detail::broadcast_down(comm, data.data(), count, root);
+    } else {
+        return detail::broadcast_in_steps(comm, call, data.data(), count, root);
     }
-    return {};
 }
 
 }  // namespace shardwise::inline v0_2_0

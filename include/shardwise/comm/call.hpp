@@ -2,6 +2,7 @@
 
 #include <shardwise/core/dtype.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,7 +18,10 @@ enum class CollectiveKind : std::uint8_t {
     broadcast,
     all_to_all,
     split,
+    send,
+    receive,
 };
+inline constexpr std::size_t collective_kinds = 9;
 
 [[nodiscard]] constexpr std::string_view name_of(CollectiveKind kind) {
     switch (kind) {
@@ -35,6 +39,10 @@ enum class CollectiveKind : std::uint8_t {
             return "all_to_all";
         case CollectiveKind::split:
             return "split";
+        case CollectiveKind::send:
+            return "send";
+        case CollectiveKind::receive:
+            return "receive";
     }
     return "unknown";
 }

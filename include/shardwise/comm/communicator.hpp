@@ -1,11 +1,13 @@
 #pragma once
 
 #include <shardwise/comm/call.hpp>
+#include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -23,19 +25,56 @@ concept PassesMessages = requires(C& comm, Dtype dtype, std::byte const* from, s
     { comm.receive_bytes(0, dtype, to, std::int64_t{}, std::size_t{}) } -> std::same_as<Result<>>;
 };
 
+/// A rank can end its group with an error that all ranks then get.
+template <class C>
+concept CanFail = requires(C& comm, Error const& error) {
+    { comm.fail(error) } -> std::same_as<Result<>>;
+};
+
+/// A rank counts what its collectives take from the others: took(messages, bytes) is of the call that began last.
+template <class C>
+concept CountsTraffic = requires(C& comm) {
+    { comm.traffic() } -> std::same_as<Traffic&>;
+    comm.took(std::int64_t{}, std::int64_t{});
+};
+
 /// The ranks of a communicator see common staging memory: a step shows everyone what everyone wrote.
 template <class C>
 concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
     comm.begin(call);
-    { comm.mine() } -> std::same_as<std::byte*>;
+    { comm.mine(std::size_t{}) } -> std::same_as<std::byte*>;
+    comm.put(comm.mine(std::size_t{}), static_cast<void const*>(nullptr), std::size_t{});
     { comm.theirs(0) } -> std::same_as<std::byte const*>;
     { comm.step() } -> std::same_as<Result<>>;
     { comm.chunk_bytes() } -> std::same_as<std::size_t>;
 };
 
-/// One rank of a group. Every call blocks at most as long as the group's timeout; after the first failure every call of
-/// every rank returns that failure.
+/// Bytes on their way to a rank.
+struct Outgoing {
+    std::int32_t to = 0;
+    std::byte const* data = nullptr;
+    std::size_t bytes = 0;
+};
+/// Bytes that a rank sends.
+struct Incoming {
+    std::int32_t from = 0;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+};
+
+/// The ranks of a communicator share nothing: `agree` begins a collective on all ranks and compares what they ask for;
+/// `exchange` then moves messages between pairs of ranks, all at once, at most one in each direction of a pair.
 template <class C>
-concept Communicator = HasRank<C> && PassesMessages<C> && SharesMemory<C>;
+concept ExchangesMessages = requires(C& comm, CollectiveCall const& call, std::span<Outgoing const> out,
+                                     std::span<Incoming const> in) {
+    { comm.agree(call) } -> std::same_as<Result<>>;
+    { comm.exchange(out, in) } -> std::same_as<Result<>>;
+};
+
+/// One rank of a group. Every call blocks at most as long as the group's timeout; after the first failure every call of
+/// every rank returns that failure. Add one: docs/how-to/add-a-communicator.md.
+template <class C>
+concept Communicator = HasRank<C> && PassesMessages<C> && CanFail<C> && CountsTraffic<C> &&
+    (SharesMemory<C> || ExchangesMessages<C>);
 
 }  // namespace shardwise::inline v0_2_0

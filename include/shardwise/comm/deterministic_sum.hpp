@@ -59,8 +59,8 @@ template <class T, class Find>
     bool const has_right = sum_below<T>({node.begin + half, half}, leaves, width, scratch, depth + 1, right, find);
     if (!has_right) return has_left;
     for (std::int64_t i = 0; i < width; ++i) {
-        out[i] = has_left ? static_cast<T>(combine<T>(static_cast<Accumulator<T>>(out[i]),
-                                                      static_cast<Accumulator<T>>(right[i]), ReduceOp::sum))
+        out[i] = has_left ? static_cast<T>(combine<ReduceOp::sum, T>(static_cast<Accumulator<T>>(out[i]),
+                                                                     static_cast<Accumulator<T>>(right[i])))
                           : right[i];
     }
     return true;

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
 
 #include <algorithm>
@@ -11,6 +12,36 @@
 #include <span>
 
 namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+template <class T, SharesMemory C>
+[[nodiscard]] Result<> scatter_in_steps(C& comm, CollectiveCall const& call, T const* in, T* out,
+                                        std::span<std::int64_t const> counts) {
+    comm.begin(call);
+    auto const rank = static_cast<std::size_t>(comm.rank());
+    std::int64_t own_begin = 0;
+    for (std::size_t peer = 0; peer < rank; ++peer) own_begin += counts[peer];
+    auto const own_end = own_begin + counts[rank];
+    auto const total = call.count;
+    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
+    for (std::int64_t begin = 0; begin < total || begin == 0; begin += chunk) {
+        auto const bytes = static_cast<std::size_t>(std::min(chunk, total - begin)) * sizeof(T);
+        comm.put(comm.mine(bytes), in + begin, bytes);
+        if (auto const stepped = comm.step(); !stepped) return stepped;
+        auto const first = std::max(begin, own_begin);
+        auto const last = std::min(begin + chunk, own_end);
+        if (first >= last) continue;
+        reduce_ranks(
+            out + (first - own_begin), in + first, last - first, comm.rank(), comm.size(), call.op,
+            [&](std::int32_t peer) { return reinterpret_cast<T const*>(comm.theirs(peer)) + (first - begin); });
+    }
+    auto const taken = counts[rank] * (comm.size() - 1) * static_cast<std::int64_t>(sizeof(T));
+    comm.took(taken > 0 ? 1 : 0, taken);
+    return {};
+}
+
+}  // namespace detail
 
 /// Gives each rank its part of the sum over all ranks, added in the order of the ranks; parts may differ in size.
 ///
@@ -32,23 +63,13 @@ template <class T, Communicator C>
             .expected(total)
             .fix("give one count per rank; the input holds their sum");
     }
-    comm.begin({CollectiveKind::reduce_scatter, dtype_of<T>, op, -1, total});
-    std::int64_t own_begin = 0;
-    for (std::size_t peer = 0; peer < rank; ++peer) own_begin += counts[peer];
-    auto const own_end = own_begin + counts[rank];
-    auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
-    for (std::int64_t begin = 0; begin < total || begin == 0; begin += chunk) {
-        auto const size = std::min(chunk, total - begin);
-        if (size > 0) std::memcpy(comm.mine(), in.data() + begin, static_cast<std::size_t>(size) * sizeof(T));
-        if (auto const stepped = comm.step(); !stepped) return stepped;
-        auto const first = std::max(begin, own_begin);
-        auto const last = std::min(begin + size, own_end);
-        if (first >= last) continue;
-        auto const offset = static_cast<std::size_t>(first - begin) * sizeof(T);
-        detail::reduce_sources(out.data() + (first - own_begin), last - first, comm.size(), op,
-                               [&](std::int32_t peer) { return comm.theirs(peer) + offset; });
+    CollectiveCall const call{CollectiveKind::reduce_scatter, dtype_of<T>, op, -1, total};
+    if constexpr (ExchangesMessages<C>) {
+        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        return detail::reduce_parts(comm, in.data(), out.data(), detail::PartPlaces(counts), op);
+    } else {
+        return detail::scatter_in_steps(comm, call, in.data(), out.data(), counts);
     }
-    return {};
 }
 
 }  // namespace shardwise::inline v0_2_0

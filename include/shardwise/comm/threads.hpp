@@ -126,15 +126,20 @@ public:
     }
 
     using Base::begin;
+    using Base::begin_stores;
     using Base::chunk_bytes;
+    using Base::end_stores;
     using Base::fail;
     using Base::mine;
+    using Base::put;
     using Base::rank;
     using Base::receive_bytes;
     using Base::send_bytes;
     using Base::size;
     using Base::step;
     using Base::theirs;
+    using Base::took;
+    using Base::traffic;
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/call.hpp>
+#include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/core/error.hpp>
 
 #include <atomic>
@@ -43,9 +44,11 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks of several
 
 /// How the shared memory of a group is laid out. It holds no pointers, so that processes may map it at different addresses.
 ///
-/// Memory  header | rank slots | mailboxes [to][from] | staging [rank][2][chunk] | mail staging [to][from][2][letter]
+/// Memory  header | rank slots | mailboxes [to][from] | staging [rank]: two halves of short pieces, a ring of long ones |
+///         mail staging [to][from][2][letter]
 struct GroupRegion {
     std::int32_t ranks = 0;
+    /// The longest piece of one step and rank.
     std::size_t chunk_bytes = 0;
     std::size_t letter_bytes = 0;
     std::atomic<Poison> poison{Poison::none};
@@ -58,10 +61,22 @@ struct GroupRegion {
         auto const share = (std::size_t{1} << 20U) / static_cast<std::size_t>(ranks);
         return share < 4096 ? 4096 : round_up(share);
     }
+    /// Pieces up to this size alternate between two halves that stay in the first-level caches.
+    [[nodiscard]] static constexpr std::size_t short_size(std::size_t chunk) {
+        constexpr std::size_t most = 8192;
+        return chunk < most ? chunk : most;
+    }
+    /// Longer than a second-level cache for groups of a few ranks, as short as it may be for many.
+    [[nodiscard]] static constexpr std::size_t ring_size(std::int32_t rank_count, std::size_t chunk) {
+        return chunk * (rank_count <= 8 ? 8 : StagingRing::least_pieces);
+    }
+    [[nodiscard]] static constexpr std::size_t staging_size(std::int32_t rank_count, std::size_t chunk) {
+        return 2 * short_size(chunk) + ring_size(rank_count, chunk);
+    }
     [[nodiscard]] static constexpr std::size_t header_bytes() { return round_up(sizeof(GroupRegion)); }
     [[nodiscard]] static constexpr std::size_t bytes(std::int32_t rank_count, std::size_t chunk) {
         auto const n = static_cast<std::size_t>(rank_count);
-        return header_bytes() + n * sizeof(RankSlot) + n * n * sizeof(Mailbox) + n * 2 * chunk +
+        return header_bytes() + n * sizeof(RankSlot) + n * n * sizeof(Mailbox) + n * staging_size(rank_count, chunk) +
                n * n * 2 * letter_size(rank_count);
     }
 
@@ -88,12 +103,12 @@ struct GroupRegion {
         auto const first = header_bytes() + index(ranks) * sizeof(RankSlot);
         return *reinterpret_cast<Mailbox*>(start() + first + pair(from, to) * sizeof(Mailbox));
     }
-    /// A rank's staging memory for steps of this parity.
-    [[nodiscard]] std::byte* staging(std::int32_t rank, std::uint32_t parity) {
-        return start() + staging_begin() + (index(rank) * 2 + parity) * chunk_bytes;
+    /// A rank's staging memory.
+    [[nodiscard]] std::byte* staging(std::int32_t rank) {
+        return start() + staging_begin() + index(rank) * staging_size(ranks, chunk_bytes);
     }
     [[nodiscard]] std::byte* letter(std::int32_t from, std::int32_t to, std::uint32_t parity) {
-        return start() + staging_begin() + index(ranks) * 2 * chunk_bytes +
+        return start() + staging_begin() + index(ranks) * staging_size(ranks, chunk_bytes) +
                (pair(from, to) * 2 + parity) * letter_bytes;
     }
 

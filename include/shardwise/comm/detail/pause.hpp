@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <thread>
 
 #if defined(__x86_64__)
@@ -15,26 +16,47 @@ inline void pause_core() {
 #endif
 }
 
-/// How a rank waits: it spins while the answer is likely near, then gives the core to others.
+/// How a rank waits: it spins while the answer is likely near, then gives the core to others; and now and then it looks at
+/// the clock and at the others. The clock is first read when the answer is late: short waits cost no system call.
 class Waiter {
 public:
     /// Spinning only costs where ranks outnumber cores: the one that is waited for needs the core.
-    explicit Waiter(bool is_crowded) : spins_(is_crowded ? 40 : 4000) {}
+    Waiter(bool is_crowded, std::chrono::nanoseconds timeout) : spins_(is_crowded ? 40 : 4000), timeout_(timeout) {}
 
-    /// Waits a moment. True now and then: time to look at the clock and at the others.
+    /// Waits a moment. True now and then: time to see whether the group has failed.
     [[nodiscard]] bool rest() {
-        ++turns_;
         if (turns_ < spins_) {
+            ++turns_;
             pause_core();
             return turns_ % 256 == 0;
         }
         std::this_thread::yield();
         return true;
     }
+    /// True a few thousand times a second: time to look whether the others are still there.
+    [[nodiscard]] bool is_time_to_look() {
+        now_ = Clock::now();
+        if (!has_begun_) {
+            has_begun_ = true;
+            begin_ = next_look_ = now_;
+        }
+        if (now_ < next_look_) return false;
+        next_look_ = now_ + std::chrono::microseconds(200);
+        return true;
+    }
+    /// True where the wait has taken too long, by the last look at the clock.
+    [[nodiscard]] bool has_timed_out() const { return now_ - begin_ >= timeout_; }
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     int spins_;
     int turns_ = 0;
+    bool has_begun_ = false;
+    std::chrono::nanoseconds timeout_;
+    Clock::time_point begin_{};
+    Clock::time_point now_{};
+    Clock::time_point next_look_{};
 };
 
 }  // namespace shardwise::inline v0_2_0::detail

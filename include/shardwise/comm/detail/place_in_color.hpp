@@ -17,7 +17,7 @@ struct ColorPlace {
 template <Communicator C>
 [[nodiscard]] Result<ColorPlace> place_in_color(C& comm, std::int32_t color) {
     comm.begin({CollectiveKind::split});
-    std::memcpy(comm.mine(), &color, sizeof color);
+    std::memcpy(comm.mine(sizeof color), &color, sizeof color);
     if (auto const stepped = comm.step(); !stepped) return stepped.error();
     ColorPlace place;
     for (std::int32_t peer = 0; peer < comm.size(); ++peer) {

@@ -1,0 +1,358 @@
+// All-reduce of floats between ranks of one machine, beside Open MPI's. The checks of calls are on.
+//
+// The program starts itself under mpirun: the same processes run Open MPI's all-reduce, SharedMemory's, and (in the first of
+// them, while the others sleep) Threads', batch by batch in turns, so that whatever the machine does meets all of them alike.
+
+#include <shardwise/comm/all_reduce.hpp>
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/shared_memory.hpp>
+#include <shardwise/comm/threads.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <functional>
+#include <map>
+#include <sched.h>
+#include <string>
+#include <string_view>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#ifdef SHARDWISE_HAS_MPI
+#include <mpi.h>
+#endif
+
+namespace {
+
+using namespace shardwise;
+using Clock = std::chrono::steady_clock;
+
+enum Kind { threads, shared_memory, open_mpi, kinds };
+
+/// Microseconds of the best batch, by size and kind.
+using Times = std::map<std::int64_t, std::map<int, double>>;
+
+struct Setup {
+    int ranks;
+    std::vector<std::int64_t> sizes;
+
+    /// How many times faster than the peer.
+    [[nodiscard]] double goal(std::int64_t bytes) const {
+        if (ranks > 2) return 2.0;
+        return bytes >= (4 << 10) && bytes <= (256 << 10) ? 4.0 : 1.0;
+    }
+};
+
+int const passes = std::getenv("PASSES") ? atoi(std::getenv("PASSES")) : 12;
+
+int calls_in_batch(std::int64_t bytes, int ranks) {
+    return static_cast<int>(std::clamp<std::int64_t>((8 << 20) / bytes, 1, ranks > 2 ? 300 : 2000));
+}
+
+void keep_least(Times& times, std::int64_t bytes, int kind, double time) {
+    auto const [place, is_new] = times[bytes].emplace(kind, time);
+    if (!is_new) place->second = std::min(place->second, time);
+}
+
+/// Microseconds of a call, the average of a batch that all ranks begin together. Negative where a call fails.
+double time_batch(int calls, std::function<bool()> const& reduce, std::function<bool()> const& meet) {
+    // The first call touches memory.
+    if (!reduce() || !meet()) return -1.0;
+    auto const start = Clock::now();
+    for (int call = 0; call < calls; ++call) {
+        if (!reduce()) return -1.0;
+    }
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / calls;
+}
+
+template <class C>
+double time_ours(C& comm, std::vector<float>& data, std::int64_t bytes) {
+    TensorView<float, 1, Host> const view{data.data(), {bytes / static_cast<std::int64_t>(sizeof(float))}};
+    return time_batch(
+        calls_in_batch(bytes, comm.size()), [&] { return all_reduce(comm, view).has_value(); },
+        [&] { return barrier(comm).has_value(); });
+}
+
+double time_threads(int ranks, std::vector<std::vector<float>>& data, std::int64_t bytes) {
+    double time = -1.0;
+    auto const result = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        auto const own = time_ours(comm, data[static_cast<std::size_t>(comm.rank())], bytes);
+        if (comm.rank() == 0) time = own;
+        return {};
+    });
+    if (!result) std::fprintf(stderr, "threads: %s\n", result.error().message().c_str());
+    return time;
+}
+
+std::vector<std::vector<float>> buffers(int count, std::int64_t bytes) {
+    return std::vector<std::vector<float>>(static_cast<std::size_t>(count),
+                                           std::vector<float>(static_cast<std::size_t>(bytes) / sizeof(float)));
+}
+
+void print_times(std::FILE* to, Times const& times) {
+    for (auto const& [bytes, of_kinds] : times) {
+        for (auto const& [kind, time] : of_kinds)
+            std::fprintf(to, "%lld %d %.6f\n", static_cast<long long>(bytes), kind, time);
+    }
+}
+
+bool read_times(std::FILE* from, Times& times) {
+    long long bytes = 0;
+    int kind = 0;
+    double time = 0.0;
+    bool has_any = false;
+    while (std::fscanf(from, "%lld %d %lf", &bytes, &kind, &time) == 3) {
+        keep_least(times, bytes, kind, time);
+        has_any = has_any || time > 0.0;
+    }
+    return has_any;
+}
+
+/// Without a peer: threads here, and forked ranks that tell their times through a pipe.
+bool measure_alone(Setup const& setup, Times& times) {
+    auto data = buffers(setup.ranks, setup.sizes.back());
+    for (int pass = 0; pass < passes; ++pass) {
+        for (auto const bytes : setup.sizes) keep_least(times, bytes, threads, time_threads(setup.ranks, data, bytes));
+    }
+    int ends[2];
+    if (pipe(ends) != 0) return false;
+    auto const key = "bench-" + std::to_string(getpid());
+    std::vector<pid_t> processes;
+    for (int rank = 0; rank < setup.ranks; ++rank) {
+        processes.push_back(fork());
+        if (processes.back() != 0) continue;
+        auto comm = SharedMemory::join(key, rank, setup.ranks);
+        if (!comm) _exit(1);
+        Times own;
+        for (int pass = 0; pass < passes; ++pass) {
+            for (auto const bytes : setup.sizes)
+                keep_least(own, bytes, shared_memory, time_ours(*comm, data[0], bytes));
+        }
+        auto* const stream = fdopen(ends[1], "w");
+        if (rank == 0) print_times(stream, own);
+        std::fclose(stream);
+        _exit(0);
+    }
+    close(ends[1]);
+    auto* const stream = fdopen(ends[0], "r");
+    bool const has_any = read_times(stream, times);
+    std::fclose(stream);
+    for (auto const process : processes) waitpid(process, nullptr, 0);
+    return has_any;
+}
+
+#ifdef SHARDWISE_HAS_MPI
+
+/// Takes back that mpirun bound the process to one core, as long as its threads measure.
+class Unbound {
+public:
+    Unbound() {
+        sched_getaffinity(0, sizeof bound_, &bound_);
+        cpu_set_t all;
+        CPU_ZERO(&all);
+        for (std::size_t core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &all);
+        sched_setaffinity(0, sizeof all, &all);
+    }
+    ~Unbound() { sched_setaffinity(0, sizeof bound_, &bound_); }
+    Unbound(Unbound const&) = delete;
+    Unbound& operator=(Unbound const&) = delete;
+
+private:
+    cpu_set_t bound_{};
+};
+
+/// Lets the other ranks sleep, without a core, while the first measures alone.
+class Bell {
+public:
+    Bell(std::string const& folder, int rank, int ranks) {
+        for (int other = 1; other < ranks; ++other) {
+            if (rank != 0 && rank != other) continue;
+            auto const name = folder + "/" + std::to_string(other);
+            (void)mkfifo(name.c_str(), 0600);
+            ends_.push_back(open(name.c_str(), rank == 0 ? O_WRONLY : O_RDONLY));
+        }
+    }
+    ~Bell() {
+        for (auto const end : ends_) close(end);
+    }
+    Bell(Bell const&) = delete;
+    Bell& operator=(Bell const&) = delete;
+
+    [[nodiscard]] bool ring() const {
+        bool is_heard = true;
+        for (auto const end : ends_) is_heard = write(end, "!", 1) == 1 && is_heard;
+        return is_heard;
+    }
+    [[nodiscard]] bool sleep() const {
+        char sound = 0;
+        return read(ends_.front(), &sound, 1) == 1;
+    }
+
+private:
+    std::vector<int> ends_;
+};
+
+/// What mpirun runs: argv is program, "--together", folder, sizes.
+int run_together(int argc, char** argv) {
+    if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
+    int rank = 0;
+    int ranks = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    std::string const folder = argv[2];
+    std::vector<std::int64_t> sizes;
+    for (int i = 3; i < argc; ++i) sizes.push_back(std::atoll(argv[i]));
+    Bell const bell(folder, rank, ranks);
+    auto comm = SharedMemory::join("bench-" + folder.substr(folder.rfind('/') + 1), rank, ranks);
+    if (!comm) {
+        std::fprintf(stderr, "%s\n", comm.error().message().c_str());
+        return 1;
+    }
+    auto data = buffers(rank == 0 ? ranks : 1, sizes.back());
+    auto result = buffers(1, sizes.back()).front();
+    Times times;
+    for (int pass = 0; pass < passes; ++pass) {
+        for (auto const bytes : sizes) {
+            auto const count = static_cast<int>(bytes / static_cast<std::int64_t>(sizeof(float)));
+            auto const calls = calls_in_batch(bytes, ranks);
+            auto const meet = [] { return MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS; };
+            auto const reduce = [&](void const* from, void* to) {
+                return MPI_Allreduce(from, to, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS;
+            };
+            keep_least(times, bytes, open_mpi,
+                       time_batch(
+                           calls, [&] { return reduce(MPI_IN_PLACE, data[0].data()); }, meet));
+            keep_least(times, bytes, open_mpi,
+                       time_batch(
+                           calls, [&] { return reduce(data[0].data(), result.data()); }, meet));
+            keep_least(times, bytes, shared_memory, time_ours(*comm, data[0], bytes));
+            keep_least(times, bytes, shared_memory, time_ours(*comm, data[0], bytes));
+            if (rank == 0) {
+                Unbound const unbound;
+                keep_least(times, bytes, threads, time_threads(ranks, data, bytes));
+                keep_least(times, bytes, threads, time_threads(ranks, data, bytes));
+                if (!bell.ring()) return 1;
+            } else if (!bell.sleep()) {
+                return 1;
+            }
+        }
+    }
+    if (rank == 0) print_times(stdout, times);
+    MPI_Finalize();
+    return 0;
+}
+
+/// Settings of Open MPI 4.1 that are each best somewhere: its default bound to cores or not, and its collectives for one
+/// machine.
+std::vector<std::string> peer_settings(int ranks) {
+    if (ranks > 2) {
+        return {"--bind-to none --mca mpi_yield_when_idle 1",
+                "--bind-to none --mca mpi_yield_when_idle 1 --mca coll_sm_priority 90"};
+    }
+    return {"--bind-to core", "--bind-to none", "--bind-to core --mca coll_sm_priority 90",
+            "--bind-to core --mca coll_adapt_priority 90"};
+}
+
+bool measure_together(Setup const& setup, Times& times) {
+    char path[4096];
+    auto const length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return false;
+    path[length] = 0;
+    bool has_any = false;
+    for (auto const& settings : peer_settings(setup.ranks)) {
+        char folder[] = "/tmp/shardwise-bench-XXXXXX";
+        if (mkdtemp(folder) == nullptr) return false;
+        std::string command = "mpirun -np ";
+        command += std::to_string(setup.ranks) + " --allow-run-as-root --oversubscribe " + settings + " '" + path +
+                   "' --together " + folder;
+        for (auto const bytes : setup.sizes) command += " " + std::to_string(bytes);
+        command += " 2>/dev/null";
+        auto* const stream = popen(command.c_str(), "r");
+        if (stream == nullptr) return false;
+        has_any = read_times(stream, times) || has_any;
+        pclose(stream);
+        for (int rank = 1; rank < setup.ranks; ++rank) unlink((folder + ("/" + std::to_string(rank))).c_str());
+        rmdir(folder);
+    }
+    return has_any;
+}
+
+#else
+
+bool measure_together(Setup const&, Times&) {
+    return false;
+}
+
+#endif
+
+std::string size_text(std::int64_t bytes) {
+    if (bytes < 1024) return std::to_string(bytes) + " B";
+    if (bytes < (1 << 20)) return std::to_string(bytes / 1024) + " KB";
+    return std::to_string(bytes >> 20) + " MB";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::string_view const argument = argc > 1 ? argv[1] : "";
+#ifdef SHARDWISE_HAS_MPI
+    if (argument == "--together") return run_together(argc, argv);
+#endif
+    bool const is_json = argument == "--json";
+    std::string rows;
+    bool is_everything_met = true;
+    if (!is_json) {
+        std::printf(
+            "all_reduce of floats, microseconds, the best of %d batches; Open MPI's best of its settings, in place and "
+            "out of place\n",
+            2 * passes);
+    }
+    Setup const setups[] = {{2,
+                             {8, 64, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20,
+                              16 << 20, 64 << 20}},
+                            {4, {8, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}}};
+    for (auto const& setup : setups) {
+        Times times;
+        if (!measure_together(setup, times) && !measure_alone(setup, times)) return 1;
+        for (auto const kind : {threads, shared_memory}) {
+            for (auto const bytes : setup.sizes) {
+                auto const& of_kinds = times[bytes];
+                auto const ours = of_kinds.at(kind);
+                auto const goal = setup.goal(bytes);
+                auto const name = std::string(kind == threads ? "threads, " : "shared_memory, ") +
+                                  std::to_string(setup.ranks) + " ranks, " + size_text(bytes);
+                char row[512];
+                if (of_kinds.count(open_mpi) == 0) {
+                    std::snprintf(row, sizeof row,
+                                  "%s{\"case\":\"%s\",\"ours\":%.3f,\"peer\":\"Open MPI\",\"theirs\":null,"
+                                  "\"unit\":\"us\",\"ratio\":null,\"goal\":%.1f,\"met\":null}",
+                                  rows.empty() ? "" : ",", name.c_str(), ours, goal);
+                    if (!is_json) std::printf("%-34s %10.2f\n", name.c_str(), ours);
+                } else {
+                    auto const theirs = of_kinds.at(open_mpi);
+                    bool const is_met = ours > 0.0 && theirs / ours >= goal;
+                    is_everything_met = is_everything_met && is_met;
+                    std::snprintf(row, sizeof row,
+                                  "%s{\"case\":\"%s\",\"ours\":%.3f,\"peer\":\"Open MPI\",\"theirs\":%.3f,"
+                                  "\"unit\":\"us\",\"ratio\":%.3f,\"goal\":%.1f,\"met\":%s}",
+                                  rows.empty() ? "" : ",", name.c_str(), ours, theirs, theirs / ours, goal,
+                                  is_met ? "true" : "false");
+                    if (!is_json) {
+                        std::printf("%-34s %10.2f  Open MPI %10.2f  %6.2f x (goal %.0f)%s\n", name.c_str(), ours,
+                                    theirs, theirs / ours, goal, is_met ? "" : "  MISSED");
+                    }
+                }
+                rows += row;
+            }
+        }
+    }
+    if (is_json)
+        std::printf("{\"schema\":\"shardwise.bench/1\",\"name\":\"all_reduce\",\"rows\":[%s]}\n", rows.c_str());
+    return is_everything_met || is_json ? 0 : 1;
+}

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <shardwise/comm/call.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What a rank took from the other ranks in collectives of one kind.
+///
+/// Units  bytes of data: neither what describes the calls nor what a rank keeps of its own. Messages that come from several
+///        ranks at once are one message: the terms of latency of a cost model (cost/collective.hpp)
+struct CollectiveTraffic {
+    std::int64_t calls = 0;
+    std::int64_t messages = 0;
+    std::int64_t bytes = 0;
+
+    friend constexpr bool operator==(CollectiveTraffic const&, CollectiveTraffic const&) = default;
+};
+
+/// The traffic of one rank by kind of collective, from the beginning of its group or the last clear().
+class Traffic {
+public:
+    [[nodiscard]] constexpr CollectiveTraffic const& of(CollectiveKind kind) const { return kinds_[index(kind)]; }
+    [[nodiscard]] constexpr CollectiveTraffic total() const {
+        CollectiveTraffic total;
+        for (auto const& each : kinds_) {
+            total.calls += each.calls;
+            total.messages += each.messages;
+            total.bytes += each.bytes;
+        }
+        return total;
+    }
+    constexpr void clear() { kinds_ = {}; }
+
+    constexpr void begin(CollectiveKind kind) { ++kinds_[index(kind)].calls; }
+    constexpr void take(CollectiveKind kind, std::int64_t messages, std::int64_t bytes) {
+        kinds_[index(kind)].messages += messages;
+        kinds_[index(kind)].bytes += bytes;
+    }
+
+private:
+    static constexpr std::size_t index(CollectiveKind kind) { return static_cast<std::size_t>(kind); }
+
+    std::array<CollectiveTraffic, collective_kinds> kinds_{};
+};
+
+}  // namespace shardwise::inline v0_2_0
