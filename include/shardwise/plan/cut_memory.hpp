@@ -94,8 +94,8 @@ private:
         for (auto const& entry : known) {
             if (entry.ep == request.parallel.ep && entry.place == place) return entry;
         }
-        Entry entry{
-            request.parallel.tp, request.parallel.ep, place, weigh_rank(model_, request, parts_, slots_, place)};
+        Entry entry{request.parallel.tp, request.parallel.ep, place,
+                    weigh_rank(model_, request, parts_, slots_, place)};
         known.push_back(static_cast<Entry&&>(entry));
         return known.back();
     }

@@ -50,11 +50,12 @@ public:
     /// The best cut of each kind of parallelism, by kind_of_parallelism. The best of all is exact, another kind's only where
     /// no more than `most_looks` cuts could improve it.
     std::array<FoundCut, kinds> const& run() {
-        enumerate(most_seconds);
-        find_best_of_all();
+        limit_ = most_seconds;
+        enumerate();
+        find_best_of_all(best_);
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             auto& heap = heaps_[kind];
-            int looks = 0;
+            std::size_t looks = 0;
             for (int pops = 0; pops < most_pops && looks < most_looks && !heap.empty(); ++pops) {
                 auto const candidate = heap.pop();
                 if (!may_win(best_[kind], candidate.ranks(), candidate.seconds)) break;
@@ -71,9 +72,11 @@ public:
 
     /// The shortest step of all kinds, where it takes `limit` seconds at most; else 0.
     [[nodiscard]] double find_step(double limit) {
-        enumerate(limit);
-        auto const* best = find_best_of_all();
-        return best == nullptr || best->cost.step.total() > limit ? 0.0 : best->cost.step.total();
+        limit_ = limit;
+        enumerate();
+        std::array<FoundCut, 1> best;
+        find_best_of_all(best);
+        return best[0].is_found ? best[0].cost.step.total() : 0.0;
     }
 
     /// Counts so many sequences in the job from now on.
@@ -205,8 +208,10 @@ private:
         return job;
     }
 
-    /// Prices candidates of all kinds, best bound first, until no bound is better than what was found.
-    FoundCut const* find_best_of_all() {
+    /// Prices candidates of all kinds, best bound first, until no bound is better than what was found. Keeps the best of
+    /// each kind, or only the best of all.
+    template <std::size_t Count>
+    void find_best_of_all(std::array<FoundCut, Count>& kept) {
         for (auto& heap : heaps_) heap.build();
         FoundCut const* best = nullptr;
         while (true) {
@@ -215,15 +220,15 @@ private:
                 bool const is_open = !heaps_[kind].empty();
                 if (is_open && (next == kinds || heaps_[kind].top().is_before(heaps_[next].top()))) next = kind;
             }
-            if (next == kinds) return best;
+            if (next == kinds) return;
             auto const& top = heaps_[next].top();
-            if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return best;
-            auto& found = best_[next];
+            if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return;
             auto const candidate = heaps_[next].pop();
             if (candidate.refined < most_refined()) {
                 refine(candidate, heaps_[next]);
                 continue;
             }
+            auto& found = kept[next % Count];
             if (!look_at(candidate, found)) ++too_large_;
             if (found.is_found && (best == nullptr || is_better(found, *best, request_.objective))) best = &found;
         }
@@ -233,13 +238,13 @@ private:
 
     /// False where nothing with this bound can be better than what is known.
     [[nodiscard]] bool may_win(FoundCut const& known, std::int64_t ranks, double seconds) const {
-        if (!known.is_found) return true;
+        if (!known.is_found) return seconds <= limit_;
         if (counts_devices() && ranks != known.degrees.ranks()) return ranks < known.degrees.ranks();
         return seconds <= known.cost.step.total() * (1.0 + 1e-12);
     }
 
-    /// Collects all degrees whose step may take `limit` seconds at most.
-    void enumerate(double limit) {
+    /// Collects all degrees whose step may take `limit_` seconds at most.
+    void enumerate() {
         for (auto& heap : heaps_) heap.clear();
         for (auto& best : best_) best = {};
         examined_ = too_large_ = 0;
@@ -254,14 +259,14 @@ private:
                     auto const batch = ceil_divide(job_.batch, dp * ep);
                     if (!job_.training && batch == previous) continue;
                     previous = batch;
-                    add_pipelines({.tp = tp, .dp = dp, .ep = ep}, batch, most.pp, limit);
+                    add_pipelines({.tp = tp, .dp = dp, .ep = ep}, batch, most.pp);
                 }
             }
         }
     }
 
     /// All numbers of stages for these degrees.
-    void add_pipelines(PlanDegrees degrees, std::int64_t batch, std::int64_t most, double limit) {
+    void add_pipelines(PlanDegrees degrees, std::int64_t batch, std::int64_t most) {
         auto const counts = piece_counts(batch, 2, true);
         auto const longest = sites_.count() / degrees.ranks() < most ? sites_.count() / degrees.ranks() : most;
         auto const may_hold = finder_.may_hold(degrees, zeros(degrees.dp), longest);
@@ -272,7 +277,7 @@ private:
                 continue;
             }
             auto const least = finder_.least_seconds(degrees, batch, counts);
-            if (least > limit) continue;
+            if (least > limit_) continue;
             heaps_[kind_of_parallelism(degrees)].push(
                 {counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,
                  static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
@@ -332,7 +337,7 @@ private:
     bool cut(PlanDegrees const& degrees, PlanLayout const& layout, PlanSites const& sites,
              List<SlotPrices const*> const& prices, CutMemory const& memory, FoundCut& best) {
         bool const has_limit = best.is_found && !(counts_devices() && degrees.ranks() < best.degrees.ranks());
-        auto const limit = has_limit ? best.cost.step.total() : most_seconds;
+        auto const limit = has_limit ? best.cost.step.total() : limit_;
         StageTask const task{slots_, degrees, sites, prices, memory, setting_};
         auto bounds = find_stages(task, limit);
         if (bounds.begins.empty()) return false;
@@ -361,7 +366,7 @@ private:
     }
 
     /// Candidates that are priced for a kind that is not the best, and that are looked at for their room.
-    static constexpr int most_looks = 20;
+    static constexpr std::size_t most_looks = 20;
     static constexpr int most_pops = 500;
     Model const& model_;
     PlanRequest request_;
@@ -383,6 +388,8 @@ private:
     Bytes largest_memory_{};
     std::array<CandidateHeap, kinds> heaps_;
     std::array<FoundCut, kinds> best_;
+    /// The longest step that is of interest.
+    double limit_ = most_seconds;
     std::int64_t examined_ = 0;
     std::int64_t too_large_ = 0;
 };

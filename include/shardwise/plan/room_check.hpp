@@ -126,6 +126,29 @@ public:
         return false;
     }
 
+    /// The most frequent kind of slots.
+    [[nodiscard]] std::size_t most_frequent() const {
+        std::size_t most = 0;
+        for (std::size_t i = 1; i < runs_.size(); ++i) {
+            if (runs_[most].count < runs_[i].count) most = i;
+        }
+        return runs_[most].kind;
+    }
+    [[nodiscard]] double slots_of(std::size_t kind) const {
+        double count = 0.0;
+        for (auto const& run : runs_) count += run.kind == kind ? run.count : 0.0;
+        return count;
+    }
+    /// How many slots of a kind so many bytes of a stage hold at most.
+    [[nodiscard]] double most_slots(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
+                                    std::int64_t stage, double most, std::size_t kind) const {
+        auto const behind = degrees.pp - stage;
+        auto const pieces = static_cast<double>(degrees.micro_batches < behind ? degrees.micro_batches : behind);
+        auto const each = held.kinds[kind] + pieces * bytes[kind].kept;
+        auto const room = most - overhead_ + slack - bytes[kind].at_work - held.gathered[kind];
+        return each > 0.0 ? whole_part(room / each) : 1e9;
+    }
+
     /// What a piece of so many sequences takes, by the kinds of slots; valid until the check goes.
     [[nodiscard]] SlotBytes const* slot_bytes(PlanDegrees const& degrees, std::int64_t size) {
         auto& known = pieces_[static_cast<std::size_t>(degrees.tp * 31 + degrees.ep + 7 * size) % pieces_.size()];

@@ -120,11 +120,12 @@ public:
             if (even.seconds <= seconds(least_) * rounding) return even;
             if (stages_ == 1) return even.seconds <= limit * rounding ? even : StageBounds{};
             if (even.seconds < limit) limit = even.seconds;
-        } else if (stages_ == 1 || !has_room_for_all()) {
+        } else if (stages_ == 1) {
             return {};
         }
         limit_ = limit * rounding;
         most_ = slowest_within(limit_);
+        if (!has_room_for_all()) return {};
         fronts_.resize(stages_ * (slots_ + 1));
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             bool const is_last = stage + 1 == stages_;
@@ -250,7 +251,7 @@ private:
         return high * (1.0 + 1e-9);
     }
 
-    /// True where stages that each take all that their memory holds reach the end; one that can take nothing there may
+    /// True where stages that each take all that their memory and the longest time hold reach the end; one that can take nothing there may
     /// still take what an earlier one holds.
     bool has_room_for_all() const {
         std::size_t next = 0;
@@ -260,7 +261,7 @@ private:
             List<SlotNeeds> needs(task_.memory.ranks.size());
             while (next < slots_) {
                 take(own, needs, stage, next);
-                if (!has_room(stage, begin, next + 1, needs)) break;
+                if (own.seconds > most_ || !has_room(stage, begin, next + 1, needs)) break;
                 ++next;
             }
         }
@@ -276,7 +277,7 @@ private:
             take(own, needs, stage, begin);
             auto const seconds = own.seconds + message;
             CutTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage],
-                                      .slowest = seconds};
+                                 .slowest = seconds};
             if (seconds_at_least(alone, stage, end) > limit_) break;
             if (stage == 0 ? begin == 0 : !front(stage - 1, begin).empty())
                 join(stage, begin, end, stage_times(stage, own), needs);

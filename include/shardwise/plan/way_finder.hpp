@@ -140,9 +140,11 @@ private:
     }
 
     /// The step where all stages were the fastest that can be, and the slowest of them took so long.
-    double step_seconds(PlanDegrees const& degrees, std::int64_t pieces, Piece const& piece, double slowest) const {
-        detail::CutTimes const times{.sum = piece.prices->total + static_cast<double>(degrees.pp - 1) * piece.message,
-                                     .slowest = slowest};
+    double step_seconds(PlanDegrees const& degrees, std::int64_t pieces, Piece const& piece, double slowest,
+                        double more = 0.0) const {
+        detail::CutTimes const times{
+            .sum = piece.prices->total + more + static_cast<double>(degrees.pp - 1) * piece.message,
+            .slowest = slowest};
         return times.seconds(static_cast<double>(pieces), setting_);
     }
 
@@ -175,8 +177,8 @@ private:
             site.device = &sites_.strongest();
             update = detail::optimizer_seconds(mean, site, degrees, setting_);
         }
-        auto const step = [&](double slowest) {
-            return update + step_seconds(degrees, degrees.micro_batches, piece, slowest);
+        auto const step = [&](double slowest, double more = 0.0) {
+            return update + step_seconds(degrees, degrees.micro_batches, piece, slowest, more);
         };
         auto slowest = pricer_.least_slowest(prices, degrees.pp);
         if (!may_win(step(slowest))) return -1.0;
@@ -218,6 +220,8 @@ private:
             });
         };
         if (profile != nullptr && !fits(-1.0)) return -1.0;
+        auto const more = profile == nullptr ? 0.0 : least_more(held, degrees, piece, limits);
+        if (!may_win(step(slowest, more))) return -1.0;
         if (degrees.pp == 1) {
             if (profile != nullptr) {
                 auto const own = piece.classes[worst_class(piece, profile[0])]->total;
@@ -227,13 +231,43 @@ private:
             // Memory or unlike devices keep stages from being as even as they could be.
             auto longest = 2.0 * slowest;
             while (longest < 1e3 * piece.prices->total && !fits(longest * rounding)) slowest = longest, longest *= 2.0;
-            for (int i = 0; i < 7 && may_win(step(slowest)); ++i) {
+            for (int i = 0; i < 7 && may_win(step(slowest, more)); ++i) {
                 auto const middle = slowest + (longest - slowest) / 2.0;
                 (fits(middle * rounding) ? longest : slowest) = middle;
             }
         }
-        auto const seconds = step(slowest);
+        auto const seconds = step(slowest, more);
         return may_win(seconds) ? seconds : -1.0;
+    }
+
+    /// What the most frequent slots take longer at least than on the best devices: the fastest stages hold only so many.
+    double least_more(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece,
+                      List<StageLimit> const& limits) const {
+        auto const kind = room_.most_frequent();
+        auto const count = room_.slots_of(kind);
+        auto left = count;
+        double sum = 0.0;
+        double passed = 0.0;
+        while (left > 0.0) {
+            double next = 0.0;
+            for (auto const& limit : limits) {
+                auto const own = limit.seconds[kind];
+                if (own > passed && (next <= 0.0 || own < next)) next = own;
+            }
+            if (next <= 0.0) break;
+            for (std::size_t stage = 0; stage < limits.size() && left > 0.0; ++stage) {
+                auto const& limit = limits[stage];
+                if (limit.seconds[kind] != next) continue;
+                auto slots =
+                    room_.most_slots(held, degrees, piece.bytes, static_cast<std::int64_t>(stage), limit.bytes, kind);
+                if (left < slots) slots = left;
+                sum += slots * next;
+                left -= slots;
+            }
+            passed = next;
+        }
+        auto const more = sum + left * passed - count * piece.prices->seconds[kind];
+        return more > 0.0 ? more * (1.0 - 1e-9) : 0.0;
     }
 
     std::size_t worst_class(Piece const& piece, std::uint64_t classes) const {
