@@ -62,10 +62,10 @@ Result<> run(Problem const& problem, Tensors<T>& tensors, HostStream& stream, st
         vector(workspace), vector(std::as_const(tensors.sinks)), vector(std::as_const(tensors.slopes)));
 }
 
-/// The definition in float64.
+/// The definition in float64: the values of a query's head.
 template <class T>
-double reference(Problem const& problem, Tensors<T> const& tensors, std::int64_t query, std::int64_t head,
-                 std::int64_t i) {
+std::vector<double> reference(Problem const& problem, Tensors<T> const& tensors, std::int64_t query,
+                              std::int64_t head) {
     auto const& shape = problem.options.shape;
     auto const value = [](T stored) { return static_cast<double>(static_cast<float>(stored)); };
     auto const position = problem.options.first_query + query;
@@ -73,39 +73,56 @@ double reference(Problem const& problem, Tensors<T> const& tensors, std::int64_t
     std::vector<double> scores;
     double largest = -INFINITY;
     for (std::int64_t key = 0; key < problem.keys; ++key) {
-        double score = 0.0;
-        for (std::int64_t d = 0; d < shape.key_dim; ++d) {
-            score += value(tensors.q[static_cast<std::size_t>((query * shape.heads + head) * shape.key_dim + d)]) *
-                     value(tensors.k[static_cast<std::size_t>((key * shape.kv_heads + kv_head) * shape.key_dim + d)]);
-        }
+        auto const distance = position - key;
+        bool const is_hidden =
+            (shape.is_causal && distance < 0) || (shape.window > 0 && std::abs(distance) >= shape.window);
+        double score = is_hidden ? -INFINITY : 0.0;
+        auto const* const q = tensors.q.data() + (query * shape.heads + head) * shape.key_dim;
+        auto const* const k = tensors.k.data() + (key * shape.kv_heads + kv_head) * shape.key_dim;
+        for (std::int64_t d = 0; d < shape.key_dim && !is_hidden; ++d) score += value(q[d]) * value(k[d]);
         score *= problem.options.scale > 0.0F ? static_cast<double>(problem.options.scale)
                                               : 1.0 / std::sqrt(static_cast<double>(shape.key_dim));
-        if (problem.options.soft_cap > 0.0F) {
+        if (problem.options.soft_cap > 0.0F && !is_hidden) {
             auto const cap = static_cast<double>(problem.options.soft_cap);
             score = cap * std::tanh(score / cap);
         }
-        auto const distance = position - key;
         if (problem.has_slopes)
             score -= static_cast<double>(tensors.slopes[static_cast<std::size_t>(head)]) *
                      static_cast<double>(std::abs(distance));
-        bool const is_hidden =
-            (shape.is_causal && distance < 0) || (shape.window > 0 && std::abs(distance) >= shape.window);
-        scores.push_back(is_hidden ? -INFINITY : score);
-        largest = std::max(largest, scores.back());
+        scores.push_back(score);
+        largest = std::max(largest, score);
     }
-    if (problem.has_sinks)
-        largest = std::max(largest, static_cast<double>(tensors.sinks[static_cast<std::size_t>(head)]));
-    double sum = problem.has_sinks
-                     ? std::exp(static_cast<double>(tensors.sinks[static_cast<std::size_t>(head)]) - largest)
-                     : 0.0;
-    double out = 0.0;
+    auto const sink =
+        problem.has_sinks ? static_cast<double>(tensors.sinks[static_cast<std::size_t>(head)]) : -INFINITY;
+    largest = std::max(largest, sink);
+    double sum = std::exp(sink - largest);
+    std::vector<double> out(static_cast<std::size_t>(shape.value_dim));
     for (std::int64_t key = 0; key < problem.keys; ++key) {
         auto const weight = std::exp(scores[static_cast<std::size_t>(key)] - largest);
+        if (weight == 0.0) continue;
         sum += weight;
-        out +=
-            weight * value(tensors.v[static_cast<std::size_t>((key * shape.kv_heads + kv_head) * shape.value_dim + i)]);
+        auto const* const v = tensors.v.data() + (key * shape.kv_heads + kv_head) * shape.value_dim;
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] += weight * value(v[i]);
     }
-    return out / sum;
+    for (auto& element : out) element /= sum;
+    return out;
+}
+
+/// The instruction sets that have kernels of their own and that this machine offers.
+std::vector<IsaLevel> levels() {
+    std::vector<IsaLevel> found;
+    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
+        if (level <= detect_isa()) found.push_back(level);
+    }
+    return found;
+}
+
+/// How many elements differ.
+template <class T>
+std::size_t count_differences(std::vector<T> const& a, std::vector<T> const& b) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) count += static_cast<float>(a[i]) == static_cast<float>(b[i]) ? 0U : 1U;
+    return count;
 }
 
 AttentionShape shape_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t key_dim, std::int64_t value_dim,
@@ -123,6 +140,7 @@ std::vector<Problem> problems() {
         {"prefill of many heads", {.shape = shape_of(4, 4, 16, 16)}, 70, 70},
         {"grouped queries behind a past", {.shape = shape_of(6, 2, 8, 12), .first_query = 300}, 5, 305},
         {"one query, one key-value head", {.shape = shape_of(8, 1, 32, 32), .first_query = 999}, 1, 1000},
+        {"few rows of wide heads", {.shape = shape_of(6, 2, 70, 75), .first_query = 299}, 1, 300},
         {"every token sees all", {.shape = shape_of(3, 3, 8, 8, 0, false)}, 20, 20},
         {"a sliding window", {.shape = shape_of(2, 1, 8, 8, 37), .first_query = 530}, 9, 539},
         {"a window to both sides", {.shape = shape_of(2, 2, 8, 8, 5, false)}, 30, 30},
@@ -138,47 +156,114 @@ TEST_CASE_TEMPLATE("attention: equals the definition in float64, with and withou
                    Bfloat16) {
     for (auto const& problem : problems()) {
         auto const& shape = problem.options.shape;
+        CAPTURE(problem.name);
         Tensors<T> tensors(problem);
-        std::vector<T> first;
-        for (int const threads : {1, 3}) {
-            HostContext context({.threads = threads});
-            auto stream = context.make_stream();
-            for (bool const splits : {false, true}) {
-                std::vector<float> workspace(splits ? static_cast<std::size_t>(attention_workspace(
-                                                          problem.options, problem.queries, problem.keys))
-                                                    : 0);
-                std::fill(tensors.out.begin(), tensors.out.end(), T(77.0F));
-                REQUIRE(run(problem, tensors, stream, workspace));
-                // The same bits, however the work is dealt.
-                if (first.empty()) first = tensors.out;
-                bool is_equal = true;
-                for (std::size_t i = 0; i < first.size(); ++i)
-                    is_equal = is_equal && static_cast<float>(first[i]) == static_cast<float>(tensors.out[i]);
-                CAPTURE(problem.name);
-                CHECK(is_equal);
-            }
+        std::vector<double> expected;
+        for (std::int64_t row = 0; row < problem.queries * shape.heads; ++row) {
+            auto const values = reference(problem, tensors, row / shape.heads, row % shape.heads);
+            expected.insert(expected.end(), values.begin(), values.end());
         }
         // A score is a float sum of key_dim products; its error moves a weight by as much, relatively, and the weights
         // and values are summed over the keys.
         auto const roundings =
             4.0 * static_cast<double>(shape.key_dim) + 10.0 + static_cast<double>(problem.keys) / 8.0;
         auto const stored = std::same_as<T, float> ? 0x1p-24 : 0x1p-8;
-        int wrong = 0;
-        for (std::int64_t query = 0; query < problem.queries; ++query) {
-            for (std::int64_t head = 0; head < shape.heads; ++head) {
-                for (std::int64_t i = 0; i < shape.value_dim; ++i) {
-                    auto const expected = reference(problem, tensors, query, head, i);
-                    auto const got = static_cast<double>(static_cast<float>(
-                        first[static_cast<std::size_t>((query * shape.heads + head) * shape.value_dim + i)]));
-                    // Values are of the size of 1.
-                    if (!(std::abs(got - expected) <=
-                          roundings * 0x1p-24 + 1.01 * stored * std::max(1.0, std::abs(expected))))
-                        ++wrong;
-                }
+        for (auto const level : levels()) {
+            CAPTURE(name_of(level));
+            std::vector<T> first;
+            for (int const threads : {1, 3}) {
+                HostContext context({.threads = threads, .isa = level});
+                auto stream = context.make_stream();
+                std::vector<float> workspace(static_cast<std::size_t>(
+                    threads == 1 ? 0 : attention_workspace(problem.options, problem.queries, problem.keys)));
+                std::fill(tensors.out.begin(), tensors.out.end(), T(77.0F));
+                REQUIRE(run(problem, tensors, stream, workspace));
+                // The same bits, however the work is dealt.
+                if (first.empty()) first = tensors.out;
+                CHECK(count_differences(first, tensors.out) == 0);
             }
+            int wrong = 0;
+            for (std::size_t i = 0; i < expected.size(); ++i) {
+                auto const got = static_cast<double>(static_cast<float>(first[i]));
+                // Values are of the size of 1.
+                if (!(std::abs(got - expected[i]) <=
+                      roundings * 0x1p-24 + 1.01 * stored * std::max(1.0, std::abs(expected[i]))))
+                    ++wrong;
+            }
+            CHECK(wrong == 0);
         }
-        CAPTURE(problem.name);
-        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE_TEMPLATE("attention: a query's bits do not depend on the queries beside it, nor on keys that it does not see",
+                   T, float, Bfloat16, Float16) {
+    Problem const problem{"many rows", {.shape = shape_of(5, 1, 34, 21, 40), .first_query = 250}, 20, 270};
+    auto const& shape = problem.options.shape;
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        std::vector<float> workspace;
+        Tensors<T> together(problem);
+        REQUIRE(run(problem, together, stream, workspace));
+        for (std::int64_t const query : {0, 6, 19}) {
+            auto alone_problem = problem;
+            alone_problem.queries = 1;
+            alone_problem.options.first_query += query;
+            Tensors<T> alone(problem);
+            auto const row = static_cast<std::size_t>(shape.heads * shape.key_dim);
+            alone.q.erase(alone.q.begin(), alone.q.begin() + static_cast<std::ptrdiff_t>(row) * query);
+            alone.q.resize(row);
+            alone.out.resize(static_cast<std::size_t>(shape.heads * shape.value_dim));
+            // Keys behind the query and in front of its window are not numbers.
+            for (std::int64_t key = 0; key < problem.keys; ++key) {
+                auto const position = problem.options.first_query + query;
+                if (key <= position && key > position - shape.window) continue;
+                for (std::int64_t i = 0; i < shape.key_dim; ++i)
+                    alone.k[static_cast<std::size_t>(key * shape.key_dim + i)] = T(NAN);
+                for (std::int64_t i = 0; i < shape.value_dim; ++i)
+                    alone.v[static_cast<std::size_t>(key * shape.value_dim + i)] = T(key % 2 == 0 ? NAN : INFINITY);
+            }
+            REQUIRE(run(alone_problem, alone, stream, workspace));
+            std::vector<T> const same(
+                together.out.begin() + static_cast<std::ptrdiff_t>(alone.out.size()) * query,
+                together.out.begin() + static_cast<std::ptrdiff_t>(alone.out.size()) * (query + 1));
+            CHECK(count_differences(same, alone.out) == 0);
+            // The same among all queries.
+            alone.q = together.q;
+            alone.out = together.out;
+            REQUIRE(run(problem, alone, stream, workspace));
+            std::vector<T> const beside(alone.out.begin() + static_cast<std::ptrdiff_t>(same.size()) * query,
+                                        alone.out.begin() + static_cast<std::ptrdiff_t>(same.size()) * (query + 1));
+            CHECK(count_differences(same, beside) == 0);
+        }
+    }
+}
+
+TEST_CASE("attention: no queries, no keys, one key, a score that is no number") {
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        AttentionOptions options{.shape = shape_of(2, 1, 3, 5)};
+        std::vector<float> q{1, 2, 3, 4, 5, 6};
+        std::vector<float> k{1, -1, 2};
+        std::vector<float> v{5, 4, 3, 2, 1};
+        std::vector<float> out(10, 77.0F);
+        auto const attend = [&](std::int64_t queries, std::int64_t keys) {
+            return attention<float, float>({q.data(), {queries, 6}}, {k.data(), {keys, 3}}, {v.data(), {keys, 5}},
+                                           {out.data(), {queries, 10}}, options, stream);
+        };
+        REQUIRE(attend(0, 1));
+        CHECK(out[0] == 77.0F);
+        REQUIRE(attend(1, 0));
+        CHECK(out == std::vector<float>(10, 0.0F));
+        REQUIRE(attend(1, 1));
+        CHECK(out == std::vector<float>{5, 4, 3, 2, 1, 5, 4, 3, 2, 1});
+        q[1] = NAN;
+        REQUIRE(attend(1, 1));
+        CHECK(std::isnan(out[0]));
+        CHECK(out[9] == 1.0F);
     }
 }
 

@@ -1,6 +1,7 @@
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
 #include <shardwise/kernels/softmax.hpp>
@@ -12,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 using namespace shardwise;
@@ -68,149 +70,173 @@ struct Shape2 {
     std::int64_t rows;
     std::int64_t width;
 };
-constexpr Shape2 shapes[] = {{1, 1}, {3, 7}, {5, 64}, {2, 600}, {300, 33}};
+constexpr Shape2 shapes[] = {{1, 1}, {3, 7}, {5, 64}, {2, 200}, {70, 33}};
+
+/// The instruction sets that have kernels of their own and that this machine offers.
+std::vector<IsaLevel> levels() {
+    std::vector<IsaLevel> found;
+    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
+        if (level <= detect_isa()) found.push_back(level);
+    }
+    return found;
+}
 
 }  // namespace
 
 TEST_CASE_TEMPLATE("rms_norm: equals the definition in float64", T, float, Bfloat16, Float16) {
-    HostContext context({.threads = 2});
-    auto stream = context.make_stream();
-    for (auto const [rows, width] : shapes) {
-        for (float const offset : {0.0F, 1.0F}) {
-            auto const in = random_matrix<T>(rows, width, 1);
-            auto const weight = random_matrix<T>(1, width, 2);
-            Matrix<T> out{rows, width};
-            REQUIRE(rms_norm<T>(in.read(), weight.flat(), out.view(), 1e-5F, stream, offset));
-            // float: the scale, the product with it, weight + offset, the product with that.
-            check_close<T>(
-                out,
-                [&](std::int64_t row, std::int64_t i) {
-                    double squares = 0.0;
-                    for (std::int64_t k = 0; k < in.width; ++k) squares += in.at(row, k) * in.at(row, k);
-                    auto const scale =
-                        1.0 / std::sqrt(squares / static_cast<double>(in.width) + static_cast<double>(1e-5F));
-                    return in.at(row, i) * scale * (weight.at(0, i) + static_cast<double>(offset));
-                },
-                4.0);
-            auto aliased = in;
-            REQUIRE(rms_norm<T>(aliased.read(), weight.flat(), aliased.view(), 1e-5F, stream, offset));
-            CHECK(std::equal(out.values.begin(), out.values.end(), aliased.values.begin(),
-                             [](T a, T b) { return static_cast<float>(a) == static_cast<float>(b); }));
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        for (auto const [rows, width] : shapes) {
+            for (float const offset : {0.0F, 1.0F}) {
+                auto const in = random_matrix<T>(rows, width, 1);
+                auto const weight = random_matrix<T>(1, width, 2);
+                Matrix<T> out{rows, width};
+                REQUIRE(rms_norm<T>(in.read(), weight.flat(), out.view(), 1e-5F, stream, offset));
+                // float: the scale, the product with it, weight + offset, the product with that.
+                check_close<T>(
+                    out,
+                    [&](std::int64_t row, std::int64_t i) {
+                        double squares = 0.0;
+                        for (std::int64_t k = 0; k < in.width; ++k) squares += in.at(row, k) * in.at(row, k);
+                        auto const scale =
+                            1.0 / std::sqrt(squares / static_cast<double>(in.width) + static_cast<double>(1e-5F));
+                        return in.at(row, i) * scale * (weight.at(0, i) + static_cast<double>(offset));
+                    },
+                    4.0);
+                auto aliased = in;
+                REQUIRE(rms_norm<T>(aliased.read(), weight.flat(), aliased.view(), 1e-5F, stream, offset));
+                CHECK(std::equal(out.values.begin(), out.values.end(), aliased.values.begin(),
+                                 [](T a, T b) { return static_cast<float>(a) == static_cast<float>(b); }));
+            }
         }
     }
 }
 
 TEST_CASE_TEMPLATE("layer_norm: equals the definition in float64, also far from zero and without a bias", T, float,
                    Bfloat16) {
-    HostContext context({.threads = 2});
-    auto stream = context.make_stream();
-    for (auto const [rows, width] : shapes) {
-        for (float const far : {0.0F, 1000.0F}) {
-            auto in = random_matrix<T>(rows, width, 3);
-            for (auto& value : in.values) value = T(static_cast<float>(value) + far);
-            auto const weight = random_matrix<T>(1, width, 4);
-            auto const bias = random_matrix<T>(1, width, 5);
-            for (bool const has_bias : {false, true}) {
-                Matrix<T> out{rows, width};
-                auto const shift = has_bias ? bias.flat() : TensorView<T const, 1, Host>{};
-                REQUIRE(layer_norm<T>(in.read(), weight.flat(), shift, out.view(), 1e-5F, stream));
-                // The bias may cancel the rest: the floor is the size of its summands, at most about 10.
-                check_close<T>(
-                    out,
-                    [&](std::int64_t row, std::int64_t i) {
-                        double mean = 0.0;
-                        for (std::int64_t k = 0; k < in.width; ++k)
-                            mean += in.at(row, k) / static_cast<double>(in.width);
-                        double variance = 0.0;
-                        for (std::int64_t k = 0; k < in.width; ++k) {
-                            variance += (in.at(row, k) - mean) * (in.at(row, k) - mean) / static_cast<double>(in.width);
-                        }
-                        return (in.at(row, i) - mean) / std::sqrt(variance + static_cast<double>(1e-5F)) *
-                                   weight.at(0, i) +
-                               (has_bias ? bias.at(0, i) : 0.0);
-                    },
-                    5.0, 20.0);
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        for (auto const [rows, width] : shapes) {
+            for (float const far : {0.0F, 1000.0F}) {
+                auto in = random_matrix<T>(rows, width, 3);
+                for (auto& value : in.values) value = T(static_cast<float>(value) + far);
+                auto const weight = random_matrix<T>(1, width, 4);
+                auto const bias = random_matrix<T>(1, width, 5);
+                for (bool const has_bias : {false, true}) {
+                    Matrix<T> out{rows, width};
+                    auto const shift = has_bias ? bias.flat() : TensorView<T const, 1, Host>{};
+                    REQUIRE(layer_norm<T>(in.read(), weight.flat(), shift, out.view(), 1e-5F, stream));
+                    // The bias may cancel the rest: the floor is the size of its summands, at most about 10.
+                    check_close<T>(
+                        out,
+                        [&](std::int64_t row, std::int64_t i) {
+                            double mean = 0.0;
+                            for (std::int64_t k = 0; k < in.width; ++k)
+                                mean += in.at(row, k) / static_cast<double>(in.width);
+                            double variance = 0.0;
+                            for (std::int64_t k = 0; k < in.width; ++k) {
+                                variance +=
+                                    (in.at(row, k) - mean) * (in.at(row, k) - mean) / static_cast<double>(in.width);
+                            }
+                            return (in.at(row, i) - mean) / std::sqrt(variance + static_cast<double>(1e-5F)) *
+                                       weight.at(0, i) +
+                                   (has_bias ? bias.at(0, i) : 0.0);
+                        },
+                        5.0, 20.0);
+                }
             }
         }
     }
 }
 
 TEST_CASE("activation: each kind equals its formula in float64, far out too") {
-    HostContext context({.threads = 1});
-    auto stream = context.make_stream();
-    auto const sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
-    auto const reference = [&](double x, ActivationKind kind) {
-        switch (kind) {
-            case ActivationKind::silu:
-                return x * sigmoid(x);
-            case ActivationKind::gelu:
-                return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
-            case ActivationKind::gelu_tanh:
-            case ActivationKind::gelu_new:
-            case ActivationKind::gelu_fast:
-                return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
-            case ActivationKind::relu:
-                return std::max(x, 0.0);
-            case ActivationKind::tanh:
-                return std::tanh(x);
-            case ActivationKind::quick_gelu:
-                return x * sigmoid(1.702 * x);
-            case ActivationKind::sigmoid:
-                return sigmoid(x);
-            case ActivationKind::swiglu_clamped:
-                return x * sigmoid(1.702 * x);
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 1, .isa = level});
+        auto stream = context.make_stream();
+        auto const sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+        auto const reference = [&](double x, ActivationKind kind) {
+            switch (kind) {
+                case ActivationKind::silu:
+                    return x * sigmoid(x);
+                case ActivationKind::gelu:
+                    return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+                case ActivationKind::gelu_tanh:
+                case ActivationKind::gelu_new:
+                case ActivationKind::gelu_fast:
+                    return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+                case ActivationKind::relu:
+                    return std::max(x, 0.0);
+                case ActivationKind::tanh:
+                    return std::tanh(x);
+                case ActivationKind::quick_gelu:
+                    return x * sigmoid(1.702 * x);
+                case ActivationKind::sigmoid:
+                    return sigmoid(x);
+                case ActivationKind::swiglu_clamped:
+                    return x * sigmoid(1.702 * x);
+            }
+            return x;
+        };
+        Matrix<float> in{1, 401};
+        for (std::int64_t i = 0; i < 401; ++i)
+            in.values[static_cast<std::size_t>(i)] = static_cast<float>(i - 200) * 0.1F;
+        for (auto const kind :
+             {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
+              ActivationKind::tanh, ActivationKind::quick_gelu, ActivationKind::sigmoid}) {
+            Matrix<float> out{1, 401};
+            REQUIRE(activation<float>(in.read(), out.view(), kind, stream));
+            // 1 + erf or 1 + tanh cancels for negative values: the error is relative to x, which is at most 20.
+            check_close<float>(
+                out, [&](std::int64_t row, std::int64_t i) { return reference(in.at(row, i), kind); }, 6.0, 20.0);
         }
-        return x;
-    };
-    Matrix<float> in{1, 401};
-    for (std::int64_t i = 0; i < 401; ++i) in.values[static_cast<std::size_t>(i)] = static_cast<float>(i - 200) * 0.1F;
-    for (auto const kind : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
-                            ActivationKind::tanh, ActivationKind::quick_gelu, ActivationKind::sigmoid}) {
+        auto const up = random_matrix<float>(1, 401, 6, 9.0F);
         Matrix<float> out{1, 401};
-        REQUIRE(activation<float>(in.read(), out.view(), kind, stream));
-        // 1 + erf or 1 + tanh cancels for negative values: the error is relative to x, which is at most 20.
+        REQUIRE(gated_activation<float>(in.read(), up.read(), out.view(), ActivationKind::silu, stream));
         check_close<float>(
-            out, [&](std::int64_t row, std::int64_t i) { return reference(in.at(row, i), kind); }, 6.0, 20.0);
+            out,
+            [&](std::int64_t row, std::int64_t i) {
+                return reference(in.at(row, i), ActivationKind::silu) * up.at(row, i);
+            },
+            8.0, 1.0);
+        REQUIRE(gated_activation<float>(in.read(), up.read(), out.view(), ActivationKind::swiglu_clamped, stream));
+        check_close<float>(
+            out,
+            [&](std::int64_t row, std::int64_t i) {
+                auto const gate = std::min(in.at(row, i), 7.0);
+                return gate * sigmoid(1.702 * gate) * (std::clamp(up.at(row, i), -7.0, 7.0) + 1.0);
+            },
+            8.0, 1.0);
     }
-    auto const up = random_matrix<float>(1, 401, 6, 9.0F);
-    Matrix<float> out{1, 401};
-    REQUIRE(gated_activation<float>(in.read(), up.read(), out.view(), ActivationKind::silu, stream));
-    check_close<float>(
-        out,
-        [&](std::int64_t row, std::int64_t i) {
-            return reference(in.at(row, i), ActivationKind::silu) * up.at(row, i);
-        },
-        8.0, 1.0);
-    REQUIRE(gated_activation<float>(in.read(), up.read(), out.view(), ActivationKind::swiglu_clamped, stream));
-    check_close<float>(
-        out,
-        [&](std::int64_t row, std::int64_t i) {
-            auto const gate = std::min(in.at(row, i), 7.0);
-            return gate * sigmoid(1.702 * gate) * (std::clamp(up.at(row, i), -7.0, 7.0) + 1.0);
-        },
-        8.0, 1.0);
 }
 
 TEST_CASE_TEMPLATE("softmax: rows sum to one, large values do not overflow, masked rows are zero", T, float, Bfloat16) {
-    HostContext context({.threads = 2});
-    auto stream = context.make_stream();
-    for (auto const [rows, width] : shapes) {
-        auto in = random_matrix<T>(rows, width, 7, 30.0F);
-        auto const minus_infinity = T(-std::numeric_limits<float>::infinity());
-        in.values[0] = minus_infinity;
-        Matrix<T> out{rows, width};
-        REQUIRE(softmax<T>(in.read(), out.view(), stream));
-        check_close<T>(
-            out,
-            [&](std::int64_t row, std::int64_t i) {
-                double largest = -std::numeric_limits<double>::infinity();
-                for (std::int64_t k = 0; k < in.width; ++k) largest = std::max(largest, in.at(row, k));
-                double sum = 0.0;
-                for (std::int64_t k = 0; k < in.width; ++k) sum += std::exp(in.at(row, k) - largest);
-                // The one row of one masked element.
-                return std::isinf(largest) ? 0.0 : std::exp(in.at(row, i) - largest) / sum;
-            },
-            130.0, 1e-6);  // exp(x) of a float x near 100 is as uncertain as 100 roundings of x
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        for (auto const [rows, width] : shapes) {
+            auto in = random_matrix<T>(rows, width, 7, 30.0F);
+            auto const minus_infinity = T(-std::numeric_limits<float>::infinity());
+            in.values[0] = minus_infinity;
+            Matrix<T> out{rows, width};
+            REQUIRE(softmax<T>(in.read(), out.view(), stream));
+            check_close<T>(
+                out,
+                [&](std::int64_t row, std::int64_t i) {
+                    double largest = -std::numeric_limits<double>::infinity();
+                    for (std::int64_t k = 0; k < in.width; ++k) largest = std::max(largest, in.at(row, k));
+                    double sum = 0.0;
+                    for (std::int64_t k = 0; k < in.width; ++k) sum += std::exp(in.at(row, k) - largest);
+                    // The one row of one masked element.
+                    return std::isinf(largest) ? 0.0 : std::exp(in.at(row, i) - largest) / sum;
+                },
+                130.0, 1e-6);  // exp(x) of a float x near 100 is as uncertain as 100 roundings of x
+        }
     }
 }
 
@@ -237,33 +263,193 @@ TEST_CASE("embedding: a table and the sum over its shards give the same rows; id
 }
 
 TEST_CASE("rope: turns the pairs of either layout by position times frequency and leaves the rest of a head alone") {
-    HostContext context({.threads = 2});
-    auto stream = context.make_stream();
-    constexpr std::int64_t head_dim = 10;
-    constexpr std::int64_t pairs = 4;
-    std::vector<float> const frequencies{1.0F, 0.1F, 0.01F, 0.001F};
-    std::vector<std::int32_t> const positions{0, 1, 17, 131'071};
-    auto const before = random_matrix<float>(4, 3 * head_dim, 9);
-    for (auto const layout : {RopeLayout::half, RopeLayout::interleaved}) {
-        auto after = before;
-        REQUIRE(rope<float>(after.view(), {positions.data(), {4}}, {frequencies.data(), {pairs}}, head_dim, layout,
-                            stream, 1.5F));
-        check_close<float>(
-            after,
-            [&](std::int64_t token, std::int64_t i) {
-                auto const within = i % head_dim;
-                if (within >= 2 * pairs) return before.at(token, i);
-                bool const is_half = layout == RopeLayout::half;
-                auto const pair = is_half ? within % pairs : within / 2;
-                bool const is_first = is_half ? within < pairs : within % 2 == 0;
-                auto const partner = i + (is_first ? 1 : -1) * (is_half ? pairs : 1);
-                auto const angle = positions[static_cast<std::size_t>(token)] *
-                                   static_cast<double>(frequencies[static_cast<std::size_t>(pair)]);
-                return 1.5 * (before.at(token, i) * std::cos(angle) +
-                              (is_first ? -1.0 : 1.0) * before.at(token, partner) * std::sin(angle));
-            },
-            6.0, 10.0);
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        constexpr std::int64_t head_dim = 10;
+        constexpr std::int64_t pairs = 4;
+        std::vector<float> const frequencies{1.0F, 0.1F, 0.01F, 0.001F};
+        std::vector<std::int32_t> const positions{0, 1, 17, 131'071};
+        auto const before = random_matrix<float>(4, 3 * head_dim, 9);
+        for (auto const layout : {RopeLayout::half, RopeLayout::interleaved}) {
+            auto after = before;
+            REQUIRE(rope<float>(after.view(), {positions.data(), {4}}, {frequencies.data(), {pairs}}, head_dim, layout,
+                                stream, 1.5F));
+            check_close<float>(
+                after,
+                [&](std::int64_t token, std::int64_t i) {
+                    auto const within = i % head_dim;
+                    if (within >= 2 * pairs) return before.at(token, i);
+                    bool const is_half = layout == RopeLayout::half;
+                    auto const pair = is_half ? within % pairs : within / 2;
+                    bool const is_first = is_half ? within < pairs : within % 2 == 0;
+                    auto const partner = i + (is_first ? 1 : -1) * (is_half ? pairs : 1);
+                    auto const angle = positions[static_cast<std::size_t>(token)] *
+                                       static_cast<double>(frequencies[static_cast<std::size_t>(pair)]);
+                    return 1.5 * (before.at(token, i) * std::cos(angle) +
+                                  (is_first ? -1.0 : 1.0) * before.at(token, partner) * std::sin(angle));
+                },
+                6.0, 10.0);
+        }
     }
+}
+
+TEST_CASE_TEMPLATE("kernels over rows: lanes of any number and rows that lie apart give the same bits as rows alone", T,
+                   float, Bfloat16, Float16) {
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 3, .isa = level});
+        auto stream = context.make_stream();
+        for (std::int64_t const width : {1, 2, 15, 17, 34}) {
+            constexpr std::int64_t rows = 3;
+            auto const gap = width + 5;
+            auto const in = random_matrix<T>(rows, gap, 20);
+            auto const parameters = random_matrix<T>(2, width, 21);
+            auto const weight = parameters.flat().part(0, width);
+            auto const bias = parameters.flat().part(width, width);
+            int wrong = 0;
+            for (int kernel = 0; kernel < 6; ++kernel) {
+                auto const run = [&](TensorView<T const, 2, Host> from, TensorView<T, 2, Host> to) {
+                    switch (kernel) {
+                        case 0:
+                            return rms_norm<T>(from, weight, to, 1e-5F, stream);
+                        case 1:
+                            return layer_norm<T>(from, weight, bias, to, 1e-5F, stream);
+                        case 2:
+                            return softmax<T>(from, to, stream);
+                        case 3:
+                            return activation<T>(from, to, ActivationKind::gelu_tanh, stream);
+                        case 4:
+                            return gated_activation<T>(from, from, to, ActivationKind::silu, stream);
+                        default:
+                            return gated_activation<T>(from, from, to, ActivationKind::gelu, stream);
+                    }
+                };
+                Matrix<T> out{rows, gap};
+                for (auto& value : out.values) value = T(77.0F);
+                REQUIRE(run(in.read().columns(0, width), out.view().columns(0, width)));
+                for (std::int64_t row = 0; row < rows; ++row) {
+                    Matrix<T> alone{1, width};
+                    REQUIRE(run(in.read().columns(0, width).rows(row, 1), alone.view()));
+                    for (std::int64_t i = 0; i < gap; ++i) {
+                        auto const got = out.at(row, i);
+                        if (i < width ? got != alone.at(0, i) : got != 77.0) ++wrong;
+                    }
+                }
+            }
+            CHECK(wrong == 0);
+        }
+    }
+}
+
+TEST_CASE("kernels over rows: no rows, NaN and infinities") {
+    auto const nan = std::numeric_limits<float>::quiet_NaN();
+    auto const infinity = std::numeric_limits<float>::infinity();
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        auto const weight = random_matrix<float>(1, 20, 12);
+        Matrix<float> none{0, 20};
+        CHECK(rms_norm<float>(none.read(), weight.flat(), none.view(), 1e-5F, stream));
+        CHECK(softmax<float>(none.read(), none.view(), stream));
+        CHECK(gated_activation<float>(none.read(), none.read(), none.view(), ActivationKind::silu, stream));
+        // What is no number stays so, in its row alone, wherever in a register it lies.
+        for (std::size_t const at : {0U, 3U, 18U, 19U}) {
+            auto in = random_matrix<float>(2, 20, 13);
+            in.values[at] = nan;
+            Matrix<float> out{2, 20};
+            for (int kernel = 0; kernel < 3; ++kernel) {
+                if (kernel == 0) REQUIRE(rms_norm<float>(in.read(), weight.flat(), out.view(), 1e-5F, stream));
+                if (kernel == 1) REQUIRE(layer_norm<float>(in.read(), weight.flat(), {}, out.view(), 1e-5F, stream));
+                if (kernel == 2) REQUIRE(softmax<float>(in.read(), out.view(), stream));
+                int wrong = 0;
+                for (std::int64_t i = 0; i < 20; ++i) {
+                    wrong += std::isnan(out.at(0, i)) ? 0 : 1;
+                    wrong += std::isfinite(out.at(1, i)) ? 0 : 1;
+                }
+                CHECK(wrong == 0);
+            }
+            REQUIRE(gated_activation<float>(in.read(), in.read(), out.view(), ActivationKind::swiglu_clamped, stream));
+            CHECK(std::isnan(out.values[at]));
+            CHECK(std::isfinite(out.values[at == 0 ? 1 : 0]));
+            for (auto& value : in.values) value = -infinity;
+            REQUIRE(softmax<float>(in.read(), out.view(), stream));
+            CHECK(out.values[7] == 0.0F);
+            in.values[at] = nan;
+            REQUIRE(softmax<float>(in.read(), out.view(), stream));
+            CHECK(std::isnan(out.values[7]));
+            in.values[at] = -88.0F;
+            REQUIRE(softmax<float>(in.read(), out.view(), stream));
+            CHECK(out.values[at] == 1.0F);
+        }
+        Matrix<float> far{1, 5, {infinity, -infinity, 1e30F, -1e30F, -104.0F}};
+        Matrix<float> out{1, 5};
+        REQUIRE(activation<float>(far.read(), out.view(), ActivationKind::sigmoid, stream));
+        CHECK(out.values == std::vector<float>{1.0F, 0.0F, 1.0F, 0.0F, 0.0F});
+        REQUIRE(activation<float>(far.read(), out.view(), ActivationKind::silu, stream));
+        CHECK(out.values[0] == infinity);
+        CHECK(out.values[2] == 1e30F);
+        CHECK(out.values[3] == 0.0F);
+    }
+}
+
+TEST_CASE_TEMPLATE("residual_norm: adds the parts in rank order and normalises, as one step after another does", T,
+                   float, Bfloat16) {
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        for (auto const [rows, width] : shapes) {
+            std::vector<Matrix<T>> addends;
+            for (unsigned rank = 0; rank < 3; ++rank) addends.push_back(random_matrix<T>(rows, width, 30 + rank));
+            std::vector<T const*> const parts{addends[0].values.data(), addends[1].values.data(),
+                                              addends[2].values.data()};
+            auto const before = random_matrix<T>(rows, width, 40);
+            auto const weight = random_matrix<T>(1, width, 41);
+            auto residual = before;
+            Matrix<T> out{rows, width};
+            REQUIRE(residual_norm<T>(parts, residual.view(), weight.flat(), out.view(), 1e-5F, stream, 1.0F));
+            // The sum of four values that are at most about 10 each.
+            check_close<T>(
+                residual,
+                [&](std::int64_t row, std::int64_t i) {
+                    return before.at(row, i) + addends[0].at(row, i) + addends[1].at(row, i) + addends[2].at(row, i);
+                },
+                4.0, 10.0);
+            Matrix<T> normal{rows, width};
+            REQUIRE(rms_norm<T>(residual.read(), weight.flat(), normal.view(), 1e-5F, stream, 1.0F));
+            int wrong = 0;
+            for (std::size_t i = 0; i < out.values.size(); ++i) {
+                wrong += static_cast<float>(out.values[i]) == static_cast<float>(normal.values[i]) ? 0 : 1;
+                if constexpr (std::same_as<T, float>) {
+                    auto const sum = (addends[0].values[i] + addends[1].values[i]) + addends[2].values[i];
+                    wrong += residual.values[i] == before.values[i] + sum ? 0 : 1;
+                }
+            }
+            CHECK(wrong == 0);
+            auto single = before;
+            REQUIRE(residual_norm<T>(addends[0].read(), single.view(), weight.flat(), out.view(), 1e-5F, stream));
+            check_close<T>(
+                single, [&](std::int64_t row, std::int64_t i) { return before.at(row, i) + addends[0].at(row, i); },
+                1.0, 10.0);
+        }
+    }
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    Matrix<T> values{2, 4};
+    auto const weight = random_matrix<T>(1, 4, 42);
+    CHECK(residual_norm<T>(std::span<T const* const>{}, values.view(), weight.flat(), values.view(), 1e-5F, stream)
+              .error()
+              .message() == "residual_norm: parts: there is nothing to add");
+    std::vector<T const*> const many(65, values.values.data());
+    CHECK(residual_norm<T>(many, values.view(), weight.flat(), values.view(), 1e-5F, stream).error().code() ==
+          ErrorCode::capacity_exceeded);
+    CHECK(residual_norm<T>(values.read().columns(0, 3), values.view().columns(0, 3), weight.flat().part(0, 3),
+                           values.view().columns(0, 3), 1e-5F, stream)
+              .error()
+              .code() == ErrorCode::shape_mismatch);
 }
 
 TEST_CASE("kernels over rows refuse shapes that do not go together, and say which") {

@@ -3,6 +3,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cmath>
@@ -44,14 +45,21 @@ namespace shardwise::inline v0_2_0 {
 ///
 /// Shapes  in, out [rows, width], out may be in
 /// Order   on `stream`
-/// Errors  shape_mismatch
+/// Errors  shape_mismatch; what the stream says of its instruction set
 template <ActivationElement T>
 [[nodiscard]] Result<> activation(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> out, ActivationKind kind,
                                   HostStream& stream) {
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("activation", in, width, out); !checked) return checked;
+    if (!stream.isa()) return stream.isa().error();
+    auto const kernel = detail::choose_kernel<void (*)(T const*, T*, std::int64_t, ActivationKind)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(activate_row<T>));
     auto const apply = [=](std::int64_t begin, std::int64_t end) {
         for (auto row = begin; row < end; ++row) {
+            if (detail::has_lanes(kind)) {
+                kernel(in.row(row), out.row(row), width, kind);
+                continue;
+            }
             for (std::int64_t i = 0; i < width; ++i) {
                 out.row(row)[i] = T(activate(static_cast<float>(in.row(row)[i]), kind));
             }
@@ -66,7 +74,7 @@ template <ActivationElement T>
 ///
 /// Shapes  gate, up, out [rows, width], out may be gate or up
 /// Order   on `stream`
-/// Errors  shape_mismatch
+/// Errors  shape_mismatch; what the stream says of its instruction set
 /// Source  Shazeer, GLU Variants Improve Transformer, 2020; transformers 4.57 GptOssExperts
 template <ActivationElement T>
 [[nodiscard]] Result<> gated_activation(TensorView<T const, 2, Host> gate, TensorView<T const, 2, Host> up,
@@ -74,17 +82,18 @@ template <ActivationElement T>
     auto const width = gate.extent(1);
     if (auto const checked = detail::check_rows("gated_activation", gate, width, out); !checked) return checked;
     if (auto const checked = detail::check_rows("gated_activation", up, width, out); !checked) return checked;
+    if (!stream.isa()) return stream.isa().error();
+    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, ActivationKind)>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_row<T>));
     auto const apply = [=](std::int64_t begin, std::int64_t end) {
-        constexpr float limit = 7.0F;
         for (auto row = begin; row < end; ++row) {
+            if (detail::has_lanes(kind)) {
+                kernel(gate.row(row), up.row(row), out.row(row), width, kind);
+                continue;
+            }
             for (std::int64_t i = 0; i < width; ++i) {
-                auto a = static_cast<float>(gate.row(row)[i]);
-                auto b = static_cast<float>(up.row(row)[i]);
-                if (kind == ActivationKind::swiglu_clamped) {
-                    a = a < limit ? a : limit;
-                    b = (b < -limit ? -limit : b > limit ? limit : b) + 1.0F;
-                }
-                out.row(row)[i] = T(activate(a, kind) * b);
+                out.row(row)[i] =
+                    T(activate(static_cast<float>(gate.row(row)[i]), kind) * static_cast<float>(up.row(row)[i]));
             }
         }
     };

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/kernels/detail/attention_part.hpp>
+#include <shardwise/core/list.hpp>
+#include <shardwise/kernels/detail/attention_task.hpp>
 #include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/detail/lanes.hpp>
 #include <shardwise/op/operation.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -22,24 +26,126 @@ struct AttentionOptions {
     std::int64_t first_query = 0;
 };
 
-/// The floats that `attention` needs beside its tensors: room for the parts of a context that few queries share.
-[[nodiscard]] constexpr std::int64_t attention_workspace(AttentionOptions const& options, std::int64_t queries,
-                                                         std::int64_t keys) {
-    auto const parts = ceil_divide(keys, detail::attention_part_keys);
-    return queries * options.shape.heads * parts * (options.shape.value_dim + 2);
+/// The floats that `attention` needs beside its tensors to deal the parts of a context to threads; 0 where queries and heads are
+/// enough of them.
+[[nodiscard]] inline std::int64_t attention_workspace(AttentionOptions const& options, std::int64_t queries,
+                                                      std::int64_t keys) {
+    detail::AttentionCut const cut(options.shape, queries, keys);
+    constexpr std::int64_t enough_tiles = 64;
+    if (cut.parts < 2 || options.shape.kv_heads * cut.tiles() >= enough_tiles) return 0;
+    return queries * options.shape.heads * cut.parts * (options.shape.value_dim + 2);
 }
+
+namespace detail {
+
+/// One attention of the host: its cut and where rows are finished.
+template <class T, class Cache>
+struct HostAttention {
+    using Attend = void (*)(AttentionTask<T, Cache> const&, AttentionTile const&, std::int64_t, AttentionScratch,
+                            AttentionSums const&);
+
+    AttentionTask<T, Cache> task;
+    AttentionCut cut;
+    Attend attend;
+    TensorView<T, 2, Host> out;
+    float const* sinks;
+
+    void finish(std::int64_t query, std::int64_t head, AttentionRow row) const {
+        if (sinks != nullptr) row.add_sink(sinks[head]);
+        row.finish(out.row(query) + head * task.shape.value_dim);
+    }
+    /// The parts that any row of a tile sees.
+    [[nodiscard]] KeyRange parts_of(AttentionTile const& tile) const {
+        auto const first = task.keys_of(tile.first_query);
+        auto const last = task.keys_of(tile.first_query + tile.queries - 1);
+        return {std::min(first.begin, task.k.extent(0)) / attention_part_keys,
+                std::min(cut.parts, ceil_divide(last.end, attention_part_keys))};
+    }
+
+    /// Tiles [begin, end) of all key-value heads, each over its whole context.
+    void attend_tiles(std::int64_t begin, std::int64_t end) const {
+        auto const width = task.shape.value_dim;
+        auto const rows = attention_tile_rows;
+        List<float> memory(static_cast<std::size_t>(AttentionScratch::floats(task.shape) + 2 * rows * (width + 1)));
+        AttentionScratch const scratch(memory.data(), task.shape);
+        auto* const whole = memory.data() + AttentionScratch::floats(task.shape);
+        auto* const values = whole + rows * width;
+        AttentionSums const sums{values, values + rows * width, values + rows * (width + 1)};
+        AttentionRow totals[attention_tile_rows];
+        for (auto item = begin; item < end; ++item) {
+            auto const tile = cut.tile(task.shape, task.q.extent(0), item / cut.tiles(), item % cut.tiles());
+            for (std::int64_t row = 0; row < tile.rows(); ++row) {
+                totals[row] = {whole + row * width, width};
+                std::fill_n(whole + row * width, width, 0.0F);
+            }
+            auto const parts = parts_of(tile);
+            for (auto part = parts.begin; part < parts.end; ++part) {
+                attend(task, tile, part, scratch, sums);
+                for (std::int64_t row = 0; row < tile.rows(); ++row) {
+                    totals[row].merge(values + row * width, sums.greatest[row], sums.weights[row]);
+                }
+            }
+            for (std::int64_t row = 0; row < tile.rows(); ++row) {
+                finish(tile.first_query + row / tile.heads, tile.first_head + row % tile.heads, totals[row]);
+            }
+        }
+    }
+
+    /// Where the sums of a tile and a part lie in a workspace.
+    [[nodiscard]] AttentionSums sums_at(float* workspace, AttentionTile const& tile, std::int64_t part) const {
+        auto const width = task.shape.value_dim;
+        auto const rows = task.q.extent(0) * task.shape.heads;
+        // Tiles one after another: queries of one tile, then its heads, then the rest of the head's queries.
+        auto const group = task.shape.heads / task.shape.kv_heads;
+        auto const in_group = tile.first_head - tile.kv_head * group;
+        auto const row = tile.kv_head * group * task.q.extent(0) + tile.first_query * group + in_group * tile.queries;
+        auto* const values = workspace + (part * rows + row) * width;
+        auto* const greatest = workspace + cut.parts * rows * width + (part * rows + row) * 2;
+        return {values, greatest, greatest + tile.rows()};
+    }
+    /// Parts [begin, end) of all tiles, the tiles of a part side by side.
+    void attend_parts(std::int64_t begin, std::int64_t end, float* workspace) const {
+        List<float> memory(static_cast<std::size_t>(AttentionScratch::floats(task.shape)));
+        AttentionScratch const scratch(memory.data(), task.shape);
+        auto const tiles = task.shape.kv_heads * cut.tiles();
+        for (auto item = begin; item < end; ++item) {
+            auto const index = item % tiles;
+            auto const tile = cut.tile(task.shape, task.q.extent(0), index / cut.tiles(), index % cut.tiles());
+            attend(task, tile, item / tiles, scratch, sums_at(workspace, tile, item / tiles));
+        }
+    }
+    void merge_parts(std::int64_t begin, std::int64_t end, float* workspace) const {
+        auto const width = task.shape.value_dim;
+        List<float> whole(static_cast<std::size_t>(width));
+        for (auto item = begin; item < end; ++item) {
+            auto const tile = cut.tile(task.shape, task.q.extent(0), item / cut.tiles(), item % cut.tiles());
+            auto const parts = parts_of(tile);
+            for (std::int64_t row = 0; row < tile.rows(); ++row) {
+                AttentionRow total{whole.data(), width};
+                std::fill_n(whole.data(), width, 0.0F);
+                for (auto part = parts.begin; part < parts.end; ++part) {
+                    auto const sums = sums_at(workspace, tile, part);
+                    total.merge(sums.values + row * width, sums.greatest[row], sums.weights[row]);
+                }
+                finish(tile.first_query + row / tile.heads, tile.first_head + row % tile.heads, total);
+            }
+        }
+    }
+};
+
+}  // namespace detail
 
 /// out = softmax(q k^T * scale) v for one sequence, never holding more scores than one part of the context has.
 ///
 /// Each head's context is cut into parts of 256 keys, whatever the number of threads, and the parts are merged in order: the
-/// bits of a query's result depend on its own row and the keys it sees, not on who computes beside it.
+/// bits of a query's result depend on its own row, the keys it sees and the instruction set, not on who computes beside it.
 ///
 /// Shapes  q [queries, heads * key_dim], k [keys, kv_heads * key_dim], v [keys, kv_heads * value_dim],
 ///         out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
 ///         empty: ALiBi's, times the distance; workspace [attention_workspace(...)] or empty: then queries and heads alone are
 ///         dealt to threads
 /// Order   on `stream`
-/// Errors  shape_mismatch
+/// Errors  shape_mismatch; what the stream says of its instruction set
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Press et al., ALiBi, 2021
 template <ActivationElement T, ActivationElement Cache>
 [[nodiscard]] Result<> attention(TensorView<T const, 2, Host> q, TensorView<Cache const, 2, Host> k,
@@ -80,66 +186,29 @@ template <ActivationElement T, ActivationElement Cache>
     if (!workspace.empty() && workspace.elements() < needed)
         return differs("the workspace is too small", workspace.elements(), needed);
 
-    detail::AttentionHeads<T, Cache> const heads{q,
-                                                 k,
-                                                 v,
-                                                 options.shape,
-                                                 options.scale,
-                                                 options.soft_cap,
-                                                 options.first_query,
-                                                 slopes.empty() ? nullptr : slopes.data()};
-    auto const finish = [=](std::int64_t query, std::int64_t head, detail::AttentionPart& whole) {
-        if (!sinks.empty()) whole.add_sink(sinks.data()[head]);
-        whole.finish(out.row(query) + head * shape.value_dim);
-    };
-    auto const parts = ceil_divide(keys, detail::attention_part_keys);
-    if (workspace.empty() || parts < 2) {
+    if (queries == 0 || shape.heads == 0) return {};
+    if (!stream.isa()) return stream.isa().error();
+    auto const attend = detail::choose_kernel<typename detail::HostAttention<T, Cache>::Attend>(
+        *stream.isa(), SHARDWISE_KERNEL_LEVELS(attend<T, Cache>));
+
+    detail::HostAttention<T, Cache> const host{{q, k, v, shape, options.scale, options.soft_cap, options.first_query,
+                                                slopes.empty() ? nullptr : slopes.data()},
+                                               detail::AttentionCut(shape, queries, keys),
+                                               attend,
+                                               out,
+                                               sinks.empty() ? nullptr : sinks.data()};
+    auto const tiles = shape.kv_heads * host.cut.tiles();
+    if (workspace.empty() || needed == 0) {
         Host::launch(
-            queries * shape.heads,
-            [=](std::int64_t begin, std::int64_t end) {
-                List<float> sums(static_cast<std::size_t>(2 * shape.value_dim));
-                for (auto item = begin; item < end; ++item) {
-                    auto const query = item / shape.heads;
-                    auto const head = item % shape.heads;
-                    detail::AttentionPart whole(sums.data(), shape.value_dim);
-                    for (std::int64_t part = 0; part < parts; ++part) {
-                        detail::AttentionPart piece(sums.data() + shape.value_dim, shape.value_dim);
-                        heads.attend(query, head, part, piece);
-                        whole.merge(piece);
-                    }
-                    finish(query, head, whole);
-                }
-            },
-            stream);
+            tiles, [=](std::int64_t begin, std::int64_t end) { host.attend_tiles(begin, end); }, stream);
         return {};
     }
-    auto const stride = shape.value_dim + 2;
+    auto* const memory = workspace.data();
     Host::launch(
-        queries * shape.heads * parts,
-        [=](std::int64_t begin, std::int64_t end) {
-            for (auto item = begin; item < end; ++item) {
-                auto* const place = workspace.data() + item * stride;
-                detail::AttentionPart piece(place + 2, shape.value_dim);
-                heads.attend(item / parts / shape.heads, item / parts % shape.heads, item % parts, piece);
-                place[0] = piece.largest;
-                place[1] = piece.sum;
-            }
-        },
+        tiles * host.cut.parts, [=](std::int64_t begin, std::int64_t end) { host.attend_parts(begin, end, memory); },
         stream);
     Host::launch(
-        queries * shape.heads,
-        [=](std::int64_t begin, std::int64_t end) {
-            List<float> sums(static_cast<std::size_t>(shape.value_dim));
-            for (auto item = begin; item < end; ++item) {
-                detail::AttentionPart whole(sums.data(), shape.value_dim);
-                for (std::int64_t part = 0; part < parts; ++part) {
-                    auto* const place = workspace.data() + (item * parts + part) * stride;
-                    whole.merge({place + 2, shape.value_dim, place[0], place[1]});
-                }
-                finish(item / shape.heads, item % shape.heads, whole);
-            }
-        },
-        stream);
+        tiles, [=](std::int64_t begin, std::int64_t end) { host.merge_parts(begin, end, memory); }, stream);
     return {};
 }
 

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/detail/lanes.hpp>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0 {
@@ -14,13 +17,36 @@ enum class RopeLayout : std::uint8_t {
     interleaved,  // elements 2i and 2i + 1 (deepseek, gpt-j)
 };
 
+namespace detail {
+
+/// Cosines and sines of a position's pairs; for neighbours each twice, the first sine negative.
+inline void fill_turns(std::int32_t position, TensorView<float const, 1, Host> frequencies, RopeLayout layout,
+                       float scale, float* cosines, float* sines) {
+    for (std::int64_t pair = 0; pair < frequencies.elements(); ++pair) {
+        // In double: a float angle of a million radians has no digit behind the point left.
+        auto const angle = static_cast<double>(position) * static_cast<double>(frequencies.data()[pair]);
+        auto const cosine = static_cast<float>(std::cos(angle)) * scale;
+        auto const sine = static_cast<float>(std::sin(angle)) * scale;
+        if (layout == RopeLayout::half) {
+            cosines[pair] = cosine;
+            sines[pair] = sine;
+        } else {
+            cosines[2 * pair] = cosines[2 * pair + 1] = cosine;
+            sines[2 * pair] = -sine;
+            sines[2 * pair + 1] = sine;
+        }
+    }
+}
+
+}  // namespace detail
+
 /// Turns the first elements of every head by its token's position, in place: the pair i of position p by the angle
 /// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor).
 ///
 /// Shapes  values [tokens, heads * head_dim]; positions [tokens]; frequencies [rotary / 2], rotary at most head_dim
 /// Units   frequencies in radians per token
 /// Order   on `stream`
-/// Errors  shape_mismatch
+/// Errors  shape_mismatch; what the stream says of its instruction set
 /// Source  Su et al., RoFormer, 2021
 template <ActivationElement T>
 [[nodiscard]] Result<> rope(TensorView<T, 2, Host> values, TensorView<std::int32_t const, 1, Host> positions,
@@ -37,24 +63,20 @@ template <ActivationElement T>
     if (positions.elements() != values.extent(0)) {
         return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
     }
+    if (!stream.isa()) return stream.isa().error();
+    using Turn = void (*)(T*, float const*, float const*, std::int64_t);
+    auto const halves = detail::choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_halves<T>));
+    auto const neighbours = detail::choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_neighbours<T>));
     auto const heads = values.extent(1) / head_dim;
     auto const turn = [=](std::int64_t begin, std::int64_t end) {
+        List<float> table(static_cast<std::size_t>(4 * pairs));
+        auto* const cosines = table.data();
+        auto* const sines = cosines + 2 * pairs;
         for (auto token = begin; token < end; ++token) {
-            auto const position = static_cast<double>(positions.data()[token]);
-            for (std::int64_t pair = 0; pair < pairs; ++pair) {
-                // In double: a float angle of a million radians has no digit behind the point left.
-                auto const angle = position * static_cast<double>(frequencies.data()[pair]);
-                auto const cosine = static_cast<float>(std::cos(angle)) * scale;
-                auto const sine = static_cast<float>(std::sin(angle)) * scale;
-                auto const first = layout == RopeLayout::half ? pair : 2 * pair;
-                auto const second = layout == RopeLayout::half ? pair + pairs : 2 * pair + 1;
-                for (std::int64_t head = 0; head < heads; ++head) {
-                    auto* const row = values.row(token) + head * head_dim;
-                    auto const a = static_cast<float>(row[first]);
-                    auto const b = static_cast<float>(row[second]);
-                    row[first] = T(a * cosine - b * sine);
-                    row[second] = T(b * cosine + a * sine);
-                }
+            detail::fill_turns(positions.data()[token], frequencies, layout, scale, cosines, sines);
+            for (std::int64_t head = 0; head < heads; ++head) {
+                auto* const elements = values.row(token) + head * head_dim;
+                (layout == RopeLayout::half ? halves : neighbours)(elements, cosines, sines, pairs);
             }
         }
     };

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/op/operation.hpp>
+#include <shardwise/quant/half_types.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// Keys of one part of a context: enough that merging costs little, few enough that a short context still has parts for
+/// several threads.
+inline constexpr std::int64_t attention_part_keys = 256;
+/// Rows (a query and a head each) that are computed together at most: each key that is brought into the cache meets them all.
+inline constexpr std::int64_t attention_tile_rows = 64;
+
+template <class Cache>
+inline constexpr bool is_bfloat16 = std::is_same_v<Cache, Bfloat16>;
+
+/// Keys from `begin` up to, without, `end`.
+struct KeyRange {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+};
+
+/// The tensors of an attention and what its scores are made by.
+template <class T, class Cache>
+struct AttentionTask {
+    TensorView<T const, 2, Host> q;
+    TensorView<Cache const, 2, Host> k;
+    TensorView<Cache const, 2, Host> v;
+    AttentionShape shape;
+    float scale;
+    float soft_cap;
+    std::int64_t first_query;
+    float const* slopes;
+
+    /// The keys that a query sees.
+    [[nodiscard]] KeyRange keys_of(std::int64_t query) const {
+        auto const position = first_query + query;
+        KeyRange range{0, k.extent(0)};
+        if (shape.is_causal) range.end = std::min(range.end, position + 1);
+        if (shape.window > 0) {
+            range.begin = std::max(range.begin, position - shape.window + 1);
+            if (!shape.is_causal) range.end = std::min(range.end, position + shape.window);
+        }
+        range.end = std::max(range.begin, range.end);
+        return range;
+    }
+};
+
+/// The rows of some neighbouring queries and some heads of one group, which share keys and values: the row of query i and head
+/// j is i * heads + j.
+struct AttentionTile {
+    std::int64_t kv_head = 0;
+    std::int64_t first_query = 0;
+    std::int64_t queries = 0;
+    std::int64_t first_head = 0;
+    std::int64_t heads = 0;
+
+    [[nodiscard]] std::int64_t rows() const { return queries * heads; }
+};
+
+/// How the work is cut: tiles of rows for each key-value head, and parts of the context.
+struct AttentionCut {
+    std::int64_t head_tiles = 0;
+    std::int64_t tile_heads = 0;
+    std::int64_t query_tiles = 0;
+    std::int64_t tile_queries = 0;
+    std::int64_t parts = 0;
+
+    AttentionCut(AttentionShape const& shape, std::int64_t queries, std::int64_t keys) {
+        auto const group = shape.heads / std::max<std::int64_t>(1, shape.kv_heads);
+        tile_heads = std::clamp<std::int64_t>(group, 1, attention_tile_rows);
+        head_tiles = ceil_divide(group, tile_heads);
+        tile_queries = std::max<std::int64_t>(1, attention_tile_rows / tile_heads);
+        query_tiles = ceil_divide(queries, tile_queries);
+        parts = ceil_divide(keys, attention_part_keys);
+    }
+    /// Tiles of one key-value head.
+    [[nodiscard]] std::int64_t tiles() const { return head_tiles * query_tiles; }
+    /// Early queries see few keys: the first, the last, the second, ... have the same work in each half.
+    [[nodiscard]] AttentionTile tile(AttentionShape const& shape, std::int64_t queries, std::int64_t kv_head,
+                                     std::int64_t index) const {
+        auto const group = shape.heads / shape.kv_heads;
+        auto const turn = index / head_tiles;
+        auto const query_tile = turn % 2 == 0 ? turn / 2 : query_tiles - 1 - turn / 2;
+        AttentionTile tile;
+        tile.kv_head = kv_head;
+        tile.first_query = query_tile * tile_queries;
+        tile.queries = std::min(tile_queries, queries - tile.first_query);
+        auto const first = index % head_tiles * tile_heads;
+        tile.first_head = kv_head * group + first;
+        tile.heads = std::min(tile_heads, group - first);
+        return tile;
+    }
+};
+
+/// Memory of one thread: a tile's queries, its scores, some keys turned into columns.
+struct AttentionScratch {
+    float* queries = nullptr;
+    float* scores = nullptr;
+    float* keys = nullptr;
+
+    /// Room for the widest level: keys in steps of 64.
+    [[nodiscard]] static std::int64_t floats(AttentionShape const& shape) {
+        return attention_tile_rows * shape.key_dim + attention_tile_rows * attention_part_keys + 64 * shape.key_dim;
+    }
+    AttentionScratch(float* memory, AttentionShape const& shape)
+        : queries(memory),
+          scores(queries + attention_tile_rows * shape.key_dim),
+          keys(scores + attention_tile_rows * attention_part_keys) {}
+};
+
+/// What a part of the context adds to each row of a tile.
+struct AttentionSums {
+    /// [rows, value_dim], relative to the greatest score.
+    float* values;
+    /// [rows]
+    float* greatest;
+    float* weights;
+};
+
+/// The softmax-weighted sum of some keys' values, still relative to the greatest of their scores.
+struct AttentionRow {
+    float* values;
+    std::int64_t width;
+    float greatest = -std::numeric_limits<float>::infinity();
+    /// The sum of the weights exp(score - greatest).
+    float weights = 0.0F;
+
+    /// Takes in the keys behind these.
+    void merge(float const* other, float other_greatest, float other_weights) {
+        if (other_weights == 0.0F) return;
+        auto const together = std::max(greatest, other_greatest);
+        auto const own = weights == 0.0F ? 0.0F : std::exp(greatest - together);
+        auto const theirs = std::exp(other_greatest - together);
+        weights = weights * own + other_weights * theirs;
+        for (std::int64_t i = 0; i < width; ++i) values[i] = values[i] * own + other[i] * theirs;
+        greatest = together;
+    }
+    /// A score that draws weight to itself and has no value.
+    void add_sink(float score) {
+        auto const together = std::max(greatest, score);
+        auto const own = weights == 0.0F ? 0.0F : std::exp(greatest - together);
+        weights = weights * own + std::exp(score - together);
+        for (std::int64_t i = 0; i < width; ++i) values[i] *= own;
+        greatest = together;
+    }
+    /// The mean; zeros where no key was seen.
+    template <class T>
+    void finish(T* out) const {
+        auto const scale = weights == 0.0F ? 0.0F : 1.0F / weights;
+        for (std::int64_t i = 0; i < width; ++i) out[i] = T(values[i] * scale);
+    }
+};
+
+}  // namespace shardwise::inline v0_2_0::detail
