@@ -2,18 +2,19 @@
 
 // The back ends that a test program runs its cases on. tests/device/README.md says which programs there are.
 
-#include <shardwise/backend/host/products.hpp>
-#include <shardwise/kernels/rms_norm.hpp>
-#include <shardwise/kernels/rope.hpp>
-
 #if defined(SHARDWISE_HAS_CUDA)
 #include <shardwise/backend/cuda.hpp>
 #elif defined(SHARDWISE_HAS_HIP)
 #include <shardwise/backend/hip.hpp>
 #else
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/kernels/rms_norm.hpp>
+#include <shardwise/kernels/rope.hpp>
+
 #include "fake_vendor.hpp"
 #endif
 
+#include <shardwise/backend/host.hpp>
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>

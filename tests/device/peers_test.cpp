@@ -187,9 +187,9 @@ TEST_CASE("all_reduce reads what a peer has left for it, though the peer runs no
     auto const own = numbers(256, 1);
     auto const theirs = numbers(256, 2);
     auto* const peer = ranks.group->memory(Rank{1});
-    auto* const half = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(peer + 1) + 1024);
+    auto* const staging = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(peer + 1) + 1024);
     TensorView<float const, 1, Host> const from(theirs.data(), {256});
-    REQUIRE(B::copy<float>(from, TensorView<float, 1, B>(half, {256}), ranks.bench->stream()));
+    REQUIRE(B::copy<float>(from, TensorView<float, 1, B>(staging, {256}), ranks.bench->stream()));
     for (int block = 0; block < ranks.group->blocks(); ++block) {
         ranks.poke(&ranks.group->memory(Rank{0})->flags[block][1], 1U);
         ranks.poke(&peer->calls[1][block], std::uint64_t{2560} + static_cast<std::uint64_t>(dtype_of<float>) % 10);

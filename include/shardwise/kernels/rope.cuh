@@ -2,7 +2,7 @@
 
 #include <shardwise/backend/detail/device_code.cuh>
 #include <shardwise/backend/detail/device_numbers.hpp>
-#include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/detail/rope_call.hpp>
 
 #include <cstdint>
 

@@ -3,33 +3,12 @@
 #include <shardwise/backend/device.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/detail/rope_call.hpp>
 #include <shardwise/kernels/rope.hpp>
 
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0 {
-
-namespace detail {
-
-template <class T>
-struct RopeCall {
-    T* values;
-    std::int64_t row;
-    std::int32_t const* positions;
-    float const* frequencies;
-    std::int64_t tokens;
-    std::int64_t pairs;
-    std::int64_t heads;
-    std::int64_t head_dim;
-    float scale;
-    bool is_interleaved;
-};
-
-/// Defined in kernels/rope.cuh.
-template <class Api, class T>
-Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream);
-
-}  // namespace detail
 
 /// Turns the first elements of every head by its token's position, in place: the pair i of position p by the angle
 /// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor).

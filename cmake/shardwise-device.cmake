@@ -1,0 +1,101 @@
+# Devices: the targets shardwise::cuda and shardwise::hip, and their kernels. The build tree and the installed package read the
+# same file. No language is enabled: the kernels are one translation unit, which a custom command compiles.
+#
+#   find_package(shardwise REQUIRED COMPONENTS cuda)
+#   target_link_libraries(engine PRIVATE shardwise::cuda)
+#   shardwise_add_kernels(engine)
+
+find_file(shardwise_kernels_source shardwise/kernels/instantiate.cu
+          HINTS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../../include" NO_DEFAULT_PATH)
+mark_as_advanced(shardwise_kernels_source)
+
+set(SHARDWISE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that the kernels are compiled for")
+set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for; wavefronts of 64")
+
+# shardwise_add_device(VENDOR MISSING): makes shardwise::cuda or shardwise::hip; where it cannot, MISSING is what to install.
+function(shardwise_add_device vendor missing)
+    set(${missing} "" PARENT_SCOPE)
+    if(TARGET shardwise::${vendor})
+        return()
+    endif()
+    if(vendor STREQUAL "cuda")
+        find_package(CUDAToolkit QUIET GLOBAL)
+        find_program(shardwise_cuda_compiler nvcc HINTS "${CUDAToolkit_BIN_DIR}" /usr/local/cuda/bin)
+        if(NOT TARGET CUDA::cudart OR NOT TARGET CUDA::cublasLt OR NOT shardwise_cuda_compiler)
+            set(${missing} "the CUDA toolkit with nvcc and cuBLASLt" PARENT_SCOPE)
+            return()
+        endif()
+        # cuBLASLt is half a gigabyte: only who links this target gets it.
+        set(links CUDA::cudart CUDA::cublasLt)
+    else()
+        # By hand: Debian's hip package asks for compilers and libraries that a host program does not need.
+        find_program(shardwise_hip_compiler hipcc HINTS /opt/rocm/bin)
+        find_path(shardwise_hip_include hip/hip_runtime_api.h HINTS /opt/rocm/include)
+        find_library(shardwise_hip_library amdhip64 HINTS /opt/rocm/lib)
+        mark_as_advanced(shardwise_hip_include shardwise_hip_library)
+        if(NOT shardwise_hip_compiler OR NOT shardwise_hip_include OR NOT shardwise_hip_library)
+            set(${missing} "HIP (Debian: hipcc libamdhip64-dev rocm-device-libs)" PARENT_SCOPE)
+            return()
+        endif()
+        set(links "${shardwise_hip_library}")
+    endif()
+    mark_as_advanced(shardwise_${vendor}_compiler)
+    string(TOUPPER "${vendor}" upper)
+    add_library(shardwise::${vendor} INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(shardwise::${vendor} INTERFACE shardwise::host ${links})
+    target_compile_definitions(shardwise::${vendor} INTERFACE SHARDWISE_HAS_${upper}=1)
+    if(vendor STREQUAL "hip")
+        target_compile_definitions(shardwise::hip INTERFACE __HIP_PLATFORM_AMD__=1)
+        target_include_directories(shardwise::hip SYSTEM INTERFACE "${shardwise_hip_include}")
+    endif()
+endfunction()
+
+# shardwise_compile_kernels(VENDOR OBJECT SOURCE [FLAG...]): an object by the vendor's device compiler.
+function(shardwise_compile_kernels vendor object source)
+    set(flags -std=c++20 -c "${source}" -o "${object}" ${ARGN})
+    # Generator expressions name the include folder as the build tree or the installed package has it.
+    set(folders "$<TARGET_PROPERTY:shardwise::shardwise,INTERFACE_INCLUDE_DIRECTORIES>")
+    set(includes "-I$<JOIN:$<FILTER:${folders},EXCLUDE,^$>,;-I>")
+    if(vendor STREQUAL "cuda")
+        foreach(architecture IN LISTS SHARDWISE_CUDA_ARCHITECTURES)
+            list(APPEND flags "--generate-code=arch=compute_${architecture},code=sm_${architecture}")
+        endforeach()
+        list(APPEND flags -Xcompiler -fPIC -ccbin "${CMAKE_CXX_COMPILER}" -MD -MF "${object}.d")
+        # nvcc 13 takes clang up to 20 and g++ up to 15; another host compiler's objects link just as well.
+        set(command "${shardwise_cuda_compiler}")
+    else()
+        foreach(architecture IN LISTS SHARDWISE_HIP_ARCHITECTURES)
+            list(APPEND flags "--offload-arch=${architecture}")
+        endforeach()
+        list(APPEND flags -fPIC -x hip -MD -MF "${object}.d")
+        # -x hip counts for what follows it.
+        list(REMOVE_ITEM flags -c "${source}")
+        list(APPEND flags -c "${source}")
+        set(command "${shardwise_hip_compiler}")
+    endif()
+    add_custom_command(OUTPUT "${object}"
+                       COMMAND "${command}" "${includes}" ${flags}
+                       DEPENDS "${source}"
+                       DEPFILE "${object}.d"
+                       COMMENT "${vendor}: ${source}"
+                       COMMAND_EXPAND_LISTS VERBATIM)
+endfunction()
+
+# shardwise_add_kernels(TARGET): links the kernels into TARGET, which links shardwise::cuda or shardwise::hip.
+function(shardwise_add_kernels target)
+    get_target_property(libraries ${target} LINK_LIBRARIES)
+    set(has_vendor FALSE)
+    foreach(vendor cuda hip)
+        if(NOT "shardwise::${vendor}" IN_LIST libraries)
+            continue()
+        endif()
+        set(has_vendor TRUE)
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-kernels-${vendor}.o")
+        shardwise_compile_kernels(${vendor} "${object}" "${shardwise_kernels_source}" -O3)
+        target_sources(${target} PRIVATE "${object}")
+        set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    endforeach()
+    if(NOT has_vendor)
+        message(FATAL_ERROR "shardwise_add_kernels(${target}): link shardwise::cuda or shardwise::hip to it first")
+    endif()
+endfunction()

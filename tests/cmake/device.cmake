@@ -1,0 +1,70 @@
+# Device code as the vendors' compilers see it: all kernels compiled by nvcc (sm_80, sm_90) and hipcc (gfx90a), linked to the
+# cases of tests/device compiled by the host's compiler, and run where there is a device. The room `device` runs the same cases
+# on a fake vendor, everywhere.
+
+set(device_cases "${CMAKE_CURRENT_SOURCE_DIR}/device/all_cases.cpp")
+file(GLOB device_case_files CONFIGURE_DEPENDS device/*)
+
+# shardwise_absent_test(NAME REASON): a test that only some machines can have; unlike shardwise_skipped_test no failure in CI.
+function(shardwise_absent_test name reason)
+    add_test(NAME ${name} COMMAND "${CMAKE_COMMAND}" -E echo "SKIPPED: ${reason}")
+    set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED:")
+endfunction()
+
+# shardwise_device_program(NAME): test_device_<name> from the cases; what it links is the caller's.
+function(shardwise_device_program name)
+    add_executable(test_device_${name} ${device_cases} $<TARGET_OBJECTS:doctest_main>)
+    target_include_directories(test_device_${name} PRIVATE ${shardwise_test_includes})
+    target_include_directories(test_device_${name} SYSTEM PRIVATE "${shardwise_doctest_include}")
+    target_compile_definitions(test_device_${name} PRIVATE ${shardwise_test_definitions})
+    set_target_properties(test_device_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
+                                                         CXX_EXTENSIONS OFF)
+    set_source_files_properties(${device_cases} PROPERTIES OBJECT_DEPENDS "${device_case_files}")
+    add_test(NAME device.${name} COMMAND test_device_${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(device.${name} PROPERTIES TIMEOUT 300)
+endfunction()
+
+foreach(vendor cuda hip)
+    shardwise_add_device(${vendor} missing)
+    if(missing)
+        if(vendor STREQUAL "cuda")
+            shardwise_absent_test(device.cuda "${missing} is not installed")
+        else()
+            shardwise_skipped_test(device.hip "${missing} is not installed")
+        endif()
+        continue()
+    endif()
+    if(shardwise_sanitized)
+        continue()
+    endif()
+    shardwise_device_program(${vendor})
+    target_compile_options(test_device_${vendor} PRIVATE ${shardwise_warnings})
+    target_link_libraries(test_device_${vendor} PRIVATE shardwise::${vendor})
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/device-${vendor}.o")
+    # -O1: for what the suite checks, ptxas at -O3 costs twice the time.
+    shardwise_compile_kernels(${vendor} "${object}" "${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu" -O1
+                              "-I${CMAKE_CURRENT_SOURCE_DIR}/support")
+    target_sources(test_device_${vendor} PRIVATE "${object}")
+    set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    # Without a device every case says so.
+    set_tests_properties(device.${vendor} PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: no device for ${vendor}")
+endforeach()
+
+# HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).
+set(SHARDWISE_HIP_CPU "" CACHE PATH "A checkout of ROCm/HIP-CPU, with which to run the HIP kernels on the processor")
+if(SHARDWISE_HIP_CPU)
+    if(NOT EXISTS "${SHARDWISE_HIP_CPU}/include/hip/hip_runtime.h")
+        message(FATAL_ERROR "SHARDWISE_HIP_CPU: ${SHARDWISE_HIP_CPU}/include/hip/hip_runtime.h is not there")
+    endif()
+    find_library(shardwise_tbb tbb REQUIRED)
+    shardwise_device_program(hip_cpu)
+    set(kernels "${CMAKE_CURRENT_BINARY_DIR}/device-hip-cpu.cpp")
+    file(CONFIGURE OUTPUT "${kernels}" CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu\"\n" @ONLY)
+    target_sources(test_device_hip_cpu PRIVATE "${kernels}")
+    target_include_directories(test_device_hip_cpu BEFORE PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/device/hip_cpu")
+    target_include_directories(test_device_hip_cpu SYSTEM PRIVATE "${SHARDWISE_HIP_CPU}/include")
+    target_compile_definitions(test_device_hip_cpu PRIVATE SHARDWISE_HAS_HIP=1 SHARDWISE_HAS_HIP_CPU=1)
+    target_compile_options(test_device_hip_cpu PRIVATE -O1 -Wno-error)
+    target_link_libraries(test_device_hip_cpu PRIVATE shardwise::host "${shardwise_tbb}")
+    set_tests_properties(device.hip_cpu PROPERTIES FAIL_REGULAR_EXPRESSION "SKIPPED:")
+endif()
