@@ -1,0 +1,188 @@
+#pragma once
+
+#include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/block_program.hpp>
+#include <shardwise/op/head_share.hpp>
+#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/parallel/policy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How one tensor-parallel rank holds the values of a block: which columns of each are its own, in the order in which they lie
+/// in the rank's memory.
+struct BlockCut {
+    /// By value: the columns of the whole value; one range of all of them where every rank holds it whole.
+    std::vector<std::vector<UnitRange>> columns;
+    /// By value: the cut of a value that a row-parallel product sums over.
+    std::vector<std::optional<InputPieces>> pieces;
+    /// Of the block's attention, where it has one.
+    std::optional<HeadShare> heads;
+
+    [[nodiscard]] std::int64_t width(ValueId id) const {
+        std::int64_t sum = 0;
+        for (auto const& range : columns[static_cast<std::size_t>(id)]) sum += range.size();
+        return sum;
+    }
+};
+
+namespace detail {
+
+[[nodiscard]] inline Error not_executed(std::string_view what) {
+    return Error{ErrorCode::unsupported}.in(what).because("cannot be executed yet");
+}
+
+/// Finds the columns of every value of a body: sums decide how what they sum over is cut, and heads follow the attention.
+template <ReductionPolicy Policy>
+class BlockCutter {
+public:
+    /// `grain_of(op)` is the number of inputs of a product's weight that cannot be parted.
+    BlockCutter(BlockBody const& body, TensorPlace place,
+                std::function<Result<std::int64_t>(Operation const&)> grain_of)
+        : body_(body), place_(place), grain_of_(std::move(grain_of)) {
+        cut_.columns.resize(body.values().size());
+        cut_.pieces.resize(body.values().size());
+    }
+
+    [[nodiscard]] Result<BlockCut> cut() {
+        auto const& operations = body_.operations();
+        for (auto i = operations.size(); i-- > 0;) {
+            if (auto const done = look_at(operations[i]); !done) return done.error();
+        }
+        for (std::size_t id = 0; id < body_.values().size(); ++id) {
+            auto& columns = cut_.columns[id];
+            auto const& value = body_.values()[id];
+            if (!columns.empty()) continue;
+            bool const is_dealt = value.spread == Spread::sharded && place_.ranks > 1;
+            columns = {is_dealt ? split_units(value.width, place_.ranks, place_.rank) : UnitRange{0, value.width}};
+        }
+        return std::move(cut_);
+    }
+
+private:
+    [[nodiscard]] Value const& value(ValueId id) const { return body_.values()[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] auto& columns(ValueId id) { return cut_.columns[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] auto& pieces(ValueId id) { return cut_.pieces[static_cast<std::size_t>(id)]; }
+
+    [[nodiscard]] Result<> look_at(Operation const& op) {
+        switch (op.kind) {
+            case OpKind::linear:
+                return value(op.output).spread == Spread::partial ? cut_sum(op) : Result<>{};
+            case OpKind::attention:
+                return cut_heads(op);
+            case OpKind::activation:
+                return cut_activation(op);
+            case OpKind::embedding:
+            case OpKind::norm:
+            case OpKind::rope:
+            case OpKind::add:
+            case OpKind::last_token:
+                return {};
+            case OpKind::route:
+            case OpKind::experts:
+            case OpKind::combine:
+                return not_executed("a layer of experts");
+        }
+        return {};
+    }
+
+    /// The input of a row-parallel product.
+    [[nodiscard]] Result<> cut_sum(Operation const& op) {
+        auto const grain = grain_of_(op);
+        if (!grain) return grain.error();
+        auto const in = op.inputs[0];
+        auto const& shape = attention_of(in);
+        auto const cut =
+            shape ? head_pieces(shape->heads, shape->value_dim, *grain) : Policy::cut(value(in).width, *grain);
+        pieces(in) = cut;
+        columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
+        return {};
+    }
+    /// The shape of the attention that makes a value, where one does.
+    [[nodiscard]] std::optional<AttentionShape> attention_of(ValueId id) const {
+        for (auto const& op : body_.operations()) {
+            if (op.output == id && op.kind == OpKind::attention) return op.attention;
+        }
+        return std::nullopt;
+    }
+
+    [[nodiscard]] Result<> cut_heads(Operation const& op) {
+        auto const& shape = op.attention;
+        if (shape.latent > 0) return not_executed("multi-head latent attention");
+        if (shape.is_cross) return not_executed("cross-attention");
+        auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
+        auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
+        if (!share) return share.error();
+        cut_.heads = *share;
+        auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
+            return UnitRange{first + heads.begin * width, first + heads.end * width};
+        };
+        if (op.inputs[0] != op.inputs[1]) {
+            columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
+            columns(op.inputs[1]) = {of(share->kv, shape.key_dim)};
+            columns(op.inputs[2]) = {of(share->kv, shape.value_dim)};
+            return {};
+        }
+        auto const keys = shape.heads * shape.key_dim;
+        auto const values = keys + shape.kv_heads * shape.key_dim;
+        columns(op.inputs[0]) = {of(share->query, shape.key_dim), of(share->kv, shape.key_dim, keys),
+                                 of(share->kv, shape.value_dim, values)};
+        return {};
+    }
+
+    [[nodiscard]] Result<> cut_activation(Operation const& op) {
+        auto const& own = columns(op.output);
+        if (own.empty()) return {};
+        for (std::size_t slot = 0; slot < 2; ++slot) {
+            auto const in = op.inputs[slot];
+            if (in == no_value || !columns(in).empty()) continue;
+            auto const width = value(op.output).width;
+            columns(in) = own;
+            // Gate and up in one value, one behind the other.
+            if (value(in).width == 2 * width) {
+                for (auto const& range : own) columns(in).push_back({width + range.begin, width + range.end});
+            }
+        }
+        return {};
+    }
+
+    BlockBody const& body_;
+    TensorPlace place_;
+    std::function<Result<std::int64_t>(Operation const&)> grain_of_;
+    BlockCut cut_;
+};
+
+}  // namespace detail
+
+/// A body as one rank computes it: every value as wide as the rank's columns, heads as many as its own. What the arena planner
+/// lays out.
+[[nodiscard]] inline BlockBody local_body(BlockBody const& body, BlockCut const& cut) {
+    auto const local = [&](ValueId id) {
+        auto value = body.values()[static_cast<std::size_t>(id)];
+        value.width = cut.width(id);
+        value.spread = Spread::replicated;
+        value.units = 1;
+        value.serves_heads = value.packed_kv_heads = 0;
+        return value;
+    };
+    BlockBody out(local(0));
+    for (std::size_t id = 1; id < body.values().size(); ++id) (void)out.value(local(static_cast<ValueId>(id)));
+    for (auto op : body.operations()) {
+        if (cut.heads && (op.kind == OpKind::attention || op.kind == OpKind::rope)) {
+            op.attention.heads = cut.heads->query.size();
+            op.attention.kv_heads = cut.heads->kv.size();
+        }
+        (void)out.append(op);
+    }
+    return out;
+}
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,235 @@
+#pragma once
+
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/executor/block_cut.hpp>
+#include <shardwise/executor/load_parameter.hpp>
+#include <shardwise/parallel/column_linear.hpp>
+#include <shardwise/parallel/row_linear.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A norm's scale and shift; a norm without parameters has neither.
+template <ComputeBackend Backend>
+struct HeldNorm {
+    Buffer<float, Backend> weight;
+    Buffer<float, Backend> bias;
+};
+
+/// This rank's rows of a table, in the file's format; rows are decoded as they are looked up.
+template <ComputeBackend Backend>
+struct HeldTable {
+    Buffer<std::byte, Backend> data;
+    WeightSource source;
+    UnitRange rows;
+};
+
+/// What a rank holds of one operation's parameters.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+using HeldOperation = std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, ColumnLinear<Backend>,
+                                   RowLinear<Backend, Policy>>;
+
+namespace detail {
+
+/// Loads the operations of one block for one rank.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+class OperationLoader {
+public:
+    using Held = HeldOperation<Backend, Policy>;
+
+    /// `prefix` is the block's module, which parameters' names follow.
+    OperationLoader(typename Backend::Context& context, StoredParameters const& parameters, Model const& model,
+                    std::string prefix, TensorPlace place)
+        : context_(context), parameters_(parameters), model_(model), prefix_(std::move(prefix)), place_(place) {}
+
+    /// Inputs of a product's weight that cannot be parted.
+    [[nodiscard]] Result<std::int64_t> grain_of(Operation const& op) const {
+        auto const stored = find(op.parameters[0]);
+        if (!stored) return stored.error();
+        return input_grain(stored->format);
+    }
+
+    [[nodiscard]] Result<Held> load(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
+        switch (op.kind) {
+            case OpKind::norm:
+                return load_norm(op);
+            case OpKind::embedding:
+                return load_table(op);
+            case OpKind::linear:
+                return body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial
+                           ? load_row(op, cut)
+                           : load_column(op, body, cut);
+            case OpKind::attention:
+                if (!op.parameters[0].empty()) return not_executed("an attention with scores of its own");
+                return Held{};
+            default:
+                return Held{};
+        }
+    }
+
+private:
+    [[nodiscard]] std::string name_of(std::string_view parameter) const {
+        return prefix_.empty() ? std::string(parameter) : prefix_ + "." + std::string(parameter);
+    }
+    [[nodiscard]] Result<StoredParameter> find(std::string_view parameter) const {
+        return parameters_.find(name_of(parameter));
+    }
+    [[nodiscard]] Result<std::vector<float>> floats(std::string_view parameter, std::int64_t count) const {
+        auto const stored = find(parameter);
+        if (!stored) return stored.error();
+        return floats_of(*stored, count, name_of(parameter));
+    }
+    /// A vector, or nothing where the operation has none.
+    [[nodiscard]] Result<Buffer<float, Backend>> hold_vector(std::string_view parameter, std::int64_t count) const {
+        if (parameter.empty()) return Buffer<float, Backend>{};
+        auto const values = floats(parameter, count);
+        if (!values) return values.error();
+        return hold_floats<Backend>(context_, *values);
+    }
+
+    [[nodiscard]] Result<Held> load_norm(Operation const& op) const {
+        HeldNorm<Backend> norm;
+        auto weight = hold_vector(op.parameters[0], op.in_features);
+        if (!weight) return weight.error();
+        norm.weight = std::move(*weight);
+        auto bias = hold_vector(op.parameters[1], op.in_features);
+        if (!bias) return bias.error();
+        norm.bias = std::move(*bias);
+        return Held{std::move(norm)};
+    }
+
+    [[nodiscard]] Result<Held> load_table(Operation const& op) const {
+        auto const stored = find(op.parameters[0]);
+        if (!stored) return stored.error();
+        auto const matrix = matrix_of(*stored, op.in_features, op.out_features, false, name_of(op.parameters[0]));
+        if (!matrix) return matrix.error();
+        HeldTable<Backend> table;
+        bool const is_dealt = stored->tensor->shard.kind != ShardKind::replicated;
+        table.rows = is_dealt ? split_units(op.in_features, place_.ranks, place_.rank) : UnitRange{0, op.in_features};
+        UnitRange const rows[] = {table.rows};
+        auto const slice = slice_weight(matrix->source, rows, {0, op.out_features});
+        if (!slice) return slice.error();
+        auto const& bytes = slice->source().data;
+        auto held = Buffer<std::byte, Backend>::allocate(context_, static_cast<std::int64_t>(bytes.size()));
+        if (!held) return held.error();
+        if (!bytes.empty()) std::memcpy(held->data(), bytes.data(), bytes.size());
+        table.data = std::move(*held);
+        table.source = slice->source();
+        table.source.data = {table.data.data(), bytes.size()};
+        return Held{std::move(table)};
+    }
+
+    /// The rows of the stored weight that make the columns [range] of a value, in the value's order.
+    void append_rows(Operation const& op, BlockBody const& body, StoredParameter const& stored, UnitRange range,
+                     std::vector<UnitRange>& rows) const {
+        auto const attention = attention_that_reads(op.output, body);
+        bool const is_fused = attention && attention->inputs[0] == attention->inputs[1];
+        bool const is_turned =
+            attention && !is_fused && op.output != attention->inputs[2] && parameters_.is_gguf() && has_turned_heads();
+        if (is_turned) {
+            // llama.cpp stores the two halves of a head's rows in turn, for its interleaved rotation.
+            auto const dim = attention->attention.key_dim;
+            for (auto row = range.begin; row < range.end; ++row) {
+                auto const in_head = row % dim;
+                auto const at = row - in_head + in_head % (dim / 2) * 2 + in_head / (dim / 2);
+                rows.push_back({at, at + 1});
+            }
+            return;
+        }
+        auto const& rule = stored.tensor->shard;
+        // Dealt by heads in one range: each head's query, key and value lie together (gpt_neox, bloom).
+        bool const is_grouped = is_fused && (rule.kind == ShardKind::units || rule.is_grouped);
+        if (is_grouped) {
+            append_grouped(attention->attention, range, rows);
+            return;
+        }
+        rows.push_back(range);
+    }
+    /// Rows of a weight that holds, for each key-value head, its query heads, its key and its value.
+    static void append_grouped(AttentionShape const& shape, UnitRange range, std::vector<UnitRange>& rows) {
+        auto const dim = shape.key_dim;
+        auto const group = shape.heads / shape.kv_heads;
+        for (auto begin = range.begin; begin < range.end; begin += dim) {
+            auto const head = begin / dim;  // of queries, then keys, then values
+            std::int64_t at = 0;
+            if (head < shape.heads) {
+                at = head / group * (group + 2) + head % group;
+            } else if (head < shape.heads + shape.kv_heads) {
+                at = (head - shape.heads) * (group + 2) + group;
+            } else {
+                at = (head - shape.heads - shape.kv_heads) * (group + 2) + group + 1;
+            }
+            rows.push_back({at * dim, (at + 1) * dim});
+        }
+    }
+    [[nodiscard]] static std::optional<Operation> attention_that_reads(ValueId id, BlockBody const& body) {
+        for (auto const& op : body.operations()) {
+            if (op.kind != OpKind::attention) continue;
+            for (auto const in : op.inputs) {
+                if (in == id) return op;
+            }
+        }
+        return std::nullopt;
+    }
+    /// True for families whose query and key rows llama.cpp stores for an interleaved rotation.
+    [[nodiscard]] bool has_turned_heads() const {
+        bool is_llama = false;
+        Architectures::with(model_.config.model_type.view(),
+                            [&]<class Arch>(Arch) { is_llama = Arch::gguf_name == std::string_view("llama"); });
+        return is_llama;
+    }
+
+    [[nodiscard]] Result<Held> load_column(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
+        auto const stored = find(op.parameters[0]);
+        if (!stored) return stored.error();
+        // Conv1D's columns are dealt along its second dimension.
+        auto const& shape = stored->tensor->shape;
+        bool const is_turned = shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
+                               (stored->tensor->shard.dim == 1 || shape[0] != shape[1]);
+        auto const matrix = matrix_of(*stored, op.out_features, op.in_features, is_turned, name_of(op.parameters[0]));
+        if (!matrix) return matrix.error();
+        std::vector<UnitRange> rows;
+        for (auto const& range : cut.columns[static_cast<std::size_t>(op.output)])
+            append_rows(op, body, *stored, range, rows);
+        auto bias = hold_vector(op.parameters[1], op.out_features);
+        if (!bias) return bias.error();
+        Buffer<float, Backend> const& whole = *bias;
+        auto column = ColumnLinear<Backend>::create(context_, matrix->source, rows, whole.view());
+        if (!column) return named(column.error(), op);
+        return Held{std::move(*column)};
+    }
+
+    [[nodiscard]] Result<Held> load_row(Operation const& op, BlockCut const& cut) const {
+        auto const stored = find(op.parameters[0]);
+        if (!stored) return stored.error();
+        auto const& shape = stored->tensor->shape;
+        bool const is_turned = shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
+                               (stored->tensor->shard.dim == 0 || shape[0] != shape[1]);
+        auto const matrix = matrix_of(*stored, op.out_features, op.in_features, is_turned, name_of(op.parameters[0]));
+        if (!matrix) return matrix.error();
+        auto bias = hold_vector(op.parameters[1], op.out_features);
+        if (!bias) return bias.error();
+        Buffer<float, Backend> const& whole = *bias;
+        auto row = RowLinear<Backend, Policy>::create(
+            context_, matrix->source, *cut.pieces[static_cast<std::size_t>(op.inputs[0])], place_, whole.view());
+        if (!row) return named(row.error(), op);
+        return Held{std::move(*row)};
+    }
+    [[nodiscard]] Error named(Error error, Operation const& op) const { return error.at(name_of(op.parameters[0])); }
+
+    typename Backend::Context& context_;
+    StoredParameters const& parameters_;
+    Model const& model_;
+    std::string prefix_;
+    TensorPlace place_;
+};
+
+}  // namespace detail
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,282 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/walk_block.hpp>
+#include <shardwise/memory/activations.hpp>
+#include <shardwise/model/architectures.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How much a rank makes room for.
+struct ExecutorLimits {
+    /// Sequences whose caches are kept.
+    std::int64_t sequences = 1;
+    /// Tokens of one sequence, the prompt included.
+    std::int64_t context = 0;
+    /// Tokens of all sequences that one call computes.
+    std::int64_t step_tokens = 0;
+};
+
+/// One tensor-parallel rank of a model: its share of every weight, its heads' caches and one arena, which the planner of memory/
+/// lays out from the model's block program. It walks that program; no family is known here.
+///
+/// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
+template <ComputeBackend Backend, ReductionPolicy Policy>
+class RankExecutor {
+public:
+    using Stream = typename Backend::Stream;
+
+    /// Loads what `place` owns. `model` and `context` outlive this; `parameters` is not needed afterwards.
+    ///
+    /// Errors  unsupported for operations that are not executed yet; those of loading; out_of_memory; invalid_argument for
+    ///         limits below 1 or beyond the model's positions
+    [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
+                                                     StoredParameters const& parameters, TensorPlace place,
+                                                     ExecutorLimits const& limits) {
+        Error refused{ErrorCode::invalid_argument};
+        refused.in("executor");
+        if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1)
+            return refused.because("needs room for a sequence, a context and a step").got(limits.context).expected(1);
+        if (model.config.max_positions > 0 && limits.context > model.config.max_positions) {
+            return refused.at("context")
+                .because("is longer than the model's positions")
+                .got(limits.context)
+                .expected(model.config.max_positions)
+                .fix("ask for a shorter context");
+        }
+        RankExecutor executor(model, place, limits);
+        for (auto const& block : model.program.blocks()) {
+            for (std::int32_t i = 0; i < block.count; ++i) {
+                auto prefix = std::string(block.module);
+                if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+                auto held = executor.load_block(context, parameters, block, prefix, place);
+                if (!held) return held.error();
+                executor.blocks_.push_back(std::move(*held));
+            }
+        }
+        if (auto const made = executor.make_room(context); !made) return made.error();
+        return Result<RankExecutor>(std::move(executor));
+    }
+
+    /// Computes new tokens of some sequences: their keys and values enter the caches, and the logits behind each sequence's last
+    /// token are put together on every rank.
+    ///
+    /// Shapes  ids [sum of parts' tokens], one sequence behind another; logits [parts, vocabulary] dense
+    /// Order   on `stream`, the collectives too; `comm` outlives what is in it
+    /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is room
+    ///         for
+    template <Communicator C>
+    [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
+                                   TensorView<float, 2, Backend> logits, C& comm, Stream& stream) {
+        if (auto const checked = check(ids, parts, logits); !checked) return checked;
+        auto const tokens = static_cast<std::int64_t>(ids.size());
+        std::copy(ids.begin(), ids.end(), ids_.data());
+        std::int64_t next = 0;
+        for (auto const& part : parts) {
+            for (std::int64_t i = 0; i < part.tokens; ++i)
+                positions_.data()[next++] = static_cast<std::int32_t>(part.past + i);
+        }
+        StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, limits_.context};
+        step.scratch = scratch_.view();
+        WalkState<Backend> state{arena_.data(), logits, 0};
+        for (auto& block : blocks_) {
+            auto const& layout = layout_of(block.body, tokens, static_cast<std::int64_t>(parts.size()));
+            if (auto const done = walk_block(*model_, block, layout, step, state, comm, stream); !done) return done;
+        }
+        return {};
+    }
+
+    [[nodiscard]] Model const& model() const { return *model_; }
+    /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
+    [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
+    [[nodiscard]] Bytes cache_bytes() const {
+        Bytes sum{0};
+        for (auto const& block : blocks_) sum = sum + block.keys.bytes() + block.values.bytes();
+        return sum;
+    }
+    [[nodiscard]] Bytes activation_bytes() const {
+        return arena_.bytes() + scratch_.bytes() + ids_.bytes() + positions_.bytes();
+    }
+
+private:
+    using Block = HeldBlock<Backend, Policy>;
+
+    struct Body {
+        BlockBody local;
+        std::int64_t tokens = -1;
+        std::int64_t sequences = -1;
+        ActivationPlan plan;
+    };
+
+    RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits)
+        : model_(&model), place_(place), limits_(limits), bodies_(model.program.bodies().size()) {}
+
+    [[nodiscard]] Result<Block> load_block(typename Backend::Context& context, StoredParameters const& parameters,
+                                           shardwise::Block const& block, std::string const& prefix,
+                                           TensorPlace place) {
+        auto const& body = model_->program.body(block);
+        auto const before = context.memory().current();
+        detail::OperationLoader<Backend, Policy> const loader(context, parameters, *model_, prefix, place);
+        auto cut =
+            detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
+        if (!cut) return cut.error();
+        Block held;
+        held.body = static_cast<std::size_t>(block.body);
+        held.program = &body;
+        for (auto const& op : body.operations()) {
+            auto operation = loader.load(op, body, *cut);
+            if (!operation) return operation.error();
+            held.operations.push_back(std::move(*operation));
+            if (op.kind == OpKind::attention || op.kind == OpKind::rope) {
+                if (auto const done = prepare_attention(context, op, held); !done) return done.error();
+            }
+        }
+        weight_bytes_ = weight_bytes_ + (context.memory().current() - before);
+        if (bodies_[held.body].local.values().empty()) bodies_[held.body].local = local_body(body, *cut);
+        held.cut = std::move(*cut);
+        return Result<Block>(std::move(held));
+    }
+
+    /// The rotation of a block's heads: sliding layers may turn by another base (gemma3).
+    [[nodiscard]] Result<> prepare_attention(typename Backend::Context& context, Operation const& op,
+                                             Block& held) const {
+        if (op.kind != OpKind::rope || held.frequencies.size() > 0) return {};
+        auto rope = model_->config.rope;
+        if (op.attention.window > 0 && rope.local_theta > 0.0) {
+            rope.kind = RopeKind::standard;
+            rope.theta = rope.local_theta;
+        }
+        auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, op.attention.key_dim),
+                                                  .max_positions = model_->config.max_positions,
+                                                  .sequence = limits_.context});
+        if (!made) return made.error();
+        auto held_frequencies =
+            hold_floats<Backend>(context, std::vector<float>(made->per_pair.begin(), made->per_pair.end()));
+        if (!held_frequencies) return held_frequencies.error();
+        held.frequencies = std::move(*held_frequencies);
+        held.rope_scale = made->attention_factor;
+        return {};
+    }
+
+    /// Caches, the arena, and scratch for what kernels and sums need.
+    [[nodiscard]] Result<> make_room(typename Backend::Context& context) {
+        auto const rows = limits_.sequences * limits_.context;
+        std::int64_t scratch = 0;
+        Bytes arena{0};
+        for (auto& block : blocks_) {
+            auto const& layout =
+                layout_of(block.body, limits_.step_tokens, std::min(limits_.sequences, limits_.step_tokens));
+            arena = std::max(arena, layout.layout.peak);
+            scratch = std::max(scratch, scratch_floats(block, limits_.step_tokens, limits_.sequences, limits_.context,
+                                                       model_->config.vocab_size));
+            for (auto const& op : block.program->operations()) {
+                if (op.kind != OpKind::attention) continue;
+                auto const& share = *block.cut.heads;
+                auto keys = Buffer<float, Backend>::allocate(context, rows * share.kv.size() * op.attention.key_dim);
+                if (!keys) return keys.error();
+                auto values =
+                    Buffer<float, Backend>::allocate(context, rows * share.kv.size() * op.attention.value_dim);
+                if (!values) return values.error();
+                block.keys = std::move(*keys);
+                block.values = std::move(*values);
+            }
+        }
+        auto const hold = [&](auto& to, std::int64_t count) -> Result<> {
+            auto made = std::remove_reference_t<decltype(to)>::allocate(context, count);
+            if (!made) return made.error();
+            to = std::move(*made);
+            return {};
+        };
+        if (auto const done = hold(arena_, ceil_divide(arena.count(), 4)); !done) return done;
+        if (auto const done = hold(scratch_, scratch); !done) return done;
+        if (auto const done = hold(ids_, limits_.step_tokens); !done) return done;
+        return hold(positions_, limits_.step_tokens);
+    }
+
+    [[nodiscard]] ActivationPlan const& layout_of(std::size_t index, std::int64_t tokens, std::int64_t sequences) {
+        auto& body = bodies_[index];
+        if (body.tokens != tokens || body.sequences != sequences) {
+            // Rows: tokens of the step, and one per sequence.
+            auto local = body.local;
+            Step step{.batch = sequences, .new_tokens = 1, .context = limits_.context, .dtype = Dtype::f32};
+            step.new_tokens = ceil_divide(tokens, sequences);
+            body.plan = plan_activations(local, op_context(local, step));
+            body.tokens = tokens;
+            body.sequences = sequences;
+        }
+        return body.plan;
+    }
+
+    [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
+                                 TensorView<float, 2, Backend> logits) const {
+        Error error{ErrorCode::invalid_argument};
+        error.in("executor");
+        std::int64_t tokens = 0;
+        for (auto const& part : parts) {
+            if (part.slot < 0 || part.slot >= limits_.sequences)
+                return error.at("slot").because("has no cache").got(part.slot).expected(limits_.sequences - 1);
+            if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).expected(1);
+            if (part.past < 0 || part.past + part.tokens > limits_.context) {
+                return error.at("context")
+                    .because("is not long enough for the sequence")
+                    .got(part.past + part.tokens)
+                    .expected(limits_.context)
+                    .fix("make the executor with a longer context");
+            }
+            tokens += part.tokens;
+        }
+        if (parts.empty() || tokens != static_cast<std::int64_t>(ids.size())) {
+            return error.at("ids")
+                .because("are not as many as the sequences' parts say")
+                .got(static_cast<std::int64_t>(ids.size()))
+                .expected(tokens);
+        }
+        if (tokens > limits_.step_tokens) {
+            return error.at("tokens")
+                .because("are more than a step has room for")
+                .got(tokens)
+                .expected(limits_.step_tokens)
+                .fix("compute the prompt in chunks");
+        }
+        for (auto const id : ids) {
+            if (id < 0 || id >= model_->config.vocab_size)
+                return error.at("id")
+                    .because("is not in the vocabulary")
+                    .got(id)
+                    .expected(model_->config.vocab_size - 1);
+        }
+        if (logits.extent(0) != static_cast<std::int64_t>(parts.size()) ||
+            logits.extent(1) != model_->config.vocab_size) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("executor")
+                .at("logits")
+                .because("do not have a row per sequence and a column per token of the vocabulary")
+                .got(logits.extent(1))
+                .expected(model_->config.vocab_size);
+        }
+        return {};
+    }
+
+    Model const* model_;
+    TensorPlace place_;
+    ExecutorLimits limits_;
+    std::vector<Body> bodies_;
+    std::vector<Block> blocks_;
+    Bytes weight_bytes_{0};
+    Buffer<float, Backend> arena_;
+    Buffer<float, Backend> scratch_;
+    Buffer<std::int32_t, Backend> ids_;
+    Buffer<std::int32_t, Backend> positions_;
+};
+
+}  // namespace shardwise::inline v0_2_0

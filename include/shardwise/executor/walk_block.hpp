@@ -1,0 +1,351 @@
+#pragma once
+
+#include <shardwise/executor/held_operation.hpp>
+#include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/rms_norm.hpp>
+#include <shardwise/kernels/rope.hpp>
+#include <shardwise/memory/activations.hpp>
+#include <shardwise/op/rope_frequencies.hpp>
+#include <shardwise/parallel/attend_heads.hpp>
+#include <shardwise/parallel/vocab_head.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <variant>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// New tokens of one sequence in one step.
+struct SequencePart {
+    /// The sequence's cache.
+    std::int64_t slot = 0;
+    /// Tokens in the cache.
+    std::int64_t past = 0;
+    std::int64_t tokens = 1;
+};
+
+/// A block as one rank holds it.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct HeldBlock {
+    BlockBody const* program = nullptr;
+    /// Its number among the program's bodies.
+    std::size_t body = 0;
+    BlockCut cut;
+    std::vector<HeldOperation<Backend, Policy>> operations;
+    Buffer<float, Backend> frequencies;
+    float rope_scale = 1.0F;
+    /// [sequences, context, own kv heads * width]
+    Buffer<float, Backend> keys;
+    Buffer<float, Backend> values;
+};
+
+/// What one step computes.
+template <ComputeBackend Backend>
+struct StepView {
+    TensorView<std::int32_t const, 1, Backend> ids;
+    TensorView<std::int32_t const, 1, Backend> positions;
+    std::span<SequencePart const> parts;
+    TensorView<float, 1, Backend> scratch;
+    /// Tokens of a sequence that a cache holds.
+    std::int64_t context = 0;
+};
+
+/// Where a walk is: the arena holds the hidden state of `rows` rows at `hidden`.
+template <ComputeBackend Backend>
+struct WalkState {
+    float* arena;
+    TensorView<float, 2, Backend> logits;
+    float* hidden;
+};
+
+namespace detail {
+
+/// Walks over the operations of one block.
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
+class BlockWalker {
+public:
+    using Stream = typename Backend::Stream;
+    using Matrix = TensorView<float, 2, Backend>;
+
+    BlockWalker(Model const& model, HeldBlock<Backend, Policy> const& block, ActivationPlan const& plan,
+                StepView<Backend> const& step, WalkState<Backend>& state, C& comm, Stream& stream)
+        : model_(model), block_(block), plan_(plan), step_(step), state_(state), comm_(comm), stream_(stream) {}
+
+    [[nodiscard]] Result<> walk() {
+        auto const& operations = block_.program->operations();
+        bool const reads_ids = !operations.empty() && operations.front().kind == OpKind::embedding &&
+                               operations.front().inputs[0] == 0 && block_.program->values()[0].width == 1;
+        if (!reads_ids) {
+            // The block before left its result at the place of its own output.
+            auto const in = view(0);
+            if (state_.hidden != in.data()) {
+                stream_.submit([from = state_.hidden, in] {
+                    std::memmove(in.data(), from, static_cast<std::size_t>(in.elements()) * sizeof(float));
+                    return Result<>{};
+                });
+            }
+        }
+        for (std::size_t i = 0; i < operations.size(); ++i) {
+            if (auto const done = compute(operations[i], block_.operations[i]); !done) return done;
+        }
+        if (!operations.empty()) state_.hidden = view(operations.back().output).data();
+        return {};
+    }
+
+private:
+    [[nodiscard]] std::int64_t rows(Value const& value) const {
+        return value.rows == Rows::sequences ? static_cast<std::int64_t>(step_.parts.size()) : step_.ids.elements();
+    }
+    [[nodiscard]] Matrix view(ValueId id) const {
+        auto const& value = block_.program->values()[static_cast<std::size_t>(id)];
+        auto const item = static_cast<std::size_t>(plan_.item_of[static_cast<std::size_t>(id)]);
+        auto* const data = state_.arena + plan_.layout.offsets[item].count() / 4;
+        return {data, {rows(value), block_.cut.width(id)}};
+    }
+    [[nodiscard]] TensorView<float const, 1, Backend> vector(Buffer<float, Backend> const& buffer) const {
+        return buffer.view();
+    }
+
+    [[nodiscard]] Result<> compute(Operation const& op, HeldOperation<Backend, Policy> const& held) {
+        switch (op.kind) {
+            case OpKind::embedding:
+                return embed(op, std::get<HeldTable<Backend>>(held));
+            case OpKind::norm:
+                return normalise(op, std::get<HeldNorm<Backend>>(held));
+            case OpKind::linear:
+                return multiply(op, held);
+            case OpKind::rope:
+                return rotate(op);
+            case OpKind::attention:
+                return attend(op);
+            case OpKind::activation:
+                return activate(op);
+            case OpKind::add:
+                return add(op);
+            case OpKind::last_token:
+                return take_rows(op);
+            default:
+                return not_executed("an operation");
+        }
+    }
+
+    [[nodiscard]] Result<> embed(Operation const& op, HeldTable<Backend> const& table) {
+        auto const out = view(op.output);
+        auto const numbers = op.index == TableIndex::position ? step_.positions : step_.ids;
+        bool const is_type = op.index == TableIndex::token_type;
+        auto const scale = op.index == TableIndex::token ? static_cast<float>(model_.config.embedding_scale) : 1.0F;
+        auto const look_up = [out, numbers, is_type, scale, &table, first = op.first_row](std::int64_t begin,
+                                                                                          std::int64_t end) {
+            for (auto row = begin; row < end; ++row) {
+                auto const id = (is_type ? 0 : numbers.data()[row]) + first;
+                auto* const to = out.row(row);
+                if (id < table.rows.begin || id >= table.rows.end) {
+                    std::memset(to, 0, static_cast<std::size_t>(out.extent(1)) * sizeof(float));
+                    continue;
+                }
+                decode_source(table.source, id - table.rows.begin, 0, out.extent(1), to);
+                // Also makes +0 of -0, as the sum over ranks does.
+                for (std::int64_t i = 0; i < out.extent(1); ++i) to[i] = to[i] * scale + 0.0F;
+            }
+        };
+        Backend::launch(out.extent(0), look_up, stream_);
+        bool const is_dealt = table.rows.size() != op.in_features;
+        if (is_dealt) {
+            submit_all_reduce(comm_, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum,
+                              stream_);
+        }
+        return {};
+    }
+
+    [[nodiscard]] Result<> normalise(Operation const& op, HeldNorm<Backend> const& norm) {
+        auto in = view(op.inputs[0]);
+        auto out = view(op.output);
+        // A norm of each head: heads are rows.
+        if (in.extent(1) != op.in_features) {
+            auto const heads = in.extent(1) / op.in_features;
+            in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
+            out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
+        }
+        auto const epsilon = static_cast<float>(model_.config.norm_epsilon);
+        if (op.norm == NormKind::layer) {
+            return layer_norm<float>(in, vector(norm.weight), vector(norm.bias), out, epsilon, stream_);
+        }
+        auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
+        return rms_norm<float>(in, vector(norm.weight), out, epsilon, stream_, offset);
+    }
+
+    [[nodiscard]] Result<> multiply(Operation const& op, HeldOperation<Backend, Policy> const& held) {
+        auto const in = view(op.inputs[0]);
+        auto const out = view(op.output);
+        if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&held))
+            return row->forward(in, out, step_.scratch, comm_, stream_);
+        auto const& column = std::get<ColumnLinear<Backend>>(held);
+        if (auto const done = column.forward(in, out, stream_); !done) return done;
+        auto const& made = block_.program->values()[static_cast<std::size_t>(op.output)];
+        if (made.is_fp32 && made.width == state_.logits.extent(1)) return gather(out);
+        return {};
+    }
+    /// Logits, with their cap, put together on every rank.
+    [[nodiscard]] Result<> gather(Matrix out) {
+        if (auto const cap = static_cast<float>(model_.config.logit_softcap); cap > 0.0F) {
+            auto const bend = [out, cap](std::int64_t begin, std::int64_t end) {
+                for (auto i = begin; i < end; ++i) out.data()[i] = cap * std::tanh(out.data()[i] / cap);
+            };
+            Backend::launch(out.elements(), bend, stream_, 4096);
+        }
+        return gather_logits<Backend>(out, state_.logits, step_.scratch, comm_, stream_);
+    }
+
+    [[nodiscard]] Result<> rotate(Operation const& op) {
+        auto values = view(op.output);
+        // Of queries, keys and values in one value, the first two turn.
+        auto const turning = (block_.cut.heads->query.size() + block_.cut.heads->kv.size()) * op.attention.key_dim;
+        bool const is_fused = block_.program->values()[static_cast<std::size_t>(op.output)].width ==
+                              (op.attention.heads + op.attention.kv_heads) * op.attention.key_dim +
+                                  op.attention.kv_heads * op.attention.value_dim;
+        if (is_fused) values = values.columns(0, turning);
+        return rope<float>(values, step_.positions, vector(block_.frequencies), op.attention.key_dim, RopeLayout::half,
+                           stream_, block_.rope_scale);
+    }
+
+    [[nodiscard]] Result<> attend(Operation const& op) {
+        auto const& share = *block_.cut.heads;
+        auto const& shape = op.attention;
+        auto q = view(op.inputs[0]);
+        auto k = view(op.inputs[1]);
+        auto v = view(op.inputs[2]);
+        if (op.inputs[0] == op.inputs[1]) {
+            auto const q_width = share.query.size() * shape.key_dim;
+            auto const k_width = share.kv.size() * shape.key_dim;
+            auto const all = q;
+            q = all.columns(0, q_width);
+            k = all.columns(q_width, k_width);
+            v = all.columns(q_width + k_width, share.kv.size() * shape.value_dim);
+        }
+        AttentionOptions options;
+        options.shape = shape;
+        options.soft_cap = static_cast<float>(model_.config.attention_softcap);
+        if (model_.config.query_scale > 0.0)
+            options.scale = static_cast<float>(1.0 / std::sqrt(model_.config.query_scale));
+        auto const out = view(op.output);
+        std::int64_t first = 0;
+        for (auto const& part : step_.parts) {
+            options.first_query = part.past;
+            auto const keys = cache(block_.keys, k.extent(1), part);
+            auto const values = cache(block_.values, v.extent(1), part);
+            enter(k.rows(first, part.tokens), keys.rows(part.past, part.tokens));
+            enter(v.rows(first, part.tokens), values.rows(part.past, part.tokens));
+            auto const known = part.past + part.tokens;
+            if (auto const done =
+                    attend_heads<Backend, float>(q.rows(first, part.tokens), keys.rows(0, known), values.rows(0, known),
+                                                 out.rows(first, part.tokens), options, share, stream_, step_.scratch);
+                !done)
+                return done;
+            first += part.tokens;
+        }
+        return {};
+    }
+    [[nodiscard]] Matrix cache(Buffer<float, Backend> const& all, std::int64_t width, SequencePart const& part) const {
+        // The block is const to a walk, its caches are not.
+        auto* const data = const_cast<float*>(all.data()) + part.slot * step_.context * width;
+        return {data, {step_.context, width}};
+    }
+    void enter(Matrix from, Matrix to) {
+        stream_.submit([from, to] {
+            for (std::int64_t row = 0; row < from.extent(0); ++row)
+                std::memcpy(to.row(row), from.row(row), static_cast<std::size_t>(from.extent(1)) * sizeof(float));
+            return Result<>{};
+        });
+    }
+
+    [[nodiscard]] Result<> activate(Operation const& op) {
+        auto const out = view(op.output);
+        auto const gate = view(op.inputs[0]);
+        if (op.inputs[1] == no_value) return activation<float>(gate, out, op.activation, stream_);
+        if (op.inputs[1] == op.inputs[0]) {
+            auto const width = out.extent(1);
+            return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, op.activation,
+                                           stream_);
+        }
+        return gated_activation<float>(gate, view(op.inputs[1]), out, op.activation, stream_);
+    }
+
+    [[nodiscard]] Result<> add(Operation const& op) {
+        auto const a = view(op.inputs[0]);
+        auto const b = view(op.inputs[1]);
+        auto const out = view(op.output);
+        auto const sum = [a, b, out](std::int64_t begin, std::int64_t end) {
+            for (auto i = begin; i < end; ++i) out.data()[i] = a.data()[i] + b.data()[i];
+        };
+        Backend::launch(out.elements(), sum, stream_, 4096);
+        return {};
+    }
+
+    [[nodiscard]] Result<> take_rows(Operation const& op) {
+        auto const in = view(op.inputs[0]);
+        auto const out = view(op.output);
+        std::int64_t first = 0;
+        std::int64_t row = 0;
+        for (auto const& part : step_.parts) {
+            auto const at = op.takes_first ? first : first + part.tokens - 1;
+            stream_.submit([from = in.row(at), to = out.row(row), width = in.extent(1)] {
+                std::memmove(to, from, static_cast<std::size_t>(width) * sizeof(float));
+                return Result<>{};
+            });
+            first += part.tokens;
+            ++row;
+        }
+        return {};
+    }
+
+    Model const& model_;
+    HeldBlock<Backend, Policy> const& block_;
+    ActivationPlan const& plan_;
+    StepView<Backend> const& step_;
+    WalkState<Backend>& state_;
+    C& comm_;
+    Stream& stream_;
+};
+
+}  // namespace detail
+
+/// The floats that a block's kernels and sums need beside their tensors, for a step of `tokens` of `sequences` in `context`.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+[[nodiscard]] std::int64_t scratch_floats(HeldBlock<Backend, Policy> const& block, std::int64_t tokens,
+                                          std::int64_t sequences, std::int64_t context, std::int64_t vocabulary) {
+    std::int64_t most = 0;
+    auto const& operations = block.program->operations();
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+        auto const& op = operations[i];
+        if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&block.operations[i]))
+            most = std::max(most, row->workspace(tokens));
+        if (op.kind == OpKind::attention) {
+            AttentionOptions options;
+            options.shape = op.attention;
+            options.shape.heads = block.cut.heads->query.size();
+            options.shape.kv_heads = std::max<std::int64_t>(block.cut.heads->kv.size(), 1);
+            // Fewer queries may need more: their context is dealt in more parts.
+            most = std::max(most, attention_workspace(options, tokens, context));
+            most = std::max(most, attention_workspace(options, 1, context));
+        }
+        if (op.kind == OpKind::linear && op.out_features == vocabulary)
+            most = std::max(most, gather_logits_workspace(sequences, vocabulary));
+    }
+    return most;
+}
+
+/// Computes one block: its input is where the walk left the hidden state, its output where the walk finds it.
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
+[[nodiscard]] Result<> walk_block(Model const& model, HeldBlock<Backend, Policy> const& block,
+                                  ActivationPlan const& plan, StepView<Backend> const& step, WalkState<Backend>& state,
+                                  C& comm, typename Backend::Stream& stream) {
+    return detail::BlockWalker<Backend, Policy, C>(model, block, plan, step, state, comm, stream).walk();
+}
+
+}  // namespace shardwise::inline v0_2_0

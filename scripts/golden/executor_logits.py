@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/executor/logits.json: what transformers 4.57 computes with small models of many families.
+
+Weights follow from their names by a formula that the test repeats (tests/executor/formula.hpp), so that none are stored:
+element i of the tensor `name` is made of splitmix64(fnv1a(name) + i). Needs transformers==4.57.6 and torch.
+
+    executor_logits.py OUTPUT
+"""
+import json
+import sys
+
+import numpy
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+assert transformers.__version__.startswith("4.57"), transformers.__version__
+
+COMMON = dict(vocab_size=97, hidden_size=36, intermediate_size=52, num_hidden_layers=3, num_attention_heads=6,
+              num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+CASES = {
+    "llama": dict(COMMON, model_type="llama"),
+    "llama_biases": dict(COMMON, model_type="llama", attention_bias=True, mlp_bias=True, head_dim=8),
+    "llama3_scaled": dict(COMMON, model_type="llama", rope_theta=500000.0,
+                          rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                            original_max_position_embeddings=32)),
+    "llama_tied": dict(COMMON, model_type="llama", tie_word_embeddings=True, num_key_value_heads=6),
+    "mistral_window": dict(COMMON, model_type="mistral", sliding_window=7, head_dim=6),
+    "qwen2": dict(COMMON, model_type="qwen2"),
+    "qwen3": dict(COMMON, model_type="qwen3", head_dim=8),
+    "phi3": dict(COMMON, model_type="phi3"),
+    "phi": dict(COMMON, model_type="phi", hidden_size=48, partial_rotary_factor=0.5, num_key_value_heads=6),
+    "gemma": dict(COMMON, model_type="gemma", head_dim=8),
+    "gemma2": dict(COMMON, model_type="gemma2", head_dim=8, query_pre_attn_scalar=8, sliding_window=6),
+    "gemma3": dict(COMMON, model_type="gemma3_text", head_dim=8, query_pre_attn_scalar=8, sliding_window=6,
+                   num_hidden_layers=7),
+    "gpt2": dict(model_type="gpt2", vocab_size=97, n_embd=36, n_layer=3, n_head=6, n_positions=256),
+    "opt": dict(model_type="opt", vocab_size=97, hidden_size=36, ffn_dim=52, num_hidden_layers=3, num_attention_heads=6,
+                max_position_embeddings=256, word_embed_proj_dim=36),
+    "gpt_neox": dict(model_type="gpt_neox", vocab_size=97, hidden_size=48, intermediate_size=52, num_hidden_layers=3,
+                     num_attention_heads=6, max_position_embeddings=256, rotary_pct=0.5),
+}
+
+
+def fnv1a(name):
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def formula(name, shape):
+    """Uniform in [-0.5, 0.5), times a scale; around 1 for vectors called weight."""
+    count = int(numpy.prod(shape))
+    with numpy.errstate(over="ignore"):
+        x = numpy.uint64(fnv1a(name)) + numpy.arange(count, dtype=numpy.uint64)
+        x = x + numpy.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> numpy.uint64(31))
+    unit = (x >> numpy.uint64(40)).astype(numpy.float64) / 2.0**24 - 0.5
+    if len(shape) >= 2:
+        return (unit * 0.5).astype(numpy.float32).reshape(shape)
+    if name.endswith("weight"):
+        return (1.0 + unit * 0.5).astype(numpy.float32)
+    return (unit * 0.25).astype(numpy.float32)
+
+
+def main(output):
+    out = {}
+    for case, config in CASES.items():
+        config = {key: value for key, value in config.items() if value is not None}
+        made = AutoConfig.for_model(**config)
+        made._attn_implementation = "eager"
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).eval()
+        names = []
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape))))
+                names.append(name)
+        ids = [(7 * i + i // 5 + 3) % 97 for i in range(24)]
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0].double()
+        out[case] = {
+            # As text: the test writes it as config.json.
+            "config": json.dumps(config | {"architectures": [type(model).__name__]}),
+            "ids": ids,
+            # The rows behind tokens 4, 12 and 24: windows and scaling matter in the last ones.
+            "logits": {str(n): [float("%.8g" % value) for value in logits[n - 1]] for n in (4, 12, 24)},
+        }
+        print(case, len(names), float(logits.abs().max()))
+    with open(output, "w") as file:
+        json.dump(out, file, separators=(",", ":"))
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
