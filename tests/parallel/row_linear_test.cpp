@@ -99,6 +99,21 @@ TEST_CASE("row_linear: deterministic sums have the same bits for any number of r
     }
 }
 
+TEST_CASE("row_linear: long sums over many ranks are made in parts, with the same bits") {
+    // 70 rows of 240 outputs: more than one shot's 16 Ki elements.
+    Case const layer_case{Deterministic::cut(48, 1), 240, 70};
+    auto const values = random_floats(layer_case.outputs * 48, 25);
+    auto const weight = f32_source(values, layer_case.outputs, 48);
+    auto const alone = run_layer<Deterministic>(weight, layer_case, 1);
+    REQUIRE(alone);
+    for (std::int32_t const ranks : {2, 3, 4}) {
+        CAPTURE(ranks);
+        auto const made = run_layer<Deterministic>(weight, layer_case, ranks, false, StreamMode::queued);
+        REQUIRE(made);
+        for (auto const& each : *made) CHECK(is_bitwise_equal(each, alone->front()));
+    }
+}
+
 TEST_CASE("row_linear: a row's bits do not depend on the rows beside it") {
     auto const values = random_floats(16 * 172, 30);
     auto const weight = f32_source(values, 16, 172);
@@ -146,6 +161,10 @@ TEST_CASE("row_linear: what cannot be cut or does not fit is refused with what i
     CHECK(Layer::create(context, weight, block_pieces(64), {2, 2}).error().code() == ErrorCode::invalid_argument);
     CHECK(Layer::create(context, weight, block_pieces(63), {2, 0}).error().message().find("does not hold") !=
           std::string::npos);
+    CHECK(Layer::create(context, f32_source({}, 4, 0), block_pieces(0), {1, 0})
+              .error()
+              .message()
+              .find("without inputs") != std::string::npos);
     // A block of 32 that a cut between single columns would part.
     std::vector<std::byte> blocks(4 * 2 * 34);
     WeightSource const quantised{

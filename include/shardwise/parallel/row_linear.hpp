@@ -8,7 +8,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
-#include <shardwise/parallel/detail/tree_plan.hpp>
+#include <shardwise/parallel/fixed_tree_sum.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -26,7 +26,8 @@ namespace shardwise::inline v0_2_0 {
 ///
 /// Under `Deterministic` the rank holds and multiplies one weight per piece, and the pieces are leaves of a fixed tree.
 ///
-/// Memory  the rank's columns in the back end's own order, and the bias; scratch is the caller's `workspace`
+/// Memory  the rank's columns in the back end's own order, and the bias; scratch is the caller's `workspace`. The layer outlives
+///         what a call puts into its stream
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class RowLinear {
 public:
@@ -60,7 +61,7 @@ public:
             return {};
         };
         if constexpr (Policy::has_fixed_tree) {
-            layer.plan_ = detail::TreePlan(pieces.count, place.ranks, place.rank);
+            layer.tree_ = FixedTreeSum<Backend>(pieces.count, source.outputs, place);
             layer.first_piece_ = own.begin;
             for (auto piece = own.begin; piece < own.end; ++piece) {
                 if (auto const done = hold(pieces.inputs_of({piece, piece + 1})); !done) return done.error();
@@ -76,12 +77,8 @@ public:
 
     /// Floats that `forward` needs beside its tensors.
     [[nodiscard]] std::int64_t workspace(std::int64_t tokens) const {
-        if constexpr (Policy::has_fixed_tree) {
-            auto const slots = place_.ranks == 1 ? plan_.scratch() : plan_.nodes() + plan_.scratch();
-            return slots * tokens * outputs_;
-        } else {
-            return 0;
-        }
+        if constexpr (Policy::has_fixed_tree) return tree_.workspace(tokens);
+        return 0;
     }
 
     /// out = sum over ranks of in * columns^T, + bias: the same on every rank.
@@ -97,28 +94,12 @@ public:
         auto const tokens = in.extent(0);
         if (auto const checked = check_call(in, out, tokens, workspace, this->workspace(tokens), comm); !checked)
             return checked;
-        TensorView<float, 1, Backend> const flat{out.data(), {out.elements()}};
         if constexpr (Policy::has_fixed_tree) {
-            auto const size = flat.elements();
-            // One rank's only node is the root: it is summed where it belongs.
-            bool const is_alone = place_.ranks == 1;
-            auto* const nodes = is_alone ? out.data() : workspace.data();
-            auto* const scratch = is_alone ? workspace.data() : nodes + plan_.nodes() * size;
-            auto const slot = [=, this](std::int64_t i) {
-                return i < plan_.nodes() ? nodes + i * size : scratch + (i - plan_.nodes()) * size;
-            };
-            if (auto const done = compute_nodes(in, slot, stream); !done) return done;
-            if (!is_alone) {
-                submit_all_gather(
-                    comm, TensorView<float const, 1, Backend>{slot(plan_.first_own()), {plan_.own() * size}},
-                    TensorView<float, 1, Backend>{nodes, {plan_.nodes() * size}},
-                    [this, size](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)] * size; },
-                    stream);
-                if (auto const done = merge_nodes(slot, flat, stream); !done) return done;
-            }
+            auto const done = tree_.sum(leaves_of(in, stream), out, workspace, comm, stream);
+            if (!done) return done;
         } else {
             if (auto const done = multiply_all(in, out, stream); !done) return done;
-            submit_all_reduce(comm, flat, ReduceOp::sum, stream);
+            submit_all_reduce(comm, TensorView<float, 1, Backend>{out.data(), {out.elements()}}, ReduceOp::sum, stream);
         }
         if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
         return {};
@@ -127,13 +108,8 @@ public:
     /// Floats that `forward_scattered` needs beside its tensors.
     [[nodiscard]] std::int64_t workspace_scattered(std::int64_t tokens) const {
         if (place_.ranks == 1) return workspace(tokens);
-        if constexpr (Policy::has_fixed_tree) {
-            auto const own = split_units(tokens, place_.ranks, place_.rank).size();
-            auto const most = split_units(tokens, place_.ranks, 0).size();
-            return (plan_.own() * tokens + plan_.nodes() * own + plan_.scratch() * most) * outputs_;
-        } else {
-            return tokens * outputs_;
-        }
+        if constexpr (Policy::has_fixed_tree) return tree_.workspace_scattered(tokens);
+        return tokens * outputs_;
     }
 
     /// The same sum, of which each rank gets the rows of its tokens: sequence parallelism.
@@ -148,45 +124,20 @@ public:
                                              TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
         if (place_.ranks == 1) return forward(in, out, workspace, comm, stream);
         auto const tokens = in.extent(0);
-        auto const share = [tokens, ranks = place_.ranks](std::int64_t rank) {
-            return split_units(tokens, ranks, rank);
-        };
-        auto const own_tokens = share(place_.rank).size();
-        if (auto const checked = check_call(in, out, own_tokens, workspace, workspace_scattered(tokens), comm);
-            !checked)
+        auto const own = split_units(tokens, place_.ranks, place_.rank).size();
+        if (auto const checked = check_call(in, out, own, workspace, workspace_scattered(tokens), comm); !checked)
             return checked;
-        auto const own_size = own_tokens * outputs_;
-        TensorView<float, 1, Backend> const flat{out.data(), {own_size}};
         if constexpr (Policy::has_fixed_tree) {
-            // Each rank's tokens are summed apart, so that what it is sent lies together: [ranks][nodes][its tokens].
-            auto* const sent = workspace.data();
-            auto* const nodes = sent + plan_.own() * tokens * outputs_;
-            auto* const scratch = nodes + plan_.nodes() * own_size;
-            for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
-                auto const rows = share(rank);
-                auto const size = rows.size() * outputs_;
-                auto* const place = sent + plan_.own() * rows.begin * outputs_;
-                auto const slot = [=, this](std::int64_t i) {
-                    return i < plan_.nodes() ? place + (i - plan_.first_own()) * size
-                                             : scratch + (i - plan_.nodes()) * size;
-                };
-                if (auto const done = compute_nodes(in.rows(rows.begin, rows.size()), slot, stream); !done) return done;
-            }
-            auto const outputs = outputs_;
-            submit_all_to_all(
-                comm, TensorView<float const, 1, Backend>{sent, {plan_.own() * tokens * outputs_}},
-                [=, this](std::int32_t rank) { return plan_.own() * share(rank).size() * outputs; },
-                TensorView<float, 1, Backend>{nodes, {plan_.nodes() * own_size}},
-                [=, this](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)] * own_size; },
-                stream);
-            auto const slot = [=](std::int64_t i) { return nodes + i * own_size; };
-            if (auto const done = merge_nodes(slot, flat, stream); !done) return done;
+            auto const done = tree_.sum_scattered(leaves_of(in, stream), tokens, out, workspace, comm, stream);
+            if (!done) return done;
         } else {
             TensorView<float, 2, Backend> const whole{workspace.data(), {tokens, outputs_}};
             if (auto const done = multiply_all(in, whole, stream); !done) return done;
-            submit_reduce_scatter(
-                comm, TensorView<float const, 1, Backend>{whole.data(), {tokens * outputs_}}, flat,
-                [share, outputs = outputs_](std::int32_t rank) { return share(rank).size() * outputs; }, stream);
+            auto const count = [tokens, ranks = place_.ranks, outputs = outputs_](std::int32_t rank) {
+                return split_units(tokens, ranks, rank).size() * outputs;
+            };
+            submit_reduce_scatter(comm, TensorView<float const, 1, Backend>{whole.data(), {whole.elements()}},
+                                  TensorView<float, 1, Backend>{out.data(), {out.elements()}}, count, stream);
         }
         if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
         return {};
@@ -219,6 +170,7 @@ private:
         error.in("row_linear");
         if (place.ranks < 1 || place.ranks > max_group_ranks || place.rank < 0 || place.rank >= place.ranks)
             return error.at("rank").because("is no rank of the group").got(place.rank).expected(place.ranks - 1);
+        if (pieces.count < 1) return error.at("pieces").because("cut a weight without inputs").got(pieces.inputs);
         auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
         if (held.size() != source.inputs || held.begin > own.begin || held.end < own.end) {
             return error.at("inputs")
@@ -265,39 +217,20 @@ private:
         return {};
     }
 
-    /// The sums of the rank's nodes.
-    template <class Slot>
-    [[nodiscard]] Result<> compute_nodes(TensorView<float const, 2, Backend> in, Slot const& slot,
-                                         Stream& stream) const {
-        TensorView<float, 2, Backend> out{nullptr, {in.extent(0), outputs_}};
-        if (out.empty()) return {};
-        for (auto const& step : plan_.before()) {
-            if (step.leaf == detail::TreeStep::no_leaf) {
-                detail::add<Backend>({slot(step.to), {out.elements()}}, slot(step.from), stream);
-                continue;
-            }
-            auto const& held = weights_[static_cast<std::size_t>(step.leaf - first_piece_)];
-            out = {slot(step.to), {in.extent(0), outputs_}};
-            auto const done =
-                Backend::multiply(in.columns(held.inputs.begin, held.inputs.size()), held.weight, out, stream);
-            if (!done) return done;
-        }
-        return {};
-    }
-
-    /// The root's sum from those of all nodes.
-    template <class Slot>
-    [[nodiscard]] Result<> merge_nodes(Slot const& slot, TensorView<float, 1, Backend> out, Stream& stream) const {
-        for (auto const& step : plan_.after())
-            detail::add<Backend>({slot(step.to), {out.elements()}}, slot(step.from), stream);
-        return Backend::template copy<float>({slot(0), {out.elements()}}, out, stream);
+    /// The product of one leaf's inputs.
+    [[nodiscard]] auto leaves_of(TensorView<float const, 2, Backend> in, Stream& stream) const {
+        return [this, in, &stream](std::int64_t leaf, UnitRange tokens, TensorView<float, 2, Backend> out) {
+            auto const& held = weights_[static_cast<std::size_t>(leaf - first_piece_)];
+            auto const rows = in.rows(tokens.begin, tokens.size());
+            return Backend::multiply(rows.columns(held.inputs.begin, held.inputs.size()), held.weight, out, stream);
+        };
     }
 
     TensorPlace place_;
     UnitRange own_;
     std::int64_t outputs_ = 0;
     std::int64_t first_piece_ = 0;
-    detail::TreePlan plan_;
+    FixedTreeSum<Backend> tree_;
     std::vector<HeldColumns> weights_;
     Buffer<float, Backend> bias_;
 };

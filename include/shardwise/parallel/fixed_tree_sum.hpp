@@ -1,0 +1,155 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/parallel/detail/tree_plan.hpp>
+#include <shardwise/parallel/policy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A sum of matrices [tokens, width], one per leaf, over the tree of comm/deterministic_sum.hpp: ranks own whole leaves in order
+/// (split_units), compute them into the caller's workspace, and exchange the sums of their nodes. The bits do not depend on
+/// the ranks, on the communicator or on the tokens beside a token. What to do is found out once; calls allocate nothing.
+///
+/// `compute(leaf, tokens, out) -> Result<>` puts a leaf's rows of some tokens in place, on the stream. This object and what
+/// `compute` refers to outlive what is in the stream.
+template <ComputeBackend Backend>
+class FixedTreeSum {
+public:
+    using Stream = typename Backend::Stream;
+    using Matrix = TensorView<float, 2, Backend>;
+    using Vector = TensorView<float, 1, Backend>;
+
+    FixedTreeSum() = default;
+    FixedTreeSum(std::int64_t leaves, std::int64_t width, TensorPlace place)
+        : plan_(leaves, place.ranks, place.rank), width_(width), place_(place) {}
+
+    /// Floats that `sum` needs beside its result.
+    [[nodiscard]] std::int64_t workspace(std::int64_t tokens) const {
+        if (place_.ranks == 1) return plan_.scratch() * tokens * width_;
+        if (is_summed_in_parts(tokens)) return workspace_scattered(tokens);
+        return (plan_.nodes() + plan_.scratch()) * tokens * width_;
+    }
+    /// Floats that `sum_scattered` needs beside its result.
+    [[nodiscard]] std::int64_t workspace_scattered(std::int64_t tokens) const {
+        if (place_.ranks == 1) return workspace(tokens);
+        auto const most = share(tokens, 0).size();
+        auto const own = share(tokens, place_.rank).size();
+        return (plan_.own() * tokens + plan_.nodes() * own + plan_.scratch() * most) * width_;
+    }
+
+    /// The sum, on every rank. Long sums are made in parts: each rank sums its tokens and the ranks gather them, the same bits
+    /// in fewer bytes.
+    ///
+    /// Shapes  out [tokens, width] dense; workspace [workspace(tokens)] or more
+    /// Order   on `stream`
+    template <Communicator C, class Compute>
+    [[nodiscard]] Result<> sum(Compute const& compute, Matrix out, Vector workspace, C& comm, Stream& stream) const {
+        auto const tokens = out.extent(0);
+        auto const size = out.elements();
+        if (place_.ranks == 1) {
+            // The only node is the root: it is summed where it belongs.
+            auto const slot = [out, workspace, size](std::int64_t i) {
+                return i == 0 ? out.data() : workspace.data() + (i - 1) * size;
+            };
+            return compute_nodes(compute, {0, tokens}, slot, stream);
+        }
+        if (is_summed_in_parts(tokens)) {
+            auto const own = share(tokens, place_.rank);
+            auto const part = out.rows(own.begin, own.size());
+            if (auto const done = sum_scattered(compute, tokens, part, workspace, comm, stream); !done) return done;
+            return gather_tokens<Backend>(comm, part, out, stream);
+        }
+        auto* const nodes = workspace.data();
+        auto const slot = [nodes, size](std::int64_t i) { return nodes + i * size; };
+        if (auto const done = compute_nodes(compute, {0, tokens}, slot, stream); !done) return done;
+        submit_all_gather(
+            comm, TensorView<float const, 1, Backend>{slot(plan_.first_own()), {plan_.own() * size}},
+            Vector{nodes, {plan_.nodes() * size}},
+            [this, size](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)] * size; }, stream);
+        return merge_nodes(slot, out, stream);
+    }
+
+    /// The sum's rows of this rank's tokens, split_units(tokens, ranks, rank).
+    ///
+    /// Shapes  out [own tokens, width] dense; workspace [workspace_scattered(tokens)] or more
+    /// Order   on `stream`
+    template <Communicator C, class Compute>
+    [[nodiscard]] Result<> sum_scattered(Compute const& compute, std::int64_t tokens, Matrix out, Vector workspace,
+                                         C& comm, Stream& stream) const {
+        if (place_.ranks == 1) return sum(compute, out, workspace, comm, stream);
+        auto const own_size = out.elements();
+        // Each rank's tokens are summed apart, so that what it is sent lies together: [ranks][nodes][its tokens].
+        auto* const sent = workspace.data();
+        auto* const nodes = sent + plan_.own() * tokens * width_;
+        auto* const scratch = nodes + plan_.nodes() * own_size;
+        for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
+            auto const rows = share(tokens, rank);
+            auto const size = rows.size() * width_;
+            auto* const place = sent + plan_.own() * rows.begin * width_;
+            auto const slot = [=, this](std::int64_t i) {
+                return i < plan_.nodes() ? place + (i - plan_.first_own()) * size
+                                         : scratch + (i - plan_.nodes()) * size;
+            };
+            if (auto const done = compute_nodes(compute, rows, slot, stream); !done) return done;
+        }
+        submit_all_to_all(
+            comm, TensorView<float const, 1, Backend>{sent, {plan_.own() * tokens * width_}},
+            [this, tokens](std::int32_t rank) { return plan_.own() * share(tokens, rank).size() * width_; },
+            Vector{nodes, {plan_.nodes() * own_size}},
+            [this, own_size](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)] * own_size; },
+            stream);
+        return merge_nodes([=](std::int64_t i) { return nodes + i * own_size; }, out, stream);
+    }
+
+private:
+    /// One gather of all nodes takes one message; from here on bytes count more. As all_reduce.hpp's one_shot_bytes.
+    static constexpr std::int64_t one_shot_elements = 16 * 1024;
+
+    [[nodiscard]] UnitRange share(std::int64_t tokens, std::int64_t rank) const {
+        return split_units(tokens, place_.ranks, rank);
+    }
+    /// The same on all ranks. With two nodes in all, parts save nothing.
+    [[nodiscard]] bool is_summed_in_parts(std::int64_t tokens) const {
+        return plan_.nodes() > 2 && tokens >= place_.ranks && tokens * width_ > one_shot_elements;
+    }
+
+    /// The sums of the rank's nodes for some tokens.
+    template <class Compute, class Slot>
+    [[nodiscard]] Result<> compute_nodes(Compute const& compute, UnitRange tokens, Slot const& slot,
+                                         Stream& stream) const {
+        auto const size = tokens.size() * width_;
+        if (size == 0) return {};
+        for (auto const& step : plan_.before()) {
+            if (step.leaf == detail::TreeStep::no_leaf) {
+                detail::add<Backend>({slot(step.to), {size}}, slot(step.from), stream);
+                continue;
+            }
+            auto const done = compute(step.leaf, tokens, Matrix{slot(step.to), {tokens.size(), width_}});
+            if (!done) return done;
+        }
+        return {};
+    }
+
+    /// The root's sum from those of all nodes.
+    template <class Slot>
+    [[nodiscard]] Result<> merge_nodes(Slot const& slot, Matrix out, Stream& stream) const {
+        Vector const flat{out.data(), {out.elements()}};
+        for (auto const& step : plan_.after())
+            detail::add<Backend>({slot(step.to), {flat.elements()}}, slot(step.from), stream);
+        return Backend::template copy<float>({slot(0), {flat.elements()}}, flat, stream);
+    }
+
+    detail::TreePlan plan_;
+    std::int64_t width_ = 0;
+    TensorPlace place_;
+};
+
+}  // namespace shardwise::inline v0_2_0
