@@ -1,0 +1,227 @@
+#include <shardwise/cost/block_messages.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/presets.hpp>
+#include <shardwise/parallel/linear_backward.hpp>
+#include <shardwise/parallel/vocab_cross_entropy.hpp>
+#include <shardwise/parallel/vocab_embedding.hpp>
+#include <shardwise/parallel/vocab_head.hpp>
+
+#include <doctest/doctest.h>
+
+#include "llama_block.hpp"
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+constexpr std::int64_t tokens = 6;
+
+/// A link on which latency and bytes both count, of which collectives get all.
+constexpr Link wire{LinkType::pcie, 10e9, 1e-6};
+constexpr Efficiency whole_link = [] {
+    Efficiency efficiency;
+    efficiency.link = 1.0;
+    return efficiency;
+}();
+
+/// What counted traffic takes on that link.
+double seconds(CollectiveTraffic const& traffic) {
+    return static_cast<double>(traffic.messages) * wire.latency + static_cast<double>(traffic.bytes) / wire.bandwidth;
+}
+
+doctest::Approx near(double value) {
+    return doctest::Approx(value).epsilon(1e-9).scale(0.0);
+}
+
+/// The same block as the planner knows it.
+BlockBody layer_of(LlamaBlock const& block) {
+    auto config = presets::llama_2_7b;
+    config.hidden_size = block.hidden;
+    config.intermediate_size = block.ffn;
+    config.heads = block.heads;
+    config.kv_heads = block.kv_heads;
+    config.head_dim = block.head_dim;
+    auto const model = describe(config);
+    REQUIRE(model);
+    for (auto const& each : model->program.blocks()) {
+        if (each.is_numbered) return model->program.body(each);
+    }
+    return {};
+}
+
+BlockMessages planned(LlamaBlock const& block, std::int64_t ranks, bool is_sequence_parallel = false) {
+    Step const step{.new_tokens = tokens, .context = tokens, .dtype = Dtype::f32, .kv_dtype = Dtype::f32};
+    auto const body = layer_of(block);
+    auto const context = op_context(body, step, {.tp = ranks, .is_sequence_parallel = is_sequence_parallel});
+    return block_messages(body, context, {.tp = RankGroup::in_node(ranks, wire)}, whole_link);
+}
+
+/// What each rank's communicator counts while body(comm, context, stream) runs.
+template <class Body>
+std::vector<Traffic> counted(std::int32_t ranks, Body const& body) {
+    std::vector<Traffic> traffic(static_cast<std::size_t>(ranks));
+    auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        if (auto const ran = body(comm, context, stream); !ran) return ran;
+        if (auto const finished = finish(stream); !finished) return finished;
+        traffic[static_cast<std::size_t>(comm.rank())] = comm.traffic();
+        return {};
+    });
+    REQUIRE(done);
+    return traffic;
+}
+
+template <class Policy>
+std::vector<Traffic> traffic_of_block(LlamaBlock const& block, std::int32_t ranks, bool is_sequence_parallel = false) {
+    auto const in = random_floats(tokens * block.hidden, 1);
+    return counted(ranks, [&](Threads& comm, HostContext& context, HostStream& stream) -> Result<> {
+        auto rank = BlockRank<Policy>::create(block, context, {ranks, comm.rank()});
+        if (!rank) return rank.error();
+        auto const made = is_sequence_parallel ? rank->forward_sequence_parallel(in, comm, stream)
+                                               : rank->forward(in, 0, tokens, comm, stream);
+        if (!made) return made.error();
+        return {};
+    });
+}
+
+}  // namespace
+
+TEST_CASE("messages: a llama block sends what the plan's cost model says, to the byte and the message") {
+    LlamaBlock const block;
+    for (std::int32_t const ranks : {1, 2, 4}) {
+        CAPTURE(ranks);
+        auto const expected = planned(block, ranks);
+        for (auto const& rank : traffic_of_block<Fast>(block, ranks)) {
+            CHECK(rank.of(CollectiveKind::all_reduce).calls == (ranks > 1 ? 2 : 0));
+            CHECK(rank.total().calls == rank.of(CollectiveKind::all_reduce).calls);
+            if (ranks == 1) {
+                CHECK(expected.forward == 0.0);
+                CHECK(rank.total() == CollectiveTraffic{});
+            } else {
+                CHECK(seconds(rank.total()) == near(expected.forward));
+            }
+        }
+    }
+}
+
+TEST_CASE("messages: a sequence-parallel block scatters and gathers as many bytes as the cost model says") {
+    LlamaBlock const block;
+    for (std::int32_t const ranks : {2, 3}) {
+        CAPTURE(ranks);
+        auto const whole = static_cast<double>(tokens * block.hidden) * 4.0;
+        double gathered = 0.0;
+        double scattered = 0.0;
+        for (auto const& rank : traffic_of_block<Fast>(block, ranks, true)) {
+            CHECK(rank.of(CollectiveKind::reduce_scatter).calls == 2);
+            CHECK(rank.of(CollectiveKind::all_gather).calls == 2);
+            CHECK(rank.total().calls == 4);
+            gathered += static_cast<double>(rank.of(CollectiveKind::all_gather).bytes);
+            scattered += static_cast<double>(rank.of(CollectiveKind::reduce_scatter).bytes);
+            if (ranks == 2) CHECK(seconds(rank.total()) == near(planned(block, ranks, true).forward));
+        }
+        CHECK(gathered == 2.0 * whole * (ranks - 1));
+        CHECK(scattered == 2.0 * whole * (ranks - 1));
+    }
+}
+
+TEST_CASE("messages: the backward pass of a block sums one gradient for q, k and v and one for gate and up") {
+    LlamaBlock const block;
+    for (std::int32_t const ranks : {2, 4}) {
+        CAPTURE(ranks);
+        auto const in = random_floats(tokens * block.hidden, 1);
+        auto const traffic = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
+            auto const width = block.head_dim;
+            auto const query = split_units(block.heads, ranks, comm.rank());
+            auto const kv = split_kv_heads(block.heads, block.kv_heads, ranks, comm.rank());
+            auto const ffn = split_units(block.ffn, ranks, comm.rank());
+            Floats gradient(in.size());
+            auto const all = matrix(gradient, tokens, block.hidden);
+            auto const back = [&](Floats const& weight, std::int64_t first, std::int64_t rows,
+                                  bool is_added) -> Result<> {
+                Floats const out(index(tokens * rows), 1.0F);
+                Floats weight_gradient(index(rows * block.hidden));
+                auto const whole = static_cast<std::int64_t>(weight.size()) / block.hidden;
+                LinearGradients<Host> const linear{
+                    matrix(in, tokens, block.hidden), matrix(weight, whole, block.hidden).rows(first, rows),
+                    matrix(out, tokens, rows), matrix(weight_gradient, rows, block.hidden)};
+                return linear_backward(linear, all, is_added, stream);
+            };
+            auto const keys = block.heads * width;
+            auto const values = keys + block.kv_heads * width;
+            Result<> const results[] = {back(block.qkv, query.begin * width, query.size() * width, false),
+                                        back(block.qkv, keys + kv.begin * width, kv.size() * width, true),
+                                        back(block.qkv, values + kv.begin * width, kv.size() * width, true),
+                                        sum_gradient(all, comm, stream),
+                                        back(block.gate_up, ffn.begin, ffn.size(), false),
+                                        back(block.gate_up, block.ffn + ffn.begin, ffn.size(), true),
+                                        sum_gradient(all, comm, stream)};
+            for (auto const& result : results) {
+                if (!result) return result;
+            }
+            return {};
+        });
+        for (auto const& rank : traffic) CHECK(seconds(rank.total()) == near(planned(block, ranks).backward));
+    }
+}
+
+TEST_CASE("messages: embedding, logits and loss over a dealt vocabulary take what the cost model says") {
+    constexpr std::int64_t vocabulary = 40;
+    constexpr std::int64_t width = 8;
+    std::vector<std::int32_t> const ids{1, 39, 20};
+    auto const rows = static_cast<std::int64_t>(ids.size());
+    auto const table = random_floats(vocabulary * width, 1);
+    for (std::int32_t const ranks : {2, 4}) {
+        CAPTURE(ranks);
+        auto const group = RankGroup::in_node(ranks, wire);
+        auto const share_of = [&](Threads const& comm) { return split_units(vocabulary, ranks, comm.rank()); };
+        auto const embedded = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
+            auto const share = share_of(comm);
+            Floats out(index(rows * width));
+            return vocab_embedding(vector(ids), matrix(table, vocabulary, width).rows(share.begin, share.size()),
+                                   share.begin, matrix(out, rows, width), comm, stream);
+        });
+        for (auto const& rank : embedded) {
+            CHECK(seconds(rank.total()) ==
+                  near(all_reduce_seconds(4.0 * static_cast<double>(rows * width), group, whole_link)));
+        }
+        auto const gathered = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
+            Floats const own(index(rows * share_of(comm).size()));
+            Floats out(index(rows * vocabulary));
+            Floats workspace(out.size());
+            return gather_logits<Host>(matrix(own, rows, share_of(comm).size()), matrix(out, rows, vocabulary),
+                                       vector(workspace), comm, stream);
+        });
+        for (auto const& rank : gathered) {
+            CHECK(rank.of(CollectiveKind::all_gather).calls == 1);
+            CHECK(rank.total().bytes == 4 * rows * vocabulary * (ranks - 1) / ranks);
+        }
+        auto const scored = counted(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<> {
+            auto const share = share_of(comm);
+            Floats own(index(rows * share.size()));
+            Floats loss(index(rows));
+            Floats workspace(index(vocab_cross_entropy_workspace(rows)));
+            return vocab_cross_entropy(VocabShard<Host>{matrix(own, rows, share.size()), share.begin}, vector(ids),
+                                       vector(loss), vector(workspace), comm, stream);
+        });
+        for (auto const& rank : scored) {
+            CHECK(rank.of(CollectiveKind::all_reduce).calls == 3);
+            CHECK(rank.total().calls == 3);
+            CHECK(seconds(rank.total()) ==
+                  near(3.0 * all_reduce_seconds(4.0 * static_cast<double>(rows), group, whole_link)));
+        }
+    }
+}
+
+TEST_CASE(
+    "messages: a deterministic block gathers one row per tree node, one node per rank where they are powers of two") {
+    LlamaBlock const block{.heads = 8, .kv_heads = 4, .hidden = 32};
+    for (std::int32_t const ranks : {2, 4, 8}) {
+        CAPTURE(ranks);
+        for (auto const& rank : traffic_of_block<Deterministic>(block, ranks)) {
+            CHECK(rank.of(CollectiveKind::all_gather).calls == 2);
+            CHECK(rank.total().bytes == 2 * (ranks - 1) * tokens * block.hidden * 4);
+        }
+    }
+}
