@@ -26,6 +26,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/shardwise-config
 install(FILES "${PROJECT_BINARY_DIR}/package/shardwise-config.cmake"
               "${PROJECT_BINARY_DIR}/package/shardwise-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/shardwise-components.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/shardwise-device.cmake"
         DESTINATION "${package_dir}" COMPONENT library)
 
 # The prefix may be moved or chosen at install time, so the headers are named relative to the .pc file itself.

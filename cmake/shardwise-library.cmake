@@ -26,12 +26,16 @@ target_link_libraries(shardwise_host INTERFACE shardwise "$<$<PLATFORM_ID:Linux>
 target_link_options(shardwise_host INTERFACE "$<$<PLATFORM_ID:Linux>:-pthread>")
 
 # What stands on other libraries, where it was asked for: AUTO takes what the machine has.
-foreach(part MPI GLOO ONEDNN)
+foreach(part CUDA HIP MPI GLOO ONEDNN)
     if(NOT SHARDWISE_${part})
         continue()
     endif()
     string(TOLOWER ${part} component)
-    shardwise_add_component(${component})
+    if(part MATCHES "CUDA|HIP")
+        shardwise_add_device(${component} shardwise_${component}_missing)
+    else()
+        shardwise_add_component(${component})
+    endif()
     if(NOT shardwise_${component}_missing)
         continue()
     endif()

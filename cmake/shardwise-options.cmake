@@ -9,12 +9,13 @@ set(SHARDWISE_MPI OFF CACHE STRING "Make shardwise::mpi, the communicator over M
 set(SHARDWISE_GLOO OFF CACHE STRING "Make shardwise::gloo, the communicator over Gloo: ON, OFF or AUTO")
 set(SHARDWISE_ONEDNN OFF CACHE STRING "Make shardwise::onednn, host products by oneDNN: ON, OFF or AUTO")
 
-foreach(part CUDA HIP NCCL)
-    if(SHARDWISE_${part})
-        message(FATAL_ERROR "shardwise ${PROJECT_VERSION} has no part that SHARDWISE_${part} could switch on; leave it "
-                            "out. Its components: shardwise, readers, host, mpi, gloo, onednn.")
-    endif()
-endforeach()
+set(SHARDWISE_CUDA OFF CACHE STRING "Make shardwise::cuda, the back end for NVIDIA's devices: ON, OFF or AUTO")
+set(SHARDWISE_HIP OFF CACHE STRING "Make shardwise::hip, the back end for AMD's devices: ON, OFF or AUTO")
+
+if(SHARDWISE_NCCL)
+    message(FATAL_ERROR "shardwise ${PROJECT_VERSION} has no part that SHARDWISE_NCCL could switch on; leave it "
+                        "out. Its components: shardwise, readers, host, cuda, hip, mpi, gloo, onednn.")
+endif()
 
 # shardwise_missing(WHAT PACKAGE FOR): stops with what to install.
 function(shardwise_missing what package for)

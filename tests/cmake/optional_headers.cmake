@@ -39,6 +39,9 @@ find_library(shardwise_onednn_library dnnl)
 set(shardwise_optional_link_gloo "${shardwise_gloo_library}")
 set(shardwise_optional_link_onednn "${shardwise_onednn_library}")
 
+# What its headers are to be compiled with.
+set(shardwise_optional_flags_hip -D__HIP_PLATFORM_AMD__=1)
+
 # shardwise_needs(FILE MISSING FLAGS LINKS): the optional libraries that are not there though FILE includes them, the flags
 # with which to compile it, and what to link it with.
 function(shardwise_needs file missing flags links)
@@ -57,6 +60,7 @@ function(shardwise_needs file missing flags links)
                 list(APPEND needed "-isystem${folder}")
             endif()
         endforeach()
+        list(APPEND needed ${shardwise_optional_flags_${name}})
         if(shardwise_optional_link_${name})
             list(APPEND linked "${shardwise_optional_link_${name}}")
         endif()

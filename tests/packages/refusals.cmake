@@ -6,7 +6,7 @@ set(consumer ${configure} -S "${SOURCE_DIR}/tests/consumer" -B "${WORK}/consumer
 set(shardwise ${configure} -S "${SOURCE_DIR}" -B "${WORK}/shardwise" -DSHARDWISE_TESTS=OFF -DSHARDWISE_EXAMPLES=OFF
               -DSHARDWISE_BENCH=OFF)
 
-expect_refusal("shardwise has no component 'telepathy'; its components are: shardwise, host, readers, mpi, gloo, onednn"
+expect_refusal("shardwise has no component 'telepathy'; its components are: shardwise, host, readers, cuda, hip, mpi, gloo, onednn"
                ${consumer} -DCONSUMER_COMPONENTS=telepathy)
 expect_refusal("the component 'readers' needs nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
                ${consumer} -DCONSUMER_COMPONENTS=readers -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
@@ -16,14 +16,10 @@ expect_refusal("the component 'mpi' needs an MPI for C++ (Debian: libopenmpi-dev
 expect_refusal("the component 'gloo' needs Gloo (Debian: libgloo-dev), which was not found"
                ${consumer} -DCONSUMER_COMPONENTS=gloo -DCMAKE_DISABLE_FIND_PACKAGE_Gloo=ON)
 
-set(none "")
-foreach(part CUDA HIP NCCL)
-    list(APPEND none "-DSHARDWISE_${part}=OFF")
-endforeach()
-foreach(part CUDA HIP NCCL)
-    expect_refusal("has no part that SHARDWISE_${part} could switch on; leave it out"
-                   ${shardwise} ${none} "-DSHARDWISE_${part}=ON")
-endforeach()
+set(none -DSHARDWISE_NCCL=OFF -DSHARDWISE_CUDA=OFF)
+expect_refusal("has no part that SHARDWISE_NCCL could switch on; leave it out" ${shardwise} -DSHARDWISE_NCCL=ON)
+expect_refusal("SHARDWISE_CUDA needs the CUDA toolkit with nvcc and cuBLASLt, which was not found"
+               ${shardwise} -DSHARDWISE_NCCL=OFF -DSHARDWISE_CUDA=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
 expect_refusal("SHARDWISE_MPI needs an MPI for C++ (Debian: libopenmpi-dev), which was not found"
                ${shardwise} ${none} -DSHARDWISE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
 expect_refusal("SHARDWISE_GLOO needs Gloo (Debian: libgloo-dev), which was not found"
