@@ -6,6 +6,7 @@
 #include "parallel_cases.hpp"
 
 #include <algorithm>
+#include <string>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -73,7 +74,7 @@ TEST_CASE("fixed_tree_sum: any ranks get the bits of comm's deterministic_sum, w
     }
 }
 
-TEST_CASE("fixed_tree_sum: a leaf that cannot be computed is the call's error") {
+TEST_CASE("fixed_tree_sum: a leaf that cannot be computed and memory that does not fit are the call's errors") {
     auto group = ThreadsGroup::create(1).value();
     auto comm = group.join(0).value();
     HostContext context({.threads = 1});
@@ -87,4 +88,11 @@ TEST_CASE("fixed_tree_sum: a leaf that cannot be computed is the call's error") 
     };
     auto const done = tree.sum(refuse, matrix(out, 1, 2), vector(workspace), comm, stream);
     CHECK(done.error().code() == ErrorCode::backend_failure);
+    auto const sum = [&](std::int64_t columns, std::int64_t room) {
+        return tree.sum(refuse, matrix(out, 1, columns), vector(workspace).part(0, room), comm, stream)
+            .error()
+            .message();
+    };
+    CHECK(sum(1, tree.workspace(1)).find("rows and columns") != std::string::npos);
+    CHECK(sum(2, tree.workspace(1) - 1).find("workspace") != std::string::npos);
 }

@@ -50,10 +50,12 @@ public:
     ///
     /// Shapes  out [tokens, width] dense; workspace [workspace(tokens)] or more
     /// Order   on `stream`
+    /// Errors  shape_mismatch; those of `compute`; a collective's error stops the stream
     template <Communicator C, class Compute>
     [[nodiscard]] Result<> sum(Compute const& compute, Matrix out, Vector workspace, C& comm, Stream& stream) const {
         auto const tokens = out.extent(0);
         auto const size = out.elements();
+        if (auto const checked = check(tokens, out, workspace, this->workspace(tokens), comm); !checked) return checked;
         if (place_.ranks == 1) {
             // The only node is the root: it is summed where it belongs.
             auto const slot = [out, workspace, size](std::int64_t i) {
@@ -81,10 +83,14 @@ public:
     ///
     /// Shapes  out [own tokens, width] dense; workspace [workspace_scattered(tokens)] or more
     /// Order   on `stream`
+    /// Errors  as sum
     template <Communicator C, class Compute>
     [[nodiscard]] Result<> sum_scattered(Compute const& compute, std::int64_t tokens, Matrix out, Vector workspace,
                                          C& comm, Stream& stream) const {
         if (place_.ranks == 1) return sum(compute, out, workspace, comm, stream);
+        auto const own_tokens = share(tokens, place_.rank).size();
+        auto const needed = workspace_scattered(tokens);
+        if (auto const checked = check(own_tokens, out, workspace, needed, comm); !checked) return checked;
         auto const own_size = out.elements();
         // Each rank's tokens are summed apart, so that what it is sent lies together: [ranks][nodes][its tokens].
         auto* const sent = workspace.data();
@@ -119,6 +125,23 @@ private:
     /// The same on all ranks. With two nodes in all, parts save nothing.
     [[nodiscard]] bool is_summed_in_parts(std::int64_t tokens) const {
         return plan_.nodes() > 2 && tokens >= place_.ranks && tokens * width_ > one_shot_elements;
+    }
+
+    template <Communicator C>
+    [[nodiscard]] Result<> check(std::int64_t rows, Matrix out, Vector workspace, std::int64_t needed,
+                                 C const& comm) const {
+        Error error{ErrorCode::shape_mismatch};
+        error.in("fixed_tree_sum");
+        if (out.extent(0) != rows || out.extent(1) != width_ || !out.is_dense()) {
+            return error.because("the output does not have the sum's rows and columns without gaps")
+                .got(out.elements())
+                .expected(rows * width_);
+        }
+        if (workspace.elements() < needed)
+            return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
+            return error.because("was planned for another group").got(comm.size()).expected(place_.ranks);
+        return {};
     }
 
     /// The sums of the rank's nodes for some tokens.
