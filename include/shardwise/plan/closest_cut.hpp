@@ -93,7 +93,7 @@ private:
         auto const most = search_.limits();
         auto& sites = search_.sites();
         auto const experts = expert_degrees(search_.model().config.experts, most.ep);
-        auto const counts = sites.counts_by_memory();
+        auto const counts = sites.classes().counts_by_memory();
         for (std::int64_t tp = 1; tp <= most.tp; ++tp) {
             for (auto const ep : experts) {
                 for (std::int64_t pp = 1; pp <= most.pp && tp * ep * pp <= sites.count(); ++pp) {

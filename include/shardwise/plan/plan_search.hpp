@@ -185,7 +185,7 @@ public:
     /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
     [[nodiscard]] double least_shortfall(PlanDegrees const& degrees) {
         room_.weigh(degrees, held_);
-        auto const room = sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp);
+        auto const room = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
         return (room_.least_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
     }
     /// False where such a cut lacks more than so many bytes on some device.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/plan/device_classes.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 
 #include <cstddef>
@@ -11,7 +12,7 @@ namespace shardwise::inline v0_2_0 {
 /// Finds where ranks sit: the devices of a layout, the groups' links, what a stage can hold.
 class SiteFinder {
 public:
-    explicit SiteFinder(Topology const& topology) : topology_(topology), devices_(topology.accelerators()) {
+    explicit SiteFinder(Topology const& topology) : devices_(topology.accelerators()), classes_(topology) {
         neighbours_.resize(topology.links.empty() ? 0 : devices_.size());
         for (auto const& pair : topology.links) {
             auto const count = static_cast<std::int32_t>(devices_.size());
@@ -22,7 +23,6 @@ public:
         List<std::int32_t> nodes;
         List<std::int64_t> sizes;
         for (auto const& device : devices_) {
-            class_of_.push_back(find_class(device));
             std::size_t node = 0;
             while (node < nodes.size() && nodes[nodes.size() - 1 - node] != device.node) ++node;
             if (node == nodes.size()) {
@@ -36,11 +36,6 @@ public:
             if (largest_node_ < ++sizes[node]) largest_node_ = sizes[node];
         }
         seen_.resize(nodes.size());
-        for (std::size_t i = 0; i < classes_.size(); ++i) {
-            auto place = by_memory_.size();
-            while (place > 0 && bytes_of(*classes_[by_memory_[place - 1]]) < bytes_of(*classes_[i])) --place;
-            (void)by_memory_.insert(by_memory_.begin() + place, i);
-        }
         has_like_nodes_ = is_uniform() && neighbours_.empty();
         for (std::size_t i = 0; i < node_of_.size(); ++i) {
             auto const node = static_cast<std::int64_t>(i) / largest_node_;
@@ -52,47 +47,12 @@ public:
     [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(devices_.size()); }
     [[nodiscard]] std::int64_t largest_node() const { return largest_node_; }
     [[nodiscard]] std::size_t node_count() const { return seen_.size(); }
-    [[nodiscard]] bool is_uniform() const { return classes_.size() <= 1; }
+    [[nodiscard]] bool is_uniform() const { return classes_.count() <= 1; }
     [[nodiscard]] Device const& device(std::int32_t position) const {
         return devices_[static_cast<std::size_t>(position)];
     }
 
-    /// Classes of devices that are alike in all that a plan asks.
-    [[nodiscard]] std::size_t class_count() const { return classes_.size(); }
-    [[nodiscard]] Device const& class_device(std::size_t index) const { return *classes_[index]; }
-    [[nodiscard]] std::int64_t class_size(std::size_t index) const { return sizes_[index]; }
-    /// A device with the best of every rate.
-    [[nodiscard]] Device const& strongest() const { return strongest_; }
-    /// Of the largest device.
-    [[nodiscard]] double most_memory() const { return bytes_of(*classes_[by_memory_[0]]); }
-    /// Of the smallest device of some classes.
-    [[nodiscard]] double memory_of(std::uint64_t classes) const {
-        auto least = most_memory();
-        for (std::size_t i = 0; i < classes_.size(); ++i) {
-            if ((classes >> i & 1U) != 0 && bytes_of(*classes_[i]) < least) least = bytes_of(*classes_[i]);
-        }
-        return least;
-    }
-    /// All devices with at least as much memory as those of a class, for each class; the largest memory first.
-    [[nodiscard]] List<std::int64_t> counts_by_memory() const {
-        List<std::int64_t> counts;
-        for (auto const index : by_memory_)
-            counts.push_back(sizes_[index] + (counts.empty() ? std::int64_t{0} : counts.back()));
-        return counts;
-    }
-    /// What `stages` stages of so many ranks each can hold together at most, as multiples of their smallest device.
-    [[nodiscard]] double most_room(std::int64_t ranks, std::int64_t stages) const {
-        double room = 0.0;
-        std::int64_t devices = 0;
-        std::int64_t passed = 0;
-        for (auto const index : by_memory_) {
-            devices += sizes_[index];
-            auto const here = (devices / ranks < stages ? devices / ranks : stages) - passed;
-            passed += here;
-            room += static_cast<double>(here) * bytes_of(*classes_[index]);
-        }
-        return room;
-    }
+    [[nodiscard]] DeviceClasses const& classes() const { return classes_; }
     /// The classes of the devices of each stage, as bits; of at most 64.
     [[nodiscard]] List<std::uint64_t> classes_of_stages(PlanDegrees const& degrees, PlanLayout const& layout) {
         auto const& order = sequence(layout);
@@ -108,7 +68,7 @@ public:
             while (runs[run] <= first) ++run;
             for (auto i = run; true; ++i) {
                 auto const last = static_cast<std::size_t>(runs[i] - 1);
-                classes |= std::uint64_t{1} << class_of_[static_cast<std::size_t>(order[last])];
+                classes |= std::uint64_t{1} << classes_.of(order[last]);
                 if (runs[i] >= first + block) break;
             }
         }
@@ -193,13 +153,14 @@ public:
 
     /// A site that none of a tensor- and expert-parallel group can be better than.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep) const {
-        return best_site(tp, ep, strongest_, faster_link(best_link_, best_explicit_), best_network_);
+        return best_site(tp, ep, classes_.strongest(), classes_.best_link(), classes_.best_network());
     }
     /// The same of groups with a device of this class.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep, std::size_t index) const {
-        auto const& own = *classes_[index];
-        if (own.link.type == LinkType::none) return best_site(tp, ep, own, best_link_, best_network_);
-        return best_site(tp, ep, own, faster_link(own.link, best_explicit_), network_of(own));
+        auto const& own = classes_.device(index);
+        if (own.link.type == LinkType::none)
+            return best_site(tp, ep, own, classes_.best_link(), classes_.best_network());
+        return best_site(tp, ep, own, own.link, DeviceClasses::network_of(own));
     }
 
 private:
@@ -220,14 +181,14 @@ private:
         List<std::int64_t> runs;
     };
 
-    static double bytes_of(Device const& device) { return static_cast<double>(device.available().count()); }
     StageSite best_site(std::int64_t tp, std::int64_t ep, Device const& device, Link link,
                         Link const& known_network) const {
         StageSite site;
         site.device = &device;
-        auto const network = faster_link(known_network, best_explicit_);
+        auto const network = detail::faster_link(known_network, classes_.best_explicit());
+        link = detail::faster_link(link, classes_.best_explicit());
         bool const is_network_worse = network.bandwidth <= link.bandwidth && network.latency >= link.latency;
-        if (!is_network_worse && node_count() > 1) link = faster_link(link, network);
+        if (!is_network_worse && node_count() > 1) link = detail::faster_link(link, network);
         auto const node = is_network_worse ? largest_node_ : count();
         auto const in_node = [&](std::int64_t ranks, std::int64_t stride) {
             auto const most = ranks * stride <= node ? ranks : node / stride > 0 ? node / stride : 1;
@@ -236,39 +197,8 @@ private:
         };
         site.tp = in_node(tp, 1);
         site.ep = in_node(ep, tp);
-        site.next = faster_link(link, node_count() > 1 ? network : Link{});
+        site.next = detail::faster_link(link, node_count() > 1 ? network : Link{});
         return site;
-    }
-
-    static Link faster_link(Link const& a, Link const& b) { return detail::faster_link(a, b); }
-
-    /// Devices of one class are alike in all that a plan asks.
-    std::size_t find_class(Device const& device) {
-        strongest_ = devices_.size() > 0 && class_of_.empty() ? device : detail::mixed_device(strongest_, device, true);
-        best_link_ = faster_link(best_link_, device.link);
-        best_network_ = faster_link(best_network_, network_of(device));
-        if (class_of_.empty()) {
-            for (auto const& pair : topology_.links) best_explicit_ = faster_link(best_explicit_, pair.link);
-        }
-        for (std::size_t i = classes_.size(); i-- > 0;) {
-            auto const& other = *classes_[i];
-            bool const are_rates_equal = detail::is_no_worse(device, other) && detail::is_no_worse(other, device);
-            if (are_rates_equal && device.available() == other.available() && device.link == other.link &&
-                device.network == other.network)
-                return ++sizes_[i], i;
-        }
-        classes_.push_back(&device);
-        sizes_.push_back(1);
-        return classes_.size() - 1;
-    }
-
-    bool is_stronger(std::size_t a, std::size_t b) const {
-        auto const& one = *classes_[a];
-        auto const& other = *classes_[b];
-        if (one.available() != other.available()) return one.available() > other.available();
-        if (one.bandwidth != other.bandwidth) return one.bandwidth > other.bandwidth;
-        if (one.peak.bf16 != other.peak.bf16) return one.peak.bf16 > other.peak.bf16;
-        return a < b;
     }
 
     /// True where aligning to groups of so many leaves other devices idle, and some group fits a node.
@@ -288,7 +218,7 @@ private:
         for (auto& known : sequences_) {
             if (known.aligned != layout.aligned || known.is_strongest_first != layout.is_strongest_first) continue;
             for (std::size_t i = known.runs.empty() ? 1 : known.devices.size() + 1; i <= known.devices.size(); ++i) {
-                auto const at = [&](std::size_t k) { return class_of_[static_cast<std::size_t>(known.devices[k])]; };
+                auto const at = [&](std::size_t k) { return classes_.of(known.devices[k]); };
                 if (i == known.devices.size() || at(i) != at(i - 1)) known.runs.push_back(static_cast<std::int64_t>(i));
             }
             return known.runs;
@@ -310,14 +240,14 @@ private:
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(devices_.size()); ++i) order.push_back(i);
         } else {
             List<std::size_t> classes;
-            for (std::size_t i = 0; i < classes_.size(); ++i) {
+            for (std::size_t i = 0; i < classes_.count(); ++i) {
                 auto place = classes.size();
-                while (place > 0 && is_stronger(i, classes[place - 1])) --place;
+                while (place > 0 && classes_.is_stronger(i, classes[place - 1])) --place;
                 (void)classes.insert(classes.begin() + place, i);
             }
             for (auto const id : classes) {
                 for (std::size_t i = 0; i < devices_.size(); ++i) {
-                    if (class_of_[i] == id) order.push_back(static_cast<std::int32_t>(i));
+                    if (classes_.of(static_cast<std::int32_t>(i)) == id) order.push_back(static_cast<std::int32_t>(i));
                 }
             }
         }
@@ -361,12 +291,8 @@ private:
         auto const& one = device(a);
         auto const& other = device(b);
         if (one.node == other.node) return detail::slower_link(one.link, other.link);
-        return detail::slower_link(network_of(one), network_of(other));
+        return detail::slower_link(DeviceClasses::network_of(one), DeviceClasses::network_of(other));
     }
-    static Link const& network_of(Device const& device) {
-        return device.network.type == LinkType::none ? default_network : device.network;
-    }
-
     /// The group of `count` ranks, every stride-th from `first`.
     RankGroup group_of(List<std::int32_t> const& order, std::int64_t first, std::int64_t stride, std::int64_t count) {
         RankGroup group{count, count, {}, {}};
@@ -396,7 +322,7 @@ private:
             auto const& own = device(at(k));
             bool const has_peer = is_uniform() ? nodes < count : seen_[node_at(at(k))].ranks > 1;
             if (has_peer) group.link = detail::slower_link(group.link, own.link);
-            if (nodes > 1) group.network = detail::slower_link(group.network, network_of(own));
+            if (nodes > 1) group.network = detail::slower_link(group.network, DeviceClasses::network_of(own));
         }
         return group;
     }
@@ -413,7 +339,7 @@ private:
     }
 
     void add_device(PlanSites& sites, StageSite& site, std::int32_t position) const {
-        auto const& own = *classes_[class_of_[static_cast<std::size_t>(position)]];
+        auto const& own = classes_.device(classes_.of(position));
         if (site.device == nullptr) site.device = &own;
         if (&own == site.device || detail::is_no_worse(own, *site.device)) return;
         auto const mixed = detail::mixed_device(*site.device, own, false);
@@ -429,21 +355,12 @@ private:
         return a.device == b.device && a.tp == b.tp && a.ep == b.ep && a.dp == b.dp;
     }
 
-    Topology const& topology_;
     std::span<Device const> devices_;
+    DeviceClasses classes_;
     List<List<Neighbour>> neighbours_;
-    List<Device const*> classes_;
-    List<std::int64_t> sizes_;
-    /// Classes, the largest memory first.
-    List<std::size_t> by_memory_;
-    List<std::size_t> class_of_;
     List<std::size_t> node_of_;
     List<NodeCount> seen_;
     List<Sequence> sequences_;
-    Device strongest_{};
-    Link best_link_{};
-    Link best_network_{};
-    Link best_explicit_{};
     std::int64_t largest_node_ = 0;
     /// All devices alike, nodes of one size and one after another.
     bool has_like_nodes_ = false;

@@ -61,8 +61,8 @@ public:
             room_.weigh(degrees, held_[0]);
             for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
                 auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
-                known = known ||
-                        room_.may_hold(held_[0], degrees, sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp));
+                known = known || room_.may_hold(held_[0], degrees,
+                                                sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp));
             }
         }
         return may;
@@ -77,7 +77,7 @@ public:
         auto const counts = piece_counts(batch, degrees.pp, setting_.pass == Pass::training);
         sort_stages(degrees, layouts);
         List<std::int32_t> open;
-        auto const most = sites_.most_room(degrees.ranks() / degrees.pp, degrees.pp);
+        auto const most = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
         for (auto const zero : zeros) {
             degrees.zero = zero;
             room_.weigh(degrees, held_[open.size()]);
@@ -161,7 +161,7 @@ private:
 
     /// False where not even the largest devices have room.
     bool has_room(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece) const {
-        StageLimit const limit{.bytes = sites_.most_memory()};
+        StageLimit const limit{.bytes = sites_.classes().most_memory()};
         return room_.may_fit(held, degrees, piece.bytes, [&limit](std::int64_t) { return limit; });
     }
 
@@ -174,7 +174,7 @@ private:
             StageCost mean;
             mean.weights = (1.0 / static_cast<double>(degrees.pp)) * prices.weights;
             StageSite site;
-            site.device = &sites_.strongest();
+            site.device = &sites_.classes().strongest();
             update = detail::optimizer_seconds(mean, site, degrees, setting_);
         }
         auto const step = [&](double slowest, double more = 0.0) {
@@ -205,11 +205,11 @@ private:
         List<StageLimit> limits(profile == nullptr ? 1 : static_cast<std::size_t>(degrees.pp));
         for (std::size_t stage = 0; stage < limits.size(); ++stage) {
             if (profile == nullptr) {
-                limits[stage] = {sites_.most_memory(), piece.prices->seconds.data()};
+                limits[stage] = {sites_.classes().most_memory(), piece.prices->seconds.data()};
                 continue;
             }
             auto const& prices = *piece.classes[worst_class(piece, profile[stage])];
-            limits[stage] = {sites_.memory_of(profile[stage]), prices.seconds.data()};
+            limits[stage] = {sites_.classes().memory_of(profile[stage]), prices.seconds.data()};
         }
         auto const fits = [&](double longest) {
             return room_.may_fit(held, degrees, piece.bytes, [&](std::int64_t stage) {
@@ -280,7 +280,7 @@ private:
 
     void price_classes(PlanDegrees const& degrees, Piece& piece, std::int64_t size) {
         if (!piece.classes.empty()) return;
-        for (std::size_t i = 0; i < sites_.class_count(); ++i)
+        for (std::size_t i = 0; i < sites_.classes().count(); ++i)
             piece.classes.push_back(&pricer_.at(setting_.pass, size, sites_.best_site(degrees.tp, degrees.ep, i)));
     }
 
@@ -299,7 +299,7 @@ private:
         std::int64_t devices = 0;
         std::int64_t stages = 0;
         for (auto const i : order_) {
-            devices += sites_.class_size(i);
+            devices += sites_.classes().size(i);
             auto const here = (devices / ranks < degrees.pp ? devices / ranks : degrees.pp) - stages;
             stages += here;
             auto const& own = piece.classes[i]->seconds;
@@ -316,7 +316,7 @@ private:
     /// The classes of devices of every stage of every layout.
     void sort_stages(PlanDegrees const& degrees, List<PlanLayout> const& layouts) {
         profiles_.clear();
-        if (sites_.is_uniform() || sites_.class_count() > 64) return;
+        if (sites_.is_uniform() || sites_.classes().count() > 64) return;
         for (auto const& layout : layouts) {
             auto profile = sites_.classes_of_stages(degrees, layout);
             bool is_known = false;
