@@ -61,19 +61,9 @@ SHARDWISE_ALWAYS_INLINE Ints widen_unsigned(std::byte const* from) {
 SHARDWISE_ALWAYS_INLINE Ints widen_signed(std::byte const* from) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<__m128i const*>(from)));
 }
-SHARDWISE_ALWAYS_INLINE void store_bytes(std::int8_t* to, Ints value) {
-    __m256i const gathered =
-        _mm256_shuffle_epi8(value, _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4,
-                                                    8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
-    __m128i const both = _mm_unpacklo_epi32(_mm256_castsi256_si128(gathered), _mm256_extracti128_si256(gathered, 1));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), both);
-}
 
 SHARDWISE_ALWAYS_INLINE Ints add(Ints a, Ints b) {
     return _mm256_add_epi32(a, b);
-}
-SHARDWISE_ALWAYS_INLINE Ints subtract(Ints a, Ints b) {
-    return _mm256_sub_epi32(a, b);
 }
 SHARDWISE_ALWAYS_INLINE Ints max(Ints a, Ints b) {
     return _mm256_max_epi32(a, b);
@@ -93,26 +83,12 @@ template <int count>
 SHARDWISE_ALWAYS_INLINE Ints shift_right(Ints a) {
     return _mm256_srli_epi32(a, count);
 }
-template <int count>
-SHARDWISE_ALWAYS_INLINE Ints shift_right_signed(Ints a) {
-    return _mm256_srai_epi32(a, count);
-}
 SHARDWISE_ALWAYS_INLINE Ints shift_right_by(Ints a, int count) {
     return _mm256_srl_epi32(a, _mm_cvtsi32_si128(count));
 }
 /// The upper byte of every 16 bits.
 SHARDWISE_ALWAYS_INLINE Ints upper_bytes(Ints a) {
     return _mm256_srli_epi16(a, 8);
-}
-/// The lowest byte of every lane, as a signed number.
-SHARDWISE_ALWAYS_INLINE Ints sign_of_byte(Ints a) {
-    return _mm256_srai_epi32(_mm256_slli_epi32(a, 24), 24);
-}
-SHARDWISE_ALWAYS_INLINE std::int32_t reduce_add(Ints a) {
-    __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4E));
-    sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xB1));
-    return _mm_cvtsi128_si32(sums);
 }
 SHARDWISE_ALWAYS_INLINE std::int32_t reduce_max(Ints a) {
     __m128i largest = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -138,6 +114,30 @@ SHARDWISE_ALWAYS_INLINE Ints round_to_ints(Floats a) {
 }
 SHARDWISE_ALWAYS_INLINE Ints magnitude_bits(Floats a) {
     return _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x7FFFFFFF));
+}
+
+/// The digits of 16 values, from the highest, each byte 128 more than the digit.
+struct RaisedDigits {
+    __m128i digits[3];
+};
+
+/// q + 128 (65536 + 256 + 1) has the raised digits as its bytes.
+SHARDWISE_ALWAYS_INLINE Ints raised_number(float const* values, Floats inverse) {
+    return add(round_to_ints(multiply(load_floats(values), inverse)), splat_int(0x808080));
+}
+
+/// The lowest bytes of 16 lanes.
+SHARDWISE_ALWAYS_INLINE __m128i low_bytes(Ints first, Ints second) {
+    __m256i const mask = _mm256_set1_epi32(255);
+    __m256i const words = _mm256_packus_epi32(_mm256_and_si256(first, mask), _mm256_and_si256(second, mask));
+    __m256i const ordered = _mm256_permute4x64_epi64(words, 0xD8);
+    return _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
+}
+SHARDWISE_ALWAYS_INLINE RaisedDigits raised_digits(float const* values, Floats inverse) {
+    Ints const first = raised_number(values, inverse);
+    Ints const second = raised_number(values + lanes, inverse);
+    return {{low_bytes(_mm256_srli_epi32(first, 16), _mm256_srli_epi32(second, 16)),
+             low_bytes(_mm256_srli_epi32(first, 8), _mm256_srli_epi32(second, 8)), low_bytes(first, second)}};
 }
 
 inline constexpr bool has_byte_dot = false;
