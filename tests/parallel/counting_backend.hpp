@@ -99,4 +99,10 @@ void submit_all_gather(C& comm, TensorView<T const, 1, Counting> in, TensorView<
     shardwise::submit_all_gather(comm, Counting::host(in), Counting::host(out), count, stream);
 }
 
+template <class T, Communicator C, class Sent, class Received>
+void submit_all_to_all(C& comm, TensorView<T const, 1, Counting> in, Sent sent, TensorView<T, 1, Counting> out,
+                       Received received, HostStream& stream) {
+    shardwise::submit_all_to_all(comm, Counting::host(in), sent, Counting::host(out), received, stream);
+}
+
 }  // namespace shardwise::testing
