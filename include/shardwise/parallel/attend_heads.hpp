@@ -10,12 +10,46 @@
 
 namespace shardwise::inline v0_2_0 {
 
+namespace detail {
+
+/// Query heads that the kernel takes at once: whole groups, or a part of one.
+struct HeadRun {
+    UnitRange query;
+    UnitRange kv;
+};
+
+/// The run of a rank's heads that begins at `head`: as many whole groups as there are, else up to the end of its group.
+[[nodiscard]] constexpr HeadRun head_run(HeadShare const& share, std::int64_t head) {
+    auto const whole_groups_end = share.query.end - share.query.end % share.group;
+    bool const is_at_group = head % share.group == 0 && whole_groups_end > head;
+    auto const group_end = (head / share.group + 1) * share.group;
+    auto const end = is_at_group ? whole_groups_end : std::min(group_end, share.query.end);
+    return {{head, end}, {head / share.group, (end - 1) / share.group + 1}};
+}
+
+}  // namespace detail
+
+/// Floats that `attend_heads` needs beside its tensors to deal a context's parts to threads.
+[[nodiscard]] inline std::int64_t attend_heads_workspace(AttentionOptions const& options, HeadShare const& share,
+                                                         std::int64_t queries, std::int64_t keys) {
+    std::int64_t most = 0;
+    for (auto head = share.query.begin; head < share.query.end;) {
+        auto const run = detail::head_run(share, head);
+        auto part = options;
+        part.shape.heads = run.query.size();
+        part.shape.kv_heads = run.kv.size();
+        most = std::max(most, attention_workspace(part, queries, keys));
+        head = run.query.end;
+    }
+    return most;
+}
+
 /// Attention of a rank's own heads. Where its first or last query heads are a part of a group, the kernel runs for that part
 /// apart; a head's result has the same bits whoever computes it.
 ///
 /// Shapes  `options` and `share` as of the whole model (share: head_share); q [queries, own heads * key_dim],
 ///         k [keys, own kv heads * key_dim], v [keys, own kv heads * value_dim], out [queries, own heads * value_dim];
-///         workspace attention_workspace(...) of the own heads, or empty; sinks and slopes [own heads], or empty
+///         workspace [attend_heads_workspace(...)] or empty; sinks and slopes [own heads], or empty
 /// Order   on `stream`
 /// Errors  shape_mismatch
 template <ComputeBackend Backend, class Cache>
@@ -40,15 +74,11 @@ template <ComputeBackend Backend, class Cache>
         return per_head.empty() ? per_head : per_head.part(first, count);
     };
     for (auto head = share.query.begin; head < share.query.end;) {
-        // Up to the end of a group, or as many whole groups as there are.
-        auto const group_end = (head / share.group + 1) * share.group;
-        auto const whole_groups_end = share.query.end - share.query.end % share.group;
-        bool const is_at_group = head % share.group == 0 && whole_groups_end > head;
-        auto const end = is_at_group ? whole_groups_end : std::min(group_end, share.query.end);
+        auto const run = detail::head_run(share, head);
         auto const first = head - share.query.begin;
-        auto const heads = end - head;
-        auto const first_kv = head / share.group - share.kv.begin;
-        auto const kv_heads = (end - 1) / share.group + 1 - head / share.group;
+        auto const heads = run.query.size();
+        auto const first_kv = run.kv.begin - share.kv.begin;
+        auto const kv_heads = run.kv.size();
         auto part = options;
         part.shape.heads = heads;
         part.shape.kv_heads = kv_heads;
@@ -58,7 +88,7 @@ template <ComputeBackend Backend, class Cache>
                                     out.columns(first * shape.value_dim, heads * shape.value_dim), part, stream,
                                     workspace, part_of(sinks, first, heads), part_of(slopes, first, heads));
         if (!done) return done;
-        head = end;
+        head = run.query.end;
     }
     return {};
 }

@@ -110,9 +110,7 @@ private:
         return tokens * (qkv_.outputs() + output_.inputs());
     }
     [[nodiscard]] std::int64_t scores(std::int64_t tokens, std::int64_t context) const {
-        auto own = options_;
-        own.shape.heads = share_.query.size();
-        return attention_workspace(own, tokens, context);
+        return attend_heads_workspace(options_, share_, tokens, context);
     }
     [[nodiscard]] TensorView<float, 1, Backend> behind(TensorView<float, 1, Backend> workspace, std::int64_t tokens,
                                                        std::int64_t context) const {
