@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 
@@ -195,6 +196,7 @@ inline double measure_read_rate(HostContext& context, double seconds = 1.0) {
     auto memory = Buffer<std::byte, Host>::allocate(context, read_probe_bytes);
     if (!memory) return 0.0;
     auto* const data = memory->data();
+    detail::prefer_huge_pages(data, read_probe_bytes);
     auto const isa = detect_isa();
     context.pool().run_ranges(read_probe_bytes, 4096, [&](std::int64_t begin, std::int64_t end) {
         std::memset(data + begin, 1, static_cast<std::size_t>(end - begin));

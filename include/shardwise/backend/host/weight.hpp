@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/host/product/task.hpp>
@@ -56,6 +57,7 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
     auto memory = Buffer<std::byte, Host>::allocate(context, bytes->count());
     if (!memory) return memory.error();
     auto* const packed = memory->data();
+    detail::prefer_huge_pages(packed, bytes->count());
     context.pool().run_ranges(
         ceil_divide(source.outputs, detail::panel_outputs), 1,
         [&](std::int64_t first, std::int64_t last) { detail::pack_panels(source, packed, first, last); });

@@ -12,7 +12,7 @@ SHARDWISE_TARGET_BEGIN_AVX2
 namespace detail::avx2 {
 
 /// How far ahead of a panel's use it is fetched, in bytes.
-inline constexpr std::int64_t prefetch_distance = 1024;
+inline constexpr std::int64_t prefetch_distance = 2048;
 
 /// How the values of the 16 outputs of a panel are read: two registers for each of `inputs` inputs.
 struct ReadF32 {

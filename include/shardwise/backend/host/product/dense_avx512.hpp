@@ -11,8 +11,10 @@ SHARDWISE_TARGET_BEGIN_AVX512
 
 namespace detail::avx512 {
 
-/// How far ahead of a panel's use it is fetched, in bytes (chosen by bench/bench_matmul.cpp, one row).
-inline constexpr std::int64_t prefetch_distance = 1024;
+/// Up to this many rows memory is the bound, and a panel is fetched this many bytes before its use; more rows fetch the next
+/// panels while they compute (chosen by bench/bench_matmul.cpp).
+inline constexpr unsigned most_streaming_rows = 4;
+inline constexpr std::int64_t prefetch_distance = 2048;
 
 /// How the values of the 16 outputs of a panel are read: one register for each of `inputs` inputs.
 struct ReadF32 {
@@ -56,15 +58,23 @@ inline void multiply_tile(TileTask const& task) {
     std::int64_t const stride = rows > 8 ? copied_stride : task.in_stride;
     auto const* first = task.panels[0];
     auto const* second = task.panels[1];
+    std::byte const* const fetch[2] = {task.fetch[0], task.fetch[1]};
+    std::int64_t offset = 0;
     std::int64_t k = 0;
     for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
         __m512 values[2][Read::inputs];
         Read::read(first, values[0]);
         Read::read(second, values[1]);
-        _mm_prefetch(reinterpret_cast<char const*>(first + prefetch_distance), _MM_HINT_T0);
-        _mm_prefetch(reinterpret_cast<char const*>(second + prefetch_distance), _MM_HINT_T0);
+        if constexpr (rows <= most_streaming_rows) {
+            _mm_prefetch(reinterpret_cast<char const*>(first + prefetch_distance), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<char const*>(second + prefetch_distance), _MM_HINT_T0);
+        } else {
+            _mm_prefetch(reinterpret_cast<char const*>(fetch[0] + offset), _MM_HINT_T1);
+            _mm_prefetch(reinterpret_cast<char const*>(fetch[1] + offset), _MM_HINT_T1);
+        }
         first += Read::bytes;
         second += Read::bytes;
+        offset += Read::bytes;
         SHARDWISE_UNROLL
         for (unsigned i = 0; i < Read::inputs; ++i) {
             SHARDWISE_UNROLL

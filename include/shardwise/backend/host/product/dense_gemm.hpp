@@ -118,6 +118,7 @@ inline void run_gemm(GemmTask const& task, TileKernels const& kernels, std::int6
                         auto const place = outputs > 0 ? j * tile_inputs * panel_outputs : 0;
                         tile.panels[j] = reinterpret_cast<std::byte const*>(panel + place);
                         tile.outputs[j] = outputs;
+                        tile.fetch[j] = tile.panels[j];
                     }
                     tile.out = task.out + row * task.out_stride + column + i;
                     kernels.rows[static_cast<std::size_t>(end - row - 1)](tile);

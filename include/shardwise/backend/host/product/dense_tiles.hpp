@@ -20,8 +20,11 @@ inline constexpr std::int64_t most_tile_rows = 12;
 inline constexpr std::int64_t tile_panels = 2;
 /// Distance of rows that were copied next to each other: the 16 floats more keep them out of the same cache set.
 inline constexpr std::int64_t copied_stride = tile_inputs + 16;
-/// More rows than this are copied, tile by tile.
-inline constexpr std::int64_t direct_rows = 16;
+/// Rows of a tile that reads activations where they are: rows whose distance is a power of two fall into the same set of a
+/// first-level cache, which has 8 ways.
+inline constexpr std::int64_t direct_rows = 8;
+/// Rows at most for which weights are read once, without regard to where results lie.
+inline constexpr std::int64_t streamed_rows = 16;
 /// Rows and panels that are worked on together: their activations (384 KiB) and their weights (128 KiB as floats) stay in
 /// a second-level cache of 1 MiB; results of 384 x 512 are touched again for every tile_inputs.
 inline constexpr std::int64_t block_rows = 384;
@@ -42,6 +45,8 @@ struct TileTask {
     std::int64_t out_stride = 0;
     /// Adds to what `out` holds.
     bool accumulates = false;
+    /// What is brought into the second-level cache meanwhile: from each address as many bytes as are read of a panel.
+    std::byte const* fetch[tile_panels] = {};
 };
 
 using TileKernel = void (*)(TileTask const&);
@@ -55,30 +60,49 @@ struct TileKernels {
     std::int64_t input_bytes = 0;
 };
 
-/// The panels of one step of run_tiles.
-struct TileRange {
+/// A dense product as run_tiles walks through it.
+struct TileWalk {
+    ProductTask const& task;
+    TileKernels const& kernels;
+    /// Bytes from one panel to the next.
+    std::int64_t stride;
+
+    [[nodiscard]] std::byte const* at(std::int64_t panel, std::int64_t input) const {
+        return task.weight.data + panel * stride + input * kernels.input_bytes;
+    }
+};
+
+/// Where a tile lies, and which panels come next: fetching them is shared out among the tiles that read the same panels.
+struct TilePlace {
     std::int64_t first_row = 0;
-    std::int64_t rows = 0;
+    std::int64_t last_row = 0;
     std::int64_t panel = 0;
     std::int64_t first_input = 0;
-    std::int64_t inputs = 0;
+    /// Which of the tiles that read these panels it is.
+    std::int64_t turn = 0;
+    std::int64_t turns = 1;
+    std::byte const* next = nullptr;
 };
 
 /// Multiplies some rows, at most as many as the kernels have, by two panels (or by the last one).
-inline void run_tile(ProductTask const& task, TileKernels const& kernels, std::int64_t stride, TileRange const& range,
-                     float const* in, std::int64_t in_stride) {
-    TileTask tile{.in = in, .in_stride = in_stride, .inputs = range.inputs};
+inline void run_tile(TileWalk const& walk, TilePlace const& place, float const* in, std::int64_t in_stride) {
+    auto const& task = walk.task;
+    auto const inputs = std::min(tile_inputs, task.weight.inputs - place.first_input);
+    TileTask tile{.in = in, .in_stride = in_stride, .inputs = inputs};
     for (std::int64_t i = 0; i < tile_panels; ++i) {
         // A second panel that is not there is computed as the first and not written.
-        auto const panel = range.panel + i < task.last_panel ? range.panel + i : range.panel;
-        tile.panels[i] = task.weight.data + panel * stride + range.first_input * kernels.input_bytes;
-        auto const outputs = task.weight.outputs - (range.panel + i) * panel_outputs;
-        tile.outputs[i] = range.panel + i < task.last_panel ? std::min(outputs, panel_outputs) : 0;
+        bool const is_there = place.panel + i < task.last_panel;
+        auto const outputs = task.weight.outputs - (place.panel + i) * panel_outputs;
+        tile.panels[i] = walk.at(is_there ? place.panel + i : place.panel, place.first_input);
+        tile.outputs[i] = is_there ? std::min(outputs, panel_outputs) : 0;
+        // One tile fetches both panels, the first two of several one each; the others find theirs fetched.
+        auto const panel = place.turns == 1 ? i : place.turn;
+        tile.fetch[i] = panel < tile_panels ? place.next + panel * walk.stride : tile.panels[i];
     }
-    tile.out = task.out + range.first_row * task.out_stride + range.panel * panel_outputs;
+    tile.out = task.out + place.first_row * task.out_stride + place.panel * panel_outputs;
     tile.out_stride = task.out_stride;
-    tile.accumulates = range.first_input > 0;
-    kernels.rows[static_cast<std::size_t>(range.rows - 1)](tile);
+    tile.accumulates = place.first_input > 0;
+    walk.kernels.rows[static_cast<std::size_t>(place.last_row - place.first_row - 1)](tile);
 }
 
 /// The end of the tile that begins at `row`: tiles of `rows` rows in all are as equal as can be.
@@ -87,16 +111,19 @@ inline void run_tile(ProductTask const& task, TileKernels const& kernels, std::i
     return row + ceil_divide(rows - row, tiles);
 }
 
-/// Few rows: weights stream past once, activations are read where they are.
-inline void run_direct(ProductTask const& task, TileKernels const& kernels, std::int64_t stride) {
-    // Eight rows whose distance is a power of two fill the ways of a first-level cache.
-    auto const most_rows = std::min<std::int64_t>(kernels.most_rows, 8);
+/// Few rows: weights stream past once.
+inline void run_streamed(TileWalk const& walk) {
+    auto const& task = walk.task;
+    auto const most_rows = std::min(walk.kernels.most_rows, direct_rows);
+    auto const turns = ceil_divide(task.rows, most_rows);
     for (auto panel = task.first_panel; panel < task.last_panel; panel += tile_panels) {
         for (std::int64_t k = 0; k < task.weight.inputs; k += tile_inputs) {
-            auto const count = std::min(tile_inputs, task.weight.inputs - k);
-            for (std::int64_t row = 0; row < task.rows;) {
+            bool const is_last = k + tile_inputs >= task.weight.inputs;
+            auto const* const next = is_last ? walk.at(panel + tile_panels, 0) : walk.at(panel, k + tile_inputs);
+            std::int64_t turn = 0;
+            for (std::int64_t row = 0; row < task.rows; ++turn) {
                 auto const end = tile_end(row, task.rows, most_rows);
-                run_tile(task, kernels, stride, {row, end - row, panel, k, count}, task.in + row * task.in_stride + k,
+                run_tile(walk, {row, end, panel, k, turn, turns, next}, task.in + row * task.in_stride + k,
                          task.in_stride);
                 row = end;
             }
@@ -104,25 +131,33 @@ inline void run_direct(ProductTask const& task, TileKernels const& kernels, std:
     }
 }
 
-/// Many rows: blocks of rows, panels and inputs that stay in the caches.
-inline void run_blocked(ProductTask const& task, TileKernels const& kernels, std::int64_t stride) {
+/// Many rows: blocks of rows, panels and inputs that stay in the caches; the rows of a tile are copied next to each other.
+inline void run_blocked(TileWalk const& walk) {
+    auto const& task = walk.task;
     alignas(64) float copied[most_tile_rows * copied_stride];
     for (std::int64_t first_row = 0; first_row < task.rows; first_row += block_rows) {
         auto const last_row = std::min(first_row + block_rows, task.rows);
+        auto const turns = ceil_divide(last_row - first_row, walk.kernels.most_rows);
         for (auto outer = task.first_panel; outer < task.last_panel; outer += result_panels) {
             auto const outer_end = std::min(outer + result_panels, task.last_panel);
             for (std::int64_t k = 0; k < task.weight.inputs; k += tile_inputs) {
                 auto const count = std::min(tile_inputs, task.weight.inputs - k);
+                bool const is_last = k + tile_inputs >= task.weight.inputs;
                 for (auto block = outer; block < outer_end; block += block_panels) {
                     auto const block_end = std::min(block + block_panels, outer_end);
-                    for (auto row = first_row; row < last_row;) {
-                        auto const end = tile_end(row, last_row, kernels.most_rows);
+                    auto const* next = block_end < outer_end ? walk.at(block_end, k)
+                                       : is_last             ? walk.at(outer_end, 0)
+                                                             : walk.at(outer, k + tile_inputs);
+                    std::int64_t turn = 0;
+                    for (auto row = first_row; row < last_row; ++turn) {
+                        auto const end = tile_end(row, last_row, walk.kernels.most_rows);
                         for (auto i = row; i < end; ++i) {
                             std::memcpy(copied + (i - row) * copied_stride, task.in + i * task.in_stride + k,
                                         static_cast<std::size_t>(count) * sizeof(float));
                         }
                         for (auto panel = block; panel < block_end; panel += tile_panels) {
-                            run_tile(task, kernels, stride, {row, end - row, panel, k, count}, copied, copied_stride);
+                            run_tile(walk, {row, end, panel, k, turn, turns, next + (panel - block) * walk.stride},
+                                     copied, copied_stride);
                         }
                         row = end;
                     }
@@ -144,11 +179,11 @@ inline void run_tiles(ProductTask const& task, TileKernels const& kernels) {
         }
         return;
     }
-    auto const stride = *panel_bytes(task.weight.format, task.weight.inputs, task.weight.group);
-    if (task.rows <= direct_rows) {
-        run_direct(task, kernels, stride);
+    TileWalk const walk{task, kernels, *panel_bytes(task.weight.format, task.weight.inputs, task.weight.group)};
+    if (task.rows <= streamed_rows) {
+        run_streamed(walk);
     } else {
-        run_blocked(task, kernels, stride);
+        run_blocked(walk);
     }
 }
 
