@@ -1,3 +1,4 @@
+#include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 
 #include <doctest/doctest.h>
@@ -111,6 +112,54 @@ TEST_CASE("row_linear: long sums over many ranks are made in parts, with the sam
         auto const made = run_layer<Deterministic>(weight, layer_case, ranks, false, StreamMode::queued);
         REQUIRE(made);
         for (auto const& each : *made) CHECK(is_bitwise_equal(each, alone->front()));
+    }
+}
+
+TEST_CASE_TEMPLATE("row_linear: with residual and norm it has the bits of the three one after another", Policy, Fast,
+                   Deterministic) {
+    constexpr std::int64_t tokens = 3;
+    constexpr std::int64_t outputs = 20;
+    auto const values = random_floats(outputs * 96, 70);
+    auto const weight = f32_source(values, outputs, 96);
+    auto const bias = random_floats(outputs, 71);
+    auto const in = random_floats(tokens * 96, 72);
+    auto const norm_weight = random_floats(outputs, 73);
+    RmsNorm<Host> const norm{vector(norm_weight), 1e-5F, 1.0F};
+    for (std::int32_t const ranks : {1, 2, 3}) {
+        CAPTURE(ranks);
+        auto const run = [&](bool is_fused) {
+            return on_ranks(ranks, [&](Threads& comm, HostContext& context, HostStream& stream) -> Result<Floats> {
+                auto const layer = RowLinear<Host, Policy>::create(context, weight, Policy::cut(96, 1),
+                                                                   {ranks, comm.rank()}, vector(bias));
+                if (!layer) return layer.error();
+                auto const own = layer->own_inputs();
+                auto const columns = matrix(in, tokens, 96).columns(own.begin, own.size());
+                auto residual = random_floats(tokens * outputs, 74);
+                Floats out(residual.size());
+                Floats workspace(index(layer->workspace_add_norm(tokens)));
+                auto const rows = matrix(residual, tokens, outputs);
+                auto const result = matrix(out, tokens, outputs);
+                Result<> done;
+                if (is_fused) {
+                    done = layer->forward_add_norm(columns, rows, norm, result, vector(workspace), comm, stream);
+                } else {
+                    done = layer->forward(columns, result, vector(workspace), comm, stream);
+                    detail::add<Host>(vector(residual), out.data(), stream);
+                    TensorView<float const, 2, Host> const sum = rows;
+                    if (done) done = rms_norm(sum, norm.weight, result, norm.epsilon, stream, norm.offset);
+                }
+                if (!done) return done.error();
+                if (auto const finished = finish(stream); !finished) return finished.error();
+                out.insert(out.end(), residual.begin(), residual.end());
+                return out;
+            });
+        };
+        auto const fused = run(true);
+        auto const apart = run(false);
+        REQUIRE(fused);
+        REQUIRE(apart);
+        for (std::size_t rank = 0; rank < fused->size(); ++rank)
+            CHECK(is_bitwise_equal((*fused)[rank], (*apart)[rank]));
     }
 }
 

@@ -4,6 +4,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
@@ -20,6 +21,15 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
+
+/// The norm behind a layer: see kernels/rms_norm.hpp.
+template <class Backend>
+struct RmsNorm {
+    TensorView<float const, 1, Backend> weight;
+    float epsilon = 1e-6F;
+    /// gemma's norms add 1 to the weight.
+    float offset = 0.0F;
+};
 
 /// A linear layer whose inputs are dealt to the ranks: each multiplies its own inputs and the products are summed over the
 /// ranks by the policy; the bias is added once, to the sum. All ranks get the same bits.
@@ -103,6 +113,39 @@ public:
         }
         if (bias_.size() > 0) detail::add_row<Backend>(out, bias_.view(), stream);
         return {};
+    }
+
+    /// Floats that `forward_add_norm` needs beside its tensors.
+    [[nodiscard]] std::int64_t workspace_add_norm(std::int64_t tokens) const {
+        return tokens * outputs_ + workspace(tokens);
+    }
+
+    /// What follows the sum in most blocks, in one pass over memory: residual += forward(in), then out = rms_norm(residual).
+    ///
+    /// Shapes  in [tokens, inputs()]; residual, out [tokens, outputs()]; workspace [workspace_add_norm(tokens)] or more
+    /// Memory  allocates nothing; nothing overlaps
+    /// Order   on `stream`, the collective too
+    /// Errors  shape_mismatch; a collective's error stops the stream
+    template <Communicator C>
+    [[nodiscard]] Result<> forward_add_norm(TensorView<float const, 2, Backend> in,
+                                            TensorView<float, 2, Backend> residual, RmsNorm<Backend> const& norm,
+                                            TensorView<float, 2, Backend> out, TensorView<float, 1, Backend> workspace,
+                                            C& comm, Stream& stream) const {
+        auto const tokens = in.extent(0);
+        auto const needed = workspace_add_norm(tokens);
+        if (workspace.elements() < needed) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("row_linear")
+                .because("the workspace is too small")
+                .got(workspace.elements())
+                .expected(needed);
+        }
+        auto const size = tokens * outputs_;
+        TensorView<float, 2, Backend> const sum{workspace.data(), {tokens, outputs_}};
+        auto const rest = workspace.part(size, workspace.elements() - size);
+        if (auto const done = forward(in, sum, rest, comm, stream); !done) return done;
+        return residual_norm(TensorView<float const, 2, Backend>(sum), residual, norm.weight, out, norm.epsilon, stream,
+                             norm.offset);
     }
 
     /// Floats that `forward_scattered` needs beside its tensors.
