@@ -2,7 +2,7 @@
 # cases of tests/device compiled by the host's compiler, and run where there is a device. The room `device` runs the same cases
 # on a fake vendor, everywhere.
 
-set(device_cases "${CMAKE_CURRENT_SOURCE_DIR}/device/all_cases.cpp")
+set(device_cases "${CMAKE_CURRENT_SOURCE_DIR}/device/cases_test.cpp")
 file(GLOB device_case_files CONFIGURE_DEPENDS device/*)
 
 # shardwise_absent_test(NAME REASON): a test that only some machines can have; unlike shardwise_skipped_test no failure in CI.

@@ -1,7 +1,9 @@
 // The device code is written in names that the emulator brings.
 // clang-format off
-#include "backends.hpp"
+#include "fake_vendor.hpp"
 #include "launch_body.hpp"
+
+#include <doctest/doctest.h>
 
 #include <shardwise/backend/device.cuh>
 #include <shardwise/kernels/all_reduce.cuh>
@@ -10,6 +12,11 @@
 #include <shardwise/kernels/rms_norm.cuh>
 #include <shardwise/kernels/rope.cuh>
 // clang-format on
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
 
 using namespace shardwise;
 using namespace std::chrono_literals;

@@ -1,3 +1,5 @@
+#pragma once
+
 #include <shardwise/quant/decode_legacy.hpp>
 
 #include "backends.hpp"

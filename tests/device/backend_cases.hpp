@@ -1,3 +1,5 @@
+#pragma once
+
 #include "backends.hpp"
 #include "launch_body.hpp"
 
