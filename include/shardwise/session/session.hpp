@@ -1,0 +1,283 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/rank_executor.hpp>
+#include <shardwise/kernels/sample.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What a caller wants generated.
+struct GenerationRequest {
+    std::vector<std::int32_t> prompt;
+    std::int64_t max_new_tokens = 128;
+    SamplingOptions sampling{};
+    /// Tokens that end the text; they are not part of it.
+    std::vector<std::int32_t> stop_tokens{};
+};
+
+/// Why a sequence ended.
+enum class FinishReason : std::uint8_t { stop_token, length, cancelled };
+
+/// A sequence that has ended.
+struct Generation {
+    std::int64_t request = 0;
+    std::vector<std::int32_t> tokens;
+    FinishReason reason = FinishReason::length;
+};
+
+/// Called with each new token; false ends its sequence there (on every rank of a group alike).
+using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
+
+/// Generates tokens for many requests at once: prompts are computed in chunks, sequences that are done make room for those that
+/// wait, and every step is one pass through the model for all of them.
+///
+/// All ranks of a group run the same session with the same requests: logits have the same bits on every rank and the generator
+/// counts, so that all choose the same tokens without telling each other. What a sequence becomes does not depend on what runs
+/// beside it where the executor's policy is Deterministic.
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
+class Session {
+public:
+    using Executor = RankExecutor<Backend, Policy>;
+    using Stream = typename Backend::Stream;
+
+    /// `executor`, `comm` and `stream` outlive the session. `limits` are those that the executor was made with.
+    ///
+    /// Errors  out_of_memory
+    [[nodiscard]] static Result<Session> create(typename Backend::Context& context, Executor& executor,
+                                                ExecutorLimits const& limits, C& comm, Stream& stream) {
+        Session session(executor, limits, comm, stream);
+        auto const vocabulary = executor.model().config.vocab_size;
+        auto logits = Buffer<float, Backend>::allocate(context, limits.sequences * vocabulary);
+        if (!logits) return logits.error();
+        session.logits_ = std::move(*logits);
+        auto chosen = Buffer<std::int32_t, Backend>::allocate(context, limits.sequences);
+        if (!chosen) return chosen.error();
+        session.chosen_ = std::move(*chosen);
+        return Result<Session>(std::move(session));
+    }
+
+    /// Queues a request; its number counts from 0.
+    ///
+    /// Errors  invalid_argument for an empty prompt, a prompt that leaves no room in the context, a negative number of tokens,
+    ///         or ids outside of the vocabulary
+    [[nodiscard]] Result<std::int64_t> add(GenerationRequest request) {
+        Error error{ErrorCode::invalid_argument};
+        error.in("request");
+        auto const length = static_cast<std::int64_t>(request.prompt.size());
+        if (length < 1) return error.at("prompt").because("has no tokens").fix("give at least one token");
+        if (request.max_new_tokens < 0)
+            return error.at("max_new_tokens").because("is negative").got(request.max_new_tokens);
+        if (length > limits_.context) {
+            return error.at("prompt")
+                .because("is longer than the context")
+                .got(length)
+                .expected(limits_.context)
+                .fix("shorten the prompt or make a longer context");
+        }
+        auto const vocabulary = executor_->model().config.vocab_size;
+        for (auto const id : request.prompt) {
+            if (id < 0 || id >= vocabulary)
+                return error.at("prompt")
+                    .because("has an id that is not in the vocabulary")
+                    .got(id)
+                    .expected(vocabulary - 1);
+        }
+        auto const number = next_request_++;
+        waiting_.push_back({number, std::move(request)});
+        return number;
+    }
+
+    /// True while there is something to compute.
+    [[nodiscard]] bool is_busy() const { return !waiting_.empty() || !running_.empty(); }
+
+    /// One pass through the model: a chunk of prompts and a token of every sequence that has begun. Ended sequences are handed
+    /// out once, in the order in which they ended.
+    ///
+    /// Errors  those of the executor, of sampling, and of the collectives; deadline_exceeded
+    [[nodiscard]] Result<std::vector<Generation>> step(Deadline deadline, OnToken const& on_token = {}) {
+        admit();
+        std::vector<Generation> ended;
+        auto const plan = plan_step(ended);
+        if (plan.parts.empty()) return ended;
+        auto const rows = static_cast<std::int64_t>(plan.parts.size());
+        auto const vocabulary = executor_->model().config.vocab_size;
+        TensorView<float, 2, Backend> const logits(logits_.data(), {rows, vocabulary});
+        if (auto const done = executor_->forward(plan.ids, plan.parts, logits, *comm_, *stream_); !done)
+            return done.error();
+        if (auto const done = choose(plan, logits, deadline); !done) return done.error();
+        ++steps_;
+        take_tokens(plan, on_token, ended);
+        return ended;
+    }
+
+    /// Runs until nothing is left; generations in the order of their requests.
+    ///
+    /// Errors  as step
+    [[nodiscard]] Result<std::vector<Generation>> run(Deadline deadline, OnToken const& on_token = {}) {
+        std::vector<Generation> all;
+        while (is_busy()) {
+            auto ended = step(deadline, on_token);
+            if (!ended) return ended.error();
+            for (auto& generation : *ended) all.push_back(std::move(generation));
+        }
+        std::sort(all.begin(), all.end(),
+                  [](Generation const& a, Generation const& b) { return a.request < b.request; });
+        return all;
+    }
+
+    /// Passes through the model so far.
+    [[nodiscard]] std::int64_t steps() const { return steps_; }
+
+private:
+    struct Waiting {
+        std::int64_t number = 0;
+        GenerationRequest request;
+    };
+    /// A sequence with a cache of its own.
+    struct Running {
+        std::int64_t number = 0;
+        std::int64_t slot = 0;
+        GenerationRequest request;
+        /// Prompt and output.
+        std::vector<std::int32_t> tokens;
+        /// Of them, those in the cache.
+        std::int64_t computed = 0;
+
+        [[nodiscard]] std::int64_t made() const {
+            return static_cast<std::int64_t>(tokens.size() - request.prompt.size());
+        }
+    };
+    struct StepPlan {
+        std::vector<std::int32_t> ids;
+        std::vector<SequencePart> parts;
+        /// By part: the sequence, and whether its last token's logits choose a new one.
+        std::vector<std::size_t> sequence;
+        std::vector<bool> chooses;
+    };
+
+    Session(Executor& executor, ExecutorLimits const& limits, C& comm, Stream& stream)
+        : executor_(&executor), limits_(limits), comm_(&comm), stream_(&stream) {
+        for (auto slot = limits.sequences; slot-- > 0;) free_slots_.push_back(slot);
+    }
+
+    void admit() {
+        while (!waiting_.empty() && !free_slots_.empty()) {
+            auto next = std::move(waiting_.front());
+            waiting_.pop_front();
+            Running sequence{next.number, free_slots_.back(), std::move(next.request), {}, 0};
+            sequence.tokens = sequence.request.prompt;
+            free_slots_.pop_back();
+            running_.push_back(std::move(sequence));
+        }
+    }
+
+    /// Sequences in order of admission: those that have begun need one token each, prompts take what is left of the step.
+    [[nodiscard]] StepPlan plan_step(std::vector<Generation>& ended) {
+        end_full(ended);
+        StepPlan plan;
+        auto room = limits_.step_tokens;
+        auto const take = [&](std::size_t index, std::int64_t count) {
+            auto& sequence = running_[index];
+            auto const first = sequence.tokens.begin() + sequence.computed;
+            plan.ids.insert(plan.ids.end(), first, first + count);
+            plan.parts.push_back({sequence.slot, sequence.computed, count});
+            plan.sequence.push_back(index);
+            plan.chooses.push_back(sequence.computed + count == static_cast<std::int64_t>(sequence.tokens.size()));
+            room -= count;
+        };
+        for (bool const is_decode : {true, false}) {
+            for (std::size_t i = 0; i < running_.size(); ++i) {
+                auto const left = static_cast<std::int64_t>(running_[i].tokens.size()) - running_[i].computed;
+                if ((left == 1) != is_decode || room < 1) continue;
+                take(i, std::min(left, room));
+            }
+        }
+        return plan;
+    }
+    /// Ends sequences that may not have another token.
+    void end_full(std::vector<Generation>& ended) {
+        for (std::size_t i = 0; i < running_.size();) {
+            auto const& sequence = running_[i];
+            bool const is_full = static_cast<std::int64_t>(sequence.tokens.size()) > limits_.context;
+            bool const is_done = sequence.made() >= sequence.request.max_new_tokens;
+            if (is_full || is_done)
+                finish(i, FinishReason::length, ended);
+            else
+                ++i;
+        }
+    }
+
+    [[nodiscard]] Result<> choose(StepPlan const& plan, TensorView<float, 2, Backend> logits, Deadline deadline) {
+        std::vector<SamplingRow> rows(plan.parts.size());
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            auto const& sequence = running_[plan.sequence[i]];
+            // A chunk inside a prompt chooses nothing that counts: greedily, whatever its request says.
+            if (!plan.chooses[i]) continue;
+            rows[i].options = sequence.request.sampling;
+            rows[i].history = sequence.tokens;
+            rows[i].step = static_cast<std::uint64_t>(sequence.made());
+        }
+        TensorView<std::int32_t, 1, Backend> const chosen(chosen_.data(), {static_cast<std::int64_t>(rows.size())});
+        if (auto const done = sample(logits, std::span<SamplingRow const>(rows), chosen, *stream_); !done) return done;
+        return stream_->synchronize(deadline);
+    }
+
+    void take_tokens(StepPlan const& plan, OnToken const& on_token, std::vector<Generation>& ended) {
+        std::vector<std::optional<FinishReason>> reasons(running_.size());
+        for (std::size_t i = 0; i < plan.parts.size(); ++i) {
+            auto& sequence = running_[plan.sequence[i]];
+            sequence.computed += plan.parts[i].tokens;
+            if (!plan.chooses[i]) continue;
+            auto const token = chosen_.data()[i];
+            auto const& stops = sequence.request.stop_tokens;
+            auto& reason = reasons[plan.sequence[i]];
+            if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
+                reason = FinishReason::stop_token;
+                continue;
+            }
+            sequence.tokens.push_back(token);
+            if (on_token && !on_token(sequence.number, token)) reason = FinishReason::cancelled;
+            if (!reason && sequence.made() >= sequence.request.max_new_tokens) reason = FinishReason::length;
+        }
+        // From behind, so that numbers stay what they are; then in order.
+        std::vector<Generation> last;
+        for (auto i = reasons.size(); i-- > 0;) {
+            if (reasons[i]) finish(i, *reasons[i], last);
+        }
+        ended.insert(ended.end(), std::make_move_iterator(last.rbegin()), std::make_move_iterator(last.rend()));
+    }
+    void finish(std::size_t index, FinishReason reason, std::vector<Generation>& ended) {
+        auto& sequence = running_[index];
+        auto const prompt = static_cast<std::ptrdiff_t>(sequence.request.prompt.size());
+        ended.push_back({sequence.number, {sequence.tokens.begin() + prompt, sequence.tokens.end()}, reason});
+        free_slots_.push_back(sequence.slot);
+        running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+    }
+
+    Executor* executor_;
+    ExecutorLimits limits_;
+    C* comm_;
+    Stream* stream_;
+    Buffer<float, Backend> logits_;
+    Buffer<std::int32_t, Backend> chosen_;
+    std::deque<Waiting> waiting_;
+    std::vector<Running> running_;
+    std::vector<std::int64_t> free_slots_;
+    std::int64_t next_request_ = 0;
+    std::int64_t steps_ = 0;
+};
+
+}  // namespace shardwise::inline v0_2_0
