@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
-#include <string>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -199,4 +201,106 @@ TEST_CASE(
             CHECK_MESSAGE(same_bits(part, expected), name_of(level), " ", name_of(format));
         }
     }
+}
+
+TEST_CASE("multiply: the error stays within the bound of a sum of its length, for every dense format and level") {
+    std::mt19937 random(11);
+    std::normal_distribution<float> normal;
+    constexpr std::int64_t inputs = 777;
+    for (auto const format : dense_formats) {
+        auto const held_value = [&](float value) {
+            if (format == WeightFormat::f32) return value;
+            return format == WeightFormat::bf16 ? from_bf16(to_bf16(value)) : from_f16(to_f16(value));
+        };
+        Problem problem(
+            5, 19, inputs, [&](auto, auto) { return held_value(normal(random)); },
+            [&](auto, auto) { return normal(random); });
+        for (auto const level : levels()) {
+            HostContext context(options_at(level));
+            auto const weight = hold(context, format, 19, inputs, problem.weight);
+            auto const values = multiply(context, weight, problem.in);
+            double worst = 0.0;
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                worst = std::max(worst,
+                                 std::abs(static_cast<double>(values[i]) - problem.expected[i]) / problem.magnitude[i]);
+            }
+            // Blocks of 256 products in a row (a rounding for each product and each sum), then four sums of blocks.
+            auto const unit = static_cast<double>(std::numeric_limits<float>::epsilon()) / 2;
+            CHECK_MESSAGE(worst < (256 + 1 + 4) * unit, name_of(level), " ", name_of(format));
+            CHECK(worst > 0.0);
+        }
+    }
+}
+
+TEST_CASE("multiply: fp32 weights give the bits that gemm gives, at every level") {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    Problem problem(
+        21, 50, 530, [&](auto, auto) { return normal(random); }, [&](auto, auto) { return normal(random); });
+    for (auto const level : levels()) {
+        HostContext context(options_at(level));
+        auto const held = hold(context, WeightFormat::f32, 50, 530, problem.weight);
+        auto const values = multiply(context, held, problem.in);
+        std::vector<float> plain(values.size());
+        auto stream = context.make_stream();
+        REQUIRE(Host::gemm<float>(problem.in.read(), {problem.weight.data(), {50, 530}}, {plain.data(), {21, 50}},
+                                  {.is_b_transposed = true}, stream));
+        CHECK_MESSAGE(same_bits(values, plain), name_of(level));
+    }
+}
+
+TEST_CASE("multiply: infinities and what is not a number reach their rows only") {
+    for (auto const level : levels()) {
+        HostContext context(options_at(level));
+        for (auto const format : dense_formats) {
+            Problem problem(3, 17, 33, integer_at, [](auto row, auto k) { return integer_at(k, row); });
+            problem.in.at(1, 32) = std::nanf("");
+            problem.in.at(2, 0) = std::numeric_limits<float>::infinity();
+            for (auto& value : problem.weight) value = 1.0F;
+            auto const held = hold(context, format, 17, 33, problem.weight);
+            auto const values = multiply(context, held, problem.in);
+            for (std::size_t o = 0; o < 17; ++o) {
+                REQUIRE(std::isfinite(values[o]));
+                REQUIRE(std::isnan(values[17 + o]));
+                REQUIRE(std::isinf(values[34 + o]));
+            }
+        }
+    }
+}
+
+TEST_CASE("multiply: extents that do not agree are named") {
+    HostContext context(options_at(IsaLevel::portable));
+    auto stream = context.make_stream();
+    auto const weight = hold(context, WeightFormat::f32, 3, 4, std::vector<float>(12));
+    std::vector<float> values(100);
+    auto const message = [&](std::int64_t rows, std::int64_t inputs, std::int64_t out_rows, std::int64_t outputs) {
+        auto const done =
+            Host::multiply({values.data(), {rows, inputs}}, weight, {values.data(), {out_rows, outputs}}, stream);
+        REQUIRE_FALSE(done);
+        CHECK(done.error().code() == ErrorCode::shape_mismatch);
+        return done.error().message();
+    };
+    CHECK(message(2, 5, 2, 3) ==
+          "multiply: the activations have another width than the weight has inputs (got 5, expected 4)");
+    CHECK(message(2, 4, 2, 4) ==
+          "multiply: the result has another width than the weight has outputs (got 4, expected 3)");
+    CHECK(message(2, 4, 3, 3) ==
+          "multiply: the result has another number of rows than the activations (got 3, expected 2)");
+
+    HostStream broken(StreamMode::immediate, nullptr, choose_isa("avx3"));
+    auto const done = Host::multiply({values.data(), {2, 4}}, weight, {values.data(), {2, 3}}, broken);
+    REQUIRE_FALSE(done);
+    CHECK(done.error().subject() == "SHARDWISE_ISA");
+}
+
+TEST_CASE("A product is cut into parts that keep threads busy: none where it is small, rows too where panels are few") {
+    auto const parts = [](std::int64_t rows, std::int64_t panels, std::int64_t inputs, std::int64_t threads) {
+        auto const cut = detail::cut_product(rows, panels, inputs, threads);
+        return std::pair{cut.panel_parts, cut.row_parts};
+    };
+    CHECK(parts(1, 4, 64, 8) == std::pair<std::int64_t, std::int64_t>{1, 1});
+    CHECK(parts(1, 688, 4096, 1) == std::pair<std::int64_t, std::int64_t>{1, 1});
+    CHECK(parts(1, 688, 4096, 2) == std::pair<std::int64_t, std::int64_t>{16, 1});
+    CHECK(parts(512, 2, 4096, 4) == std::pair<std::int64_t, std::int64_t>{1, 32});
+    CHECK(parts(0, 5, 10, 4) == std::pair<std::int64_t, std::int64_t>{1, 1});
 }

@@ -37,17 +37,13 @@ inline constexpr std::int64_t quant_block = 32;
         case WeightFormat::bf16:
             // Two inputs share 32 bits.
             return checked_multiply(ceil_divide(inputs, 2), panel_outputs * 4);
-        case WeightFormat::f16: {
-            auto const bytes = checked_multiply(inputs, panel_outputs * 2);
-            if (!bytes) return bytes;
-            return round_up(*bytes, panel_alignment);
-        }
+        case WeightFormat::f16:
+            return whole_lines(inputs, panel_outputs * 2);
         case WeightFormat::int8:
             return whole_lines(blocks, quant_block * panel_outputs, panel_outputs * 4);
         case WeightFormat::int4:
-            return whole_lines(
-                blocks, quant_block * panel_outputs / 2,
-                checked_multiply(group < 1 ? 0 : ceil_divide(inputs, group), panel_outputs * 2));
+            return whole_lines(blocks, quant_block * panel_outputs / 2,
+                               checked_multiply(group < 1 ? 0 : ceil_divide(inputs, group), panel_outputs * 2));
         case WeightFormat::nf4:
             return whole_lines(ceil_divide(inputs, 64), panel_outputs * (64 / 2 + 4));
         case WeightFormat::mxfp4:
