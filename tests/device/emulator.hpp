@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <ucontext.h>
 #include <vector>
@@ -69,7 +70,32 @@ private:
         bool is_done = false;
     };
 
-    static constexpr std::size_t stack_bytes = 64 * 1024;
+    static constexpr std::size_t stack_bytes = 32 * 1024;
+    using Stack = std::unique_ptr<char[]>;
+
+    /// Stacks that no block uses now: fresh ones cost a page fault or two each.
+    struct Stacks {
+        std::mutex mutex;
+        std::vector<Stack> free;
+
+        static Stacks& get() {
+            static Stacks stacks;
+            return stacks;
+        }
+        void exchange(std::vector<Fiber>& fibers, bool gives) {
+            std::lock_guard const lock(mutex);
+            for (auto& fiber : fibers) {
+                if (gives) {
+                    free.push_back(std::move(fiber.stack));
+                } else if (free.empty()) {
+                    fiber.stack.reset(new char[stack_bytes]);
+                } else {
+                    fiber.stack = std::move(free.back());
+                    free.pop_back();
+                }
+            }
+        }
+    };
 
     Emulator(int threads, int warp_size, std::function<void()> const& kernel)
         : warp_size_(warp_size),
@@ -79,7 +105,9 @@ private:
           warps_(static_cast<std::size_t>(threads / warp_size)) {
         block_.size = threads;
         for (auto& warp : warps_) warp.size = warp_size;
+        Stacks::get().exchange(fibers_, false);
     }
+    ~Emulator() { Stacks::get().exchange(fibers_, true); }
 
     static Emulator*& running() {
         static thread_local Emulator* emulator = nullptr;
@@ -160,7 +188,6 @@ inline void Emulator::run_block(std::int64_t block, std::int64_t blocks) {
     blockDim.x = static_cast<unsigned>(fibers_.size());
     gridDim.x = static_cast<unsigned>(blocks);
     for (auto& fiber : fibers_) {
-        if (!fiber.stack) fiber.stack.reset(new char[stack_bytes]);
         fiber.is_done = false;
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.get();

@@ -139,7 +139,7 @@ TEST_CASE("all_reduce sums over ranks on one device with the same bits everywher
         if (!ranks.bench) return;
         // Long, short, long again; the last is several pieces.
         unsigned seed = 100;
-        for (std::int64_t const length : {1024, 1, 7, 1000, 0, 16, 2500}) {
+        for (std::int64_t const length : {1024, 1, 0, 17, 2500}) {
             check_all_reduce<float>(ranks, length, 0, seed += 10);
         }
         check_all_reduce<float>(ranks, 333, 1, seed += 10);
