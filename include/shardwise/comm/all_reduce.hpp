@@ -19,7 +19,7 @@ namespace detail {
 /// as many bytes either way.
 ///
 /// Source  bench/bench_all_reduce.cpp
-inline constexpr std::size_t one_shot_bytes = 16 * 1024;
+inline constexpr std::size_t one_shot_bytes = 64 * 1024;
 /// Longer data go piece by piece, so that a piece is still in the caches when the sums replace it.
 ///
 /// Source  bench/bench_all_reduce.cpp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
 #include <shardwise/comm/detail/staging_store.hpp>
@@ -141,11 +142,7 @@ public:
             auto const sent_dtype = mailbox.dtype[MailProtocol::half(read)];
             auto const sent_count = mailbox.count[MailProtocol::half(read)];
             if (offset == 0 && options_.checks_calls && (sent_dtype != dtype || sent_count != count)) {
-                return fail(Error{ErrorCode::collective_mismatch}
-                                .in("rank " + std::to_string(from))
-                                .because("sends " + letter_text(sent_dtype, sent_count) + " where rank " +
-                                         std::to_string(rank_) + " receives " + letter_text(dtype, count))
-                                .fix("let both sides agree on type and count"));
+                return fail(letter_mismatch(from, sent_dtype, sent_count, rank_, dtype, count));
             }
             if (bytes > 0) std::memcpy(data + offset, region_->letter(from, rank_, MailProtocol::half(read)), bytes);
             MailProtocol::pass_on(mailbox.read, read);
@@ -189,10 +186,6 @@ private:
     [[nodiscard]] bool is_poisoned() const { return region_->poison.load(std::memory_order_acquire) != Poison::none; }
     [[nodiscard]] bool has_arrived(std::int32_t peer) const {
         return StepProtocol::has_published(region_->slot(peer).arrived, step_);
-    }
-
-    [[nodiscard]] static std::string letter_text(Dtype dtype, std::int64_t count) {
-        return std::string(traits(dtype).short_name) + " x " + std::to_string(count);
     }
 
     /// What keeps the step from ever finishing, if something does.
@@ -242,18 +235,13 @@ private:
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             auto const& slot = region_->slot(peer);
             if (slot.call[parity] == own.call[parity] && slot.call_number[parity] == own.call_number[parity]) continue;
-            // The same words on every rank: the lowest rank first.
             auto const low = std::min(peer, rank_);
             auto const high = std::max(peer, rank_);
-            auto const text = [&](std::int32_t rank) {
+            auto const of = [&](std::int32_t rank) {
                 auto const& each = region_->slot(rank);
-                return "call " + std::to_string(each.call_number[parity]) + ", " + to_text(each.call[parity]);
+                return NumberedCall{each.call[parity], each.call_number[parity]};
             };
-            return fail(Error{ErrorCode::collective_mismatch}
-                            .in("ranks " + std::to_string(low) + " and " + std::to_string(high))
-                            .because("differ: rank " + std::to_string(low) + " is at " + text(low) + "; rank " +
-                                     std::to_string(high) + " at " + text(high))
-                            .fix("let all ranks call the same in the same order"));
+            return fail(call_mismatch(low, of(low), high, of(high)));
         }
         return {};
     }

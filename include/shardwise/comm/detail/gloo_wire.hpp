@@ -1,0 +1,266 @@
+#pragma once
+
+#include <shardwise/comm/detail/message_rank.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <dirent.h>
+#include <exception>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <memory>
+#include <mutex>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <span>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// Messages of Gloo over TCP. Gloo's own deadline closes all connections, and a message that was half read when its connection
+/// broke is never told: waits are interrupted by a thread of the wire, which looks at the clock and at another message of the
+/// same connection.
+class GlooWire {
+public:
+    class Message {
+    public:
+        [[nodiscard]] MessageState state() const { return held_->state; }
+        [[nodiscard]] std::string const& reason() const { return held_->reason; }
+        [[nodiscard]] std::span<std::byte const> bytes() const { return held_->bytes; }
+        [[nodiscard]] std::int32_t peer() const { return held_->peer; }
+
+    private:
+        friend class GlooWire;
+
+        struct Held {
+            // The buffer goes first: Gloo lets go of the bytes when it does.
+            std::vector<std::byte> bytes;
+            std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+            std::int32_t peer = 0;
+            bool is_send = false;
+            MessageState state = MessageState::pending;
+            std::string reason;
+        };
+        std::unique_ptr<Held> held_ = std::make_unique<Held>();
+    };
+
+    /// Connects all ranks with each other through a folder that all can see. A connection that gives no sign of life for
+    /// `silence` is broken.
+    ///
+    /// Errors  backend_failure with Gloo's own words
+    [[nodiscard]] static Result<std::shared_ptr<GlooWire>> create(std::string const& folder, std::int32_t rank,
+                                                                  std::int32_t ranks, std::string const& address,
+                                                                  std::chrono::seconds silence,
+                                                                  std::chrono::nanoseconds timeout) {
+        auto wire = std::shared_ptr<GlooWire>(new GlooWire);
+        try {
+            wire->device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
+            wire->context_ = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
+            // Gloo waits five times as long for a connection.
+            wire->context_->setTimeout(std::chrono::duration_cast<std::chrono::milliseconds>(timeout / 5));
+            gloo::rendezvous::FileStore store(folder);
+            auto const before = connections();
+            wire->context_->connectFullMesh(store, wire->device_);
+            for (auto const socket : connections()) {
+                if (std::find(before.begin(), before.end(), socket) == before.end()) keep_alive(socket, silence);
+            }
+            for (std::int32_t peer = 0; peer < ranks; ++peer) {
+                if (peer != rank) wire->watches_.push_back(wire->start_receive(peer, watch_lane, 1));
+            }
+        } catch (std::exception const& problem) {
+            return Error{ErrorCode::backend_failure}
+                .in("gloo")
+                .because(problem.what())
+                .fix("check that the ranks reach each other's addresses");
+        }
+        return wire;
+    }
+
+    [[nodiscard]] Message start_send(std::int32_t to, std::uint32_t lane, std::vector<std::byte> bytes) {
+        return start(to, lane, std::move(bytes), true);
+    }
+    [[nodiscard]] Message start_receive(std::int32_t from, std::uint32_t lane, std::size_t bytes) {
+        return start(from, lane, std::vector<std::byte>(bytes), false);
+    }
+    /// Gloo cannot be asked without an end to the wait: this is for when the connections are broken.
+    [[nodiscard]] bool has_come(Message& message) {
+        if (is_broken_) wait_for(message, Deadline::after(std::chrono::milliseconds(1)));
+        return message.state() == MessageState::done;
+    }
+    template <class Stop>
+    void wait(std::span<Message> messages, std::chrono::nanoseconds timeout, Stop const&) {
+        auto const deadline = Deadline::after(timeout);
+        for (auto& each : messages) wait_for(each, deadline);
+    }
+    void keep(std::vector<Message> messages) {
+        for (auto& each : messages) {
+            if (each.state() == MessageState::pending) kept_.push_back(std::move(each));
+        }
+    }
+    /// Closes all connections: whoever waits for this rank is told by the system.
+    void give_up() {
+        is_broken_ = true;
+        try {
+            context_->closeConnections();
+        } catch (std::exception const&) {
+            // They are closed already.
+            return;
+        }
+    }
+
+    std::uint32_t next_channel = 1;
+
+private:
+    GlooWire() = default;
+
+    /// The process's connected TCP sockets: Gloo does not show its own, so those that are new are.
+    [[nodiscard]] static std::vector<int> connections() {
+        std::vector<int> found;
+        auto* const folder = opendir("/proc/self/fd");
+        if (folder == nullptr) return found;
+        while (auto const* const entry = readdir(folder)) {
+            auto const socket = std::atoi(entry->d_name);
+            sockaddr_storage peer{};
+            socklen_t size = sizeof peer;
+            if (getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+            if (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) found.push_back(socket);
+        }
+        closedir(folder);
+        return found;
+    }
+
+    /// Lets the system ask a silent peer for a sign of life, so that a cut connection is known while nobody writes, too.
+    ///
+    /// Source  tcp(7)
+    static void keep_alive(int socket, std::chrono::seconds silence) {
+        int const on = 1;
+        int const interval = 1;
+        auto const seconds = static_cast<int>(silence.count());
+        int const probes = seconds > 1 ? seconds - 1 : 1;
+        auto const most = static_cast<unsigned>(seconds) * 1000U;
+        setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &interval, sizeof interval);
+        setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+        setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+        setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most);
+    }
+
+    [[nodiscard]] Message start(std::int32_t peer, std::uint32_t lane, std::vector<std::byte> bytes, bool is_send) {
+        Message message;
+        auto& held = *message.held_;
+        held.bytes = std::move(bytes);
+        held.peer = peer;
+        held.is_send = is_send;
+        try {
+            held.buffer = context_->createUnboundBuffer(held.bytes.data(), held.bytes.size());
+            if (is_send)
+                held.buffer->send(peer, lane);
+            else
+                held.buffer->recv(peer, lane);
+        } catch (std::exception const& problem) {
+            mark_broken(held, problem.what());
+        }
+        return message;
+    }
+    void wait_for(Message& message, Deadline const& deadline) {
+        auto& held = *message.held_;
+        while (held.state == MessageState::pending) {
+            interrupter_.begin(held.buffer.get(), held.is_send);
+            try {
+                bool const is_done = held.is_send ? held.buffer->waitSend(never) : held.buffer->waitRecv(never);
+                interrupter_.end();
+                if (is_done) {
+                    held.state = MessageState::done;
+                    return;
+                }
+                // Of all that waits for a connection that broke, what is half read alone is not told.
+                for (auto const& watch : watches_) {
+                    if (watch.peer() != held.peer) continue;
+                    watch.held_->buffer->abortWaitRecv();
+                    (void)watch.held_->buffer->waitRecv(never);
+                }
+            } catch (std::exception const& problem) {
+                interrupter_.end();
+                mark_broken(held, problem.what());
+            }
+            if (deadline.has_passed()) return;
+        }
+    }
+    void mark_broken(Message::Held& held, std::string const& words) {
+        is_broken_ = true;
+        held.state = MessageState::broken;
+        bool const is_cut = words.find("timed out") != std::string::npos || words.find("route") != std::string::npos ||
+                            words.find("unreachable") != std::string::npos;
+        auto const begin = words.rfind("] ");
+        auto const last = begin == std::string::npos ? words : words.substr(begin + 2);
+        held.reason = (is_cut ? "is cut off by a network partition (" : "closed its connection (") + last + ")";
+    }
+
+    /// Ends the wait of the calling thread now and then.
+    class Interrupter {
+    public:
+        Interrupter() : thread_([this] { run(); }) {}
+        Interrupter(Interrupter const&) = delete;
+        Interrupter& operator=(Interrupter const&) = delete;
+        ~Interrupter() {
+            {
+                std::lock_guard const lock(mutex_);
+                is_over_ = true;
+            }
+            wake_.notify_one();
+            thread_.join();
+        }
+        void begin(gloo::transport::UnboundBuffer* buffer, bool is_send) {
+            std::lock_guard const lock(mutex_);
+            buffer_ = buffer;
+            is_send_ = is_send;
+        }
+        void end() {
+            std::lock_guard const lock(mutex_);
+            buffer_ = nullptr;
+        }
+
+    private:
+        void run() {
+            std::unique_lock lock(mutex_);
+            while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return is_over_; })) {
+                if (buffer_ == nullptr) continue;
+                if (is_send_)
+                    buffer_->abortWaitSend();
+                else
+                    buffer_->abortWaitRecv();
+            }
+        }
+
+        std::mutex mutex_;
+        std::condition_variable wake_;
+        gloo::transport::UnboundBuffer* buffer_ = nullptr;
+        bool is_send_ = false;
+        bool is_over_ = false;
+        std::thread thread_;
+    };
+
+    static constexpr std::uint32_t watch_lane = UINT32_MAX;
+    static constexpr std::chrono::milliseconds never = std::chrono::hours(24);
+
+    std::shared_ptr<gloo::transport::Device> device_;
+    std::shared_ptr<gloo::rendezvous::Context> context_;
+    bool is_broken_ = false;
+    std::vector<Message> kept_;
+    /// One message from each other rank that never comes.
+    std::vector<Message> watches_;
+    Interrupter interrupter_;
+};
+
+}  // namespace shardwise::inline v0_2_0::detail

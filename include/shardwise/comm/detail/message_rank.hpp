@@ -1,0 +1,366 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/call_mismatch.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// What a group is told when it is made.
+struct MessageOptions {
+    /// How long a call waits for the other ranks.
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+    /// Compares what the ranks ask for before data moves.
+    bool checks_calls = true;
+};
+
+/// How far a message has come.
+enum class MessageState { pending, done, broken };
+
+/// The ranks of a group, by their numbers on the wire, and what keeps its messages apart from other groups'.
+struct MessageGroup {
+    std::vector<std::int32_t> members;
+    std::int32_t rank = 0;
+    std::uint32_t channel = 0;
+};
+
+/// One rank of a group that only passes messages, over a `Wire` that starts them and waits for them:
+///
+///   Wire::Message            owns the memory of one message; state(), reason(), bytes()
+///   start_send(rank, lane, bytes), start_receive(rank, lane, size)    in order per pair and lane
+///   wait(messages, timeout, stop)     until all are done, one is broken, the time is up or stop() is true
+///   keep(messages)           holds what may still be written to for as long as the process lives
+///   give_up()                lets nobody wait for this rank any longer
+///   next_channel             the first number that no group of this rank has
+///
+/// No caller's memory is ever given to the wire: a message that comes late finds memory that the wire keeps.
+template <class Wire>
+class MessageRank {
+    using Message = typename Wire::Message;
+
+public:
+    MessageRank(std::shared_ptr<Wire> wire, MessageGroup group, MessageOptions const& options)
+        : wire_(std::move(wire)), group_(std::move(group)), options_(options) {
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (peer != rank()) notices_.push_back(start_receive(peer, Lane::notices, sizeof(Notice)));
+        }
+    }
+    MessageRank(MessageRank&&) noexcept = default;
+    MessageRank& operator=(MessageRank&&) noexcept = delete;
+    /// The rank leaves: who still waits for it is told so.
+    ~MessageRank() {
+        if (!wire_) return;
+        if (!error_) wire_->wait(std::span<Message>(sent_), options_.timeout, [] { return false; });
+        if (!error_) notify({});
+        wire_->keep(std::move(sent_));
+        wire_->keep(std::move(notices_));
+    }
+
+    [[nodiscard]] std::int32_t rank() const { return group_.rank; }
+    [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(group_.members.size()); }
+    [[nodiscard]] Traffic& traffic() { return traffic_; }
+    void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
+
+    /// Begins a collective: tells all ranks what this one asks for, and compares. A barrier and a split always wait for all,
+    /// another call only where calls are compared.
+    ///
+    /// Errors  the group's first error; collective_mismatch; rank_lost; deadline_exceeded with the missing ranks
+    [[nodiscard]] Result<> agree(CollectiveCall const& call) {
+        traffic_.begin(call.kind);
+        call_ = {call, call_.number + 1};
+        if (error_) return *error_;
+        bool const waits_for_all = call.kind == CollectiveKind::barrier || call.kind == CollectiveKind::split;
+        if (!options_.checks_calls && !waits_for_all) return {};
+        std::vector<NumberedCall> calls(group_.members.size(), call_);
+        std::vector<Outgoing> out;
+        std::vector<Incoming> in;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (peer == rank()) continue;
+            out.push_back({peer, reinterpret_cast<std::byte const*>(&call_), sizeof call_});
+            in.push_back({peer, reinterpret_cast<std::byte*>(&calls[index(peer)]), sizeof call_});
+        }
+        if (auto const exchanged = exchange(out, in); !exchanged) return exchanged;
+        if (!options_.checks_calls) return {};
+        for (std::int32_t peer = 1; peer < size(); ++peer) {
+            if (!(calls[index(peer)] == calls[0])) return fail(call_mismatch(0, calls[0], peer, calls[index(peer)]));
+        }
+        return {};
+    }
+
+    /// Moves messages between pairs of ranks, all at once.
+    ///
+    /// Errors  as agree
+    [[nodiscard]] Result<> exchange(std::span<Outgoing const> out, std::span<Incoming const> in) {
+        if (error_) return *error_;
+        for (std::size_t offset = 0;; offset += piece_bytes) {
+            std::vector<Message> messages;
+            std::vector<std::pair<std::size_t, std::byte*>> targets;
+            auto const piece_of = [&](std::size_t bytes) { return std::min(piece_bytes, bytes - offset); };
+            for (auto const& each : in) {
+                if (each.bytes <= offset) continue;
+                targets.emplace_back(messages.size(), each.data + offset);
+                messages.push_back(start_receive(each.from, Lane::collectives, piece_of(each.bytes)));
+            }
+            for (auto const& each : out) {
+                if (each.bytes <= offset) continue;
+                messages.push_back(start_send(each.to, Lane::collectives, each.data + offset, piece_of(each.bytes)));
+            }
+            if (messages.empty()) return {};
+            if (auto const done = finish(messages, to_text(call_.call)); !done) return done;
+            for (auto const& [i, target] : targets) {
+                auto const bytes = messages[i].bytes();
+                std::memcpy(target, bytes.data(), bytes.size());
+            }
+        }
+    }
+
+    /// Sends `count` elements to one rank; returns when they are in memory of the group's.
+    ///
+    /// Errors  as agree
+    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
+                                      std::size_t element_bytes) {
+        traffic_.begin(CollectiveKind::send);
+        if (error_) return *error_;
+        Letter const letter{count, dtype};
+        if (options_.checks_calls)
+            sent_.push_back(start_send(to, Lane::letters, reinterpret_cast<std::byte const*>(&letter), sizeof letter));
+        auto const total = static_cast<std::size_t>(count) * element_bytes;
+        for (std::size_t offset = 0; offset < total; offset += piece_bytes) {
+            // What the receiver has not asked for yet waits here, but not without bound.
+            if (sent_.size() >= most_unread) {
+                if (auto const done = finish(sent_, "send"); !done) return done;
+                sent_.clear();
+            }
+            sent_.push_back(start_send(to, Lane::letters, data + offset, std::min(piece_bytes, total - offset)));
+        }
+        return {};
+    }
+
+    /// Receives what `from` sends: as many elements of the same type.
+    ///
+    /// Errors  as agree; collective_mismatch where the sender sends something else
+    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
+                                         std::size_t element_bytes) {
+        traffic_.begin(CollectiveKind::receive);
+        traffic_.take(CollectiveKind::receive, 1, count * static_cast<std::int64_t>(element_bytes));
+        if (error_) return *error_;
+        auto const receive = [&](void* to, std::size_t bytes) -> Result<> {
+            std::vector<Message> messages;
+            messages.push_back(start_receive(from, Lane::letters, bytes));
+            if (auto const done = finish(messages, "receive"); !done) return done;
+            std::memcpy(to, messages[0].bytes().data(), bytes);
+            return {};
+        };
+        if (options_.checks_calls) {
+            Letter letter;
+            if (auto const done = receive(&letter, sizeof letter); !done) return done;
+            if (letter.dtype != dtype || letter.count != count)
+                return fail(letter_mismatch(from, letter.dtype, letter.count, rank(), dtype, count));
+        }
+        auto const total = static_cast<std::size_t>(count) * element_bytes;
+        for (std::size_t offset = 0; offset < total; offset += piece_bytes) {
+            if (auto const done = receive(data + offset, std::min(piece_bytes, total - offset)); !done) return done;
+        }
+        return {};
+    }
+
+    /// Makes every later call of this rank return `error`, unless another error came first, and tells the other ranks.
+    Result<> fail(Error const& error) {
+        if (error_) return *error_;
+        error_ = error;
+        notify(error);
+        wire_->give_up();
+        return error;
+    }
+
+    /// The group of the ranks that give one color, numbered by their rank here.
+    ///
+    /// Errors  as agree
+    [[nodiscard]] Result<MessageGroup> members_of(std::int32_t color) {
+        if (auto const agreed = agree({CollectiveKind::split}); !agreed) return agreed.error();
+        struct Wish {
+            std::int32_t color;
+            std::uint32_t channel;
+        };
+        Wish const own{color, wire_->next_channel};
+        std::vector<Wish> wishes(group_.members.size(), own);
+        std::vector<Outgoing> out;
+        std::vector<Incoming> in;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (peer == rank()) continue;
+            out.push_back({peer, reinterpret_cast<std::byte const*>(&own), sizeof own});
+            in.push_back({peer, reinterpret_cast<std::byte*>(&wishes[index(peer)]), sizeof own});
+        }
+        if (auto const exchanged = exchange(out, in); !exchanged) return exchanged.error();
+        MessageGroup part;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            // Above every number that any of these ranks has used: no pair of ranks meets a channel twice.
+            part.channel = std::max(part.channel, wishes[index(peer)].channel);
+            if (wishes[index(peer)].color != color) continue;
+            if (peer == rank()) part.rank = static_cast<std::int32_t>(part.members.size());
+            part.members.push_back(group_.members[index(peer)]);
+        }
+        wire_->next_channel = part.channel + 1;
+        return part;
+    }
+
+protected:
+    [[nodiscard]] std::shared_ptr<Wire> const& wire() const { return wire_; }
+    [[nodiscard]] MessageOptions const& options() const { return options_; }
+
+private:
+    /// Messages of one lane keep their order; lanes know nothing of each other.
+    enum class Lane : std::uint32_t { collectives, letters, notices, count };
+
+    /// What goes before a message from rank to rank.
+    struct Letter {
+        std::int64_t count = 0;
+        Dtype dtype = Dtype::u8;
+    };
+    /// What a rank tells the others when it leaves or fails.
+    struct Notice {
+        char has_failed = 0;
+        ErrorCode code{};
+        char text[1022]{};
+    };
+
+    /// Longer messages are cut, so that both sides hold little beside them.
+    static constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
+    /// Messages that may wait for their receivers.
+    static constexpr std::size_t most_unread = 16;
+
+    [[nodiscard]] static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+    [[nodiscard]] std::uint32_t lane_number(Lane lane) const {
+        return group_.channel * static_cast<std::uint32_t>(Lane::count) + static_cast<std::uint32_t>(lane);
+    }
+    [[nodiscard]] Message start_send(std::int32_t to, Lane lane, std::byte const* data, std::size_t bytes) {
+        return wire_->start_send(group_.members[index(to)], lane_number(lane),
+                                 std::vector<std::byte>(data, data + bytes));
+    }
+    [[nodiscard]] Message start_receive(std::int32_t from, Lane lane, std::size_t bytes) {
+        return wire_->start_receive(group_.members[index(from)], lane_number(lane), bytes);
+    }
+    [[nodiscard]] std::int32_t rank_of(Message const& message) const {
+        auto const found = std::find(group_.members.begin(), group_.members.end(), message.peer());
+        return static_cast<std::int32_t>(found - group_.members.begin());
+    }
+
+    void notify(std::optional<Error> const& error) {
+        Notice notice;
+        if (error) {
+            notice.has_failed = 1;
+            notice.code = error->code();
+            auto const text = error->message();
+            std::memcpy(notice.text, text.data(), std::min(text.size(), sizeof notice.text - 1));
+        }
+        std::vector<Message> messages;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (peer != rank())
+                messages.push_back(
+                    start_send(peer, Lane::notices, reinterpret_cast<std::byte const*>(&notice), sizeof notice));
+        }
+        wire_->wait(std::span<Message>(messages), std::chrono::milliseconds(100), [] { return false; });
+        wire_->keep(std::move(messages));
+    }
+    /// The first error that another rank told of.
+    [[nodiscard]] std::optional<Error> told() {
+        for (auto& message : notices_) {
+            if (!wire_->has_come(message)) continue;
+            Notice notice;
+            std::memcpy(&notice, message.bytes().data(), sizeof notice);
+            if (notice.has_failed != 0) return Error{notice.code}.because(notice.text);
+        }
+        return std::nullopt;
+    }
+    /// True where the sender of a message has left the group: what it sent before is here or will not come.
+    [[nodiscard]] bool has_left(std::int32_t peer) {
+        for (auto& message : notices_) {
+            if (message.peer() == peer) return wire_->has_come(message);
+        }
+        return false;
+    }
+
+    /// Waits until all messages are done, or says why they never will be.
+    [[nodiscard]] Result<> finish(std::vector<Message>& messages, std::string_view what) {
+        std::optional<Error> failure;
+        std::optional<std::chrono::steady_clock::time_point> left_at;
+        auto const stop = [&] {
+            failure = told();
+            if (failure) return true;
+            for (auto const& each : messages) {
+                if (each.state() != MessageState::pending || !has_left(each.peer())) continue;
+                // Its last words may still be on their way.
+                auto const now = std::chrono::steady_clock::now();
+                if (!left_at) left_at = now;
+                return now - *left_at > std::chrono::milliseconds(100);
+            }
+            return false;
+        };
+        wire_->wait(std::span<Message>(messages), options_.timeout, stop);
+        bool is_done = true;
+        for (auto const& each : messages) is_done = is_done && each.state() == MessageState::done;
+        if (is_done) return {};
+        if (!failure) failure = told();
+        auto const result = fail(failure ? *failure : loss(messages, what));
+        wire_->keep(std::move(messages));
+        messages.clear();
+        return result;
+    }
+
+    /// Which ranks were not heard from, and why.
+    [[nodiscard]] Error loss(std::vector<Message> const& messages, std::string_view what) {
+        auto const call = " before call " + std::to_string(call_.number) + ", " + std::string(what);
+        for (auto const& each : messages) {
+            auto const name = "rank " + std::to_string(rank_of(each));
+            if (each.state() == MessageState::broken) {
+                return Error{ErrorCode::rank_lost}
+                    .in(name)
+                    .because(each.reason() + call)
+                    .fix("look at its own error and at the network, and make a new group");
+            }
+            if (each.state() == MessageState::pending && has_left(each.peer())) {
+                return Error{ErrorCode::rank_lost}
+                    .in(name)
+                    .because("left the group" + call)
+                    .fix("look at its own error and make a new group");
+            }
+        }
+        std::vector<std::int32_t> missing;
+        for (auto const& each : messages) {
+            if (each.state() == MessageState::pending) missing.push_back(rank_of(each));
+        }
+        std::sort(missing.begin(), missing.end());
+        missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+        std::string names;
+        for (auto const rank : missing) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+        return Error{ErrorCode::deadline_exceeded}
+            .in(what)
+            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + names)
+            .fix("look at what these ranks do; raise the timeout only where they really need that long");
+    }
+
+    std::shared_ptr<Wire> wire_;
+    MessageGroup group_;
+    MessageOptions options_;
+    NumberedCall call_{};
+    std::optional<Error> error_;
+    std::vector<Message> sent_;
+    /// What each other rank says when it leaves or fails.
+    std::vector<Message> notices_;
+    Traffic traffic_;
+};
+
+}  // namespace shardwise::inline v0_2_0::detail

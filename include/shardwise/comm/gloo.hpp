@@ -1,0 +1,94 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/gloo_wire.hpp>
+#include <shardwise/comm/detail/message_rank.hpp>
+#include <shardwise/comm/detail/rank_files.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How a group of processes is connected by Gloo; all ranks give the same timeout, checks and silence.
+struct GlooOptions {
+    /// How long a call waits for the other ranks, and how long `join` waits for all to come.
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+    /// Compares collective, type, operation, root and count across ranks before data moves.
+    bool checks_calls = true;
+    /// This rank's own address or host name, at which it listens until all are connected: the loopback unless asked otherwise.
+    std::string address = "127.0.0.1";
+    /// How long the system of another rank may give no sign of life. A stopped process is not silent: its system answers.
+    std::chrono::seconds silence{3};
+};
+
+/// One rank of a group of processes on one or more machines, connected by Gloo over TCP.
+///
+/// The ranks find each other through an empty folder that all can see and only this user may write; nothing listens for it. A
+/// rank that dies or is cut off is named by those who wait for it; then all connections of the group and of those split
+/// from it are closed. One thread at a time uses a group and those split from it.
+class Gloo : private detail::MessageRank<detail::GlooWire> {
+    using Base = detail::MessageRank<detail::GlooWire>;
+
+public:
+    static constexpr std::string_view name = "gloo";
+    static constexpr std::int32_t max_ranks = 256;
+
+    /// Joins the group that meets in `folder` and waits until all its ranks have come.
+    ///
+    /// Errors  invalid_argument for a rank that is out of range or taken, or a group of another size; deadline_exceeded with the
+    ///         ranks that never came; backend_failure with Gloo's or the system's words
+    [[nodiscard]] static Result<Gloo> join(std::string const& folder, std::int32_t rank, std::int32_t ranks,
+                                           GlooOptions const& options = {}) {
+        Error wrong{ErrorCode::invalid_argument};
+        wrong.in("gloo");
+        if (ranks < 1 || ranks > max_ranks)
+            return wrong.at("ranks").because("is out of range").got(ranks).expected(max_ranks);
+        if (rank < 0 || rank >= ranks)
+            return wrong.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
+        if (options.silence < std::chrono::seconds(1)) {
+            return wrong.at("silence").because("is less than a second").got(options.silence.count()).expected(1);
+        }
+        // Gloo names neither who is missing nor who came twice.
+        if (auto const met = detail::meet_in_folder(folder, rank, ranks, options.timeout); !met) return met.error();
+        auto wire = detail::GlooWire::create(folder, rank, ranks, options.address, options.silence, options.timeout);
+        if (!wire) return wire.error();
+        detail::MessageGroup group;
+        group.members.resize(static_cast<std::size_t>(ranks));
+        std::iota(group.members.begin(), group.members.end(), 0);
+        group.rank = rank;
+        return Gloo(*std::move(wire), std::move(group), {options.timeout, options.checks_calls});
+    }
+
+    using Base::agree;
+    using Base::exchange;
+    using Base::fail;
+    using Base::rank;
+    using Base::receive_bytes;
+    using Base::send_bytes;
+    using Base::size;
+    using Base::took;
+    using Base::traffic;
+
+    /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
+    ///
+    /// Errors  as a collective
+    [[nodiscard]] Result<Gloo> split(std::int32_t color) {
+        auto group = members_of(color);
+        if (!group) return group.error();
+        return Gloo(wire(), *std::move(group), options());
+    }
+
+private:
+    Gloo(std::shared_ptr<detail::GlooWire> wire, detail::MessageGroup group, detail::MessageOptions const& options)
+        : Base(std::move(wire), std::move(group), options) {}
+};
+
+static_assert(Communicator<Gloo>);
+
+}  // namespace shardwise::inline v0_2_0

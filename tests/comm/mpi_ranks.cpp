@@ -1,0 +1,94 @@
+// One rank of an MPI job, started by mpirun (tests/cmake/mpi.cmake): the cases that all communicators share, and what MPI adds.
+//
+//   mpi_ranks cases               everything must be right
+//   mpi_ranks mismatch            rank 1 asks for something else; every rank must be told both calls
+//   mpi_ranks stopped             rank 1 stops itself; the others must name it, and the job must end
+//   mpi_ranks silent              rank 1 never calls; the others must name it
+//   mpi_ranks leaves              rank 1 leaves; the others must be told so
+
+#include <shardwise/comm/mpi.hpp>
+
+#include "collective_cases.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+using namespace std::chrono_literals;
+using shardwise::testing::flat;
+
+/// What the job came to: 0 where it did what was asked.
+int expect_error(Result<> const& result, ErrorCode code, std::string_view words) {
+    if (result) {
+        std::fprintf(stderr, "FAILED: no error\n");
+        return 1;
+    }
+    auto const text = result.error().message();
+    bool const is_expected = result.error().code() == code && text.find(words) != std::string::npos;
+    std::fprintf(is_expected ? stdout : stderr, "%s: %s\n", is_expected ? "as expected" : "FAILED", text.c_str());
+    std::fflush(stdout);
+    return is_expected ? 0 : 1;
+}
+
+Result<> reduce(Mpi& comm, std::size_t count) {
+    std::vector<float> data(count, 1.0F);
+    return all_reduce(comm, flat(data));
+}
+
+int run_cases(Mpi& comm) {
+    auto const done = shardwise::testing::check_collectives(comm, 400'003);
+    if (!done) {
+        std::fprintf(stderr, "FAILED: rank %d: %s\n", comm.rank(), done.error().message().c_str());
+        return 1;
+    }
+    auto const bytes = comm.traffic().of(CollectiveKind::all_reduce).bytes;
+    if (comm.rank() == 0) std::printf("all cases on %d ranks, %lld bytes reduced\n", comm.size(), (long long)bytes);
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::string_view const what = argc > 1 ? argv[1] : "cases";
+    auto const begin = std::chrono::steady_clock::now();
+    auto comm = Mpi::join({.timeout = what == "cases" ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(1s)});
+    if (!comm) {
+        std::fprintf(stderr, "FAILED: %s\n", comm.error().message().c_str());
+        return 1;
+    }
+    if (what == "cases") return run_cases(*comm);
+    if (what == "mismatch") {
+        auto const result = reduce(*comm, comm->rank() == 1 ? 6 : 5);
+        auto const both =
+            expect_error(result, ErrorCode::collective_mismatch,
+                         "rank 0 is at call 1, all_reduce sum fp32 x 5; rank 1 at call 1, all_reduce sum fp32 x 6");
+        // Every later call returns the first error.
+        return both + expect_error(barrier(*comm), ErrorCode::collective_mismatch, "fp32 x 6");
+    }
+    if (what == "leaves" && comm->rank() == 1) return 0;
+    if (auto const done = what == "leaves" ? Result<>{} : reduce(*comm, 100); !done) return 1;
+    if (what == "leaves") {
+        auto const status = expect_error(barrier(*comm), ErrorCode::rank_lost, "rank 1: left the group");
+        std::_Exit(status == 0 ? 42 : 1);
+    }
+    if (comm->rank() == 1) {
+        if (what == "stopped") raise(SIGSTOP);
+        std::this_thread::sleep_for(60s);
+        return 1;
+    }
+    auto const status = expect_error(reduce(*comm, 100), ErrorCode::deadline_exceeded, "by rank 1");
+    if (std::chrono::steady_clock::now() - begin > 15s) {
+        std::fprintf(stderr, "FAILED: too late\n");
+        return 1;
+    }
+    // The process ends without MPI_Finalize: mpirun ends the job.
+    return status == 0 ? 42 : 1;
+}
