@@ -1,6 +1,4 @@
-#include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/linear_backward.hpp>
-#include <shardwise/parallel/row_linear.hpp>
 
 #include <doctest/doctest.h>
 

@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 /// What tests of parallel layers share: random matrices, the computation in float64 with the error that float sums may have,
@@ -125,9 +127,12 @@ inline Result<> finish(HostStream& stream) {
     return stream.synchronize(Deadline::after(std::chrono::seconds(60)));
 }
 
-/// Runs body(comm, context, stream) -> Result<Floats> on each rank and returns what all of them made.
-template <class Body>
-Result<std::vector<Floats>> on_ranks(std::int32_t ranks, Body const& body, StreamMode mode = StreamMode::immediate) {
+/// What one rank computes. A function object: each other type would make the test compile threads anew.
+using RankBody = std::function<Result<Floats>(Threads&, HostContext&, HostStream&)>;
+
+/// Runs the body on each rank and returns what all of them made.
+inline Result<std::vector<Floats>> on_ranks(std::int32_t ranks, RankBody const& body,
+                                            StreamMode mode = StreamMode::immediate) {
     std::vector<Floats> made(static_cast<std::size_t>(ranks));
     auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1, .streams = mode});
