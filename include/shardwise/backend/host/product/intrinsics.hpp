@@ -29,13 +29,23 @@
 #define SHARDWISE_UNROLL SHARDWISE_PRAGMA(GCC unroll 16)
 #endif
 
+// nvcc passes g++'s loop pragmas on to g++, but warns that it does not know them itself.
+#if defined(__NVCC__)
+#define SHARDWISE_TARGET_QUIET SHARDWISE_PRAGMA(nv_diagnostic push) SHARDWISE_PRAGMA(nv_diag_suppress 1675)
+#define SHARDWISE_TARGET_LOUD SHARDWISE_PRAGMA(nv_diagnostic pop)
+#else
+#define SHARDWISE_TARGET_QUIET
+#define SHARDWISE_TARGET_LOUD
+#endif
+
 #if defined(__clang__)
 #define SHARDWISE_TARGET_BEGIN(features) \
     SHARDWISE_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(clang attribute pop)
 #else
-#define SHARDWISE_TARGET_BEGIN(features) SHARDWISE_PRAGMA(GCC push_options) SHARDWISE_PRAGMA(GCC target(features))
-#define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(GCC pop_options)
+#define SHARDWISE_TARGET_BEGIN(features) \
+    SHARDWISE_TARGET_QUIET SHARDWISE_PRAGMA(GCC push_options) SHARDWISE_PRAGMA(GCC target(features))
+#define SHARDWISE_TARGET_END SHARDWISE_PRAGMA(GCC pop_options) SHARDWISE_TARGET_LOUD
 #endif
 
 #define SHARDWISE_TARGET_BEGIN_AVX2 SHARDWISE_TARGET_BEGIN("avx2,fma,f16c")
