@@ -9,6 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include "../comm/collective_cases.hpp"
+
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -238,4 +240,17 @@ TEST_CASE("split: ranks of one color are a group, numbered in their old order; g
     });
     REQUIRE(result);
     CHECK(wrong.exchange(0) == 0);
+}
+
+TEST_CASE("Threads: the cases that all communicators share, in many small steps and in few") {
+    for (std::int32_t const ranks : {1, 2, 4}) {
+        for (auto const& options : {small_chunks, ThreadsOptions{}}) {
+            auto const longest = options.chunk_bytes == small_chunks.chunk_bytes ? 2'003 : 70'003;
+            auto const result = run_threads(
+                ranks, [&](Threads& comm) { return shardwise::testing::check_collectives(comm, longest); }, options);
+            CAPTURE(ranks);
+            if (!result) CAPTURE(result.error().message());
+            CHECK(result);
+        }
+    }
 }

@@ -15,11 +15,14 @@ namespace shardwise::inline v0_2_0::detail {
 
 /// Copies past the caches: what another core reads next need not be fetched out of this core's cache.
 ///
-/// Memory  `to` is aligned to 64
+/// Memory  neither side need be aligned
 /// Order   visible to others before any later release
 inline void store_past_caches(std::byte* to, std::byte const* from, std::size_t bytes) {
 #if defined(__x86_64__)
-    std::size_t done = 0;
+    // Whole lines go past the caches.
+    auto const before = (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64;
+    auto done = before < bytes ? before : bytes;
+    if (done > 0) std::memcpy(to, from, done);
     for (; done + 64 <= bytes; done += 64) {
         auto const* const source = reinterpret_cast<__m128i const*>(from + done);
         auto* const target = reinterpret_cast<__m128i*>(to + done);
