@@ -40,6 +40,8 @@ struct Generation {
 
 /// Called with each new token; false ends its sequence there (on every rank of a group alike).
 using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
+/// Called with the logits that each new token is chosen from.
+using OnLogits = std::function<void(std::int64_t request, std::span<float const> logits)>;
 
 /// Generates tokens for many requests at once: prompts are computed in chunks, sequences that are done make room for those that
 /// wait, and every step is one pass through the model for all of them.
@@ -100,8 +102,11 @@ public:
         return number;
     }
 
+    /// Whom to show logits to, on the rank that wants them.
+    void show_logits(OnLogits on_logits) { on_logits_ = std::move(on_logits); }
+
     /// True while there is something to compute.
-    [[nodiscard]] bool is_busy() const { return !waiting_.empty() || !running_.empty(); }
+    [[nodiscard]] bool is_busy() const { return !waiting_.empty() || !running_.empty() || !cancelled_.empty(); }
 
     /// One pass through the model: a chunk of prompts and a token of every sequence that has begun. Ended sequences are handed
     /// out once, in the order in which they ended.
@@ -109,7 +114,7 @@ public:
     /// Errors  those of the executor, of sampling, and of the collectives; deadline_exceeded
     [[nodiscard]] Result<std::vector<Generation>> step(Deadline deadline, OnToken const& on_token = {}) {
         admit();
-        std::vector<Generation> ended;
+        auto ended = std::exchange(cancelled_, {});
         auto const plan = plan_step(ended);
         if (plan.parts.empty()) return ended;
         auto const rows = static_cast<std::int64_t>(plan.parts.size());
@@ -121,6 +126,23 @@ public:
         ++steps_;
         take_tokens(plan, on_token, ended);
         return ended;
+    }
+
+    /// Ends a request between two steps, on every rank of a group alike; it is handed out by the next step. False where it has
+    /// ended already.
+    [[nodiscard]] bool cancel(std::int64_t request) {
+        for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
+            if (waiting->number != request) continue;
+            cancelled_.push_back({request, {}, FinishReason::cancelled});
+            waiting_.erase(waiting);
+            return true;
+        }
+        for (std::size_t i = 0; i < running_.size(); ++i) {
+            if (running_[i].number != request) continue;
+            finish(i, FinishReason::cancelled, cancelled_);
+            return true;
+        }
+        return false;
     }
 
     /// Runs until nothing is left; generations in the order of their requests.
@@ -241,6 +263,10 @@ private:
             auto& sequence = running_[plan.sequence[i]];
             sequence.computed += plan.parts[i].tokens;
             if (!plan.chooses[i]) continue;
+            if (on_logits_) {
+                auto const width = static_cast<std::size_t>(executor_->model().config.vocab_size);
+                on_logits_(sequence.number, {logits_.data() + i * width, width});
+            }
             auto const token = chosen_.data()[i];
             auto const& stops = sequence.request.stop_tokens;
             auto& reason = reasons[plan.sequence[i]];
@@ -276,6 +302,9 @@ private:
     std::deque<Waiting> waiting_;
     std::vector<Running> running_;
     std::vector<std::int64_t> free_slots_;
+    /// Ended between two steps, not yet handed out.
+    std::vector<Generation> cancelled_;
+    OnLogits on_logits_;
     std::int64_t next_request_ = 0;
     std::int64_t steps_ = 0;
 };

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <shardwise/model/files/checkpoint.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../executor/formula.hpp"
+#include "temporary_folder.hpp"
+
+#include <optional>
+#include <utility>
+
+namespace shardwise::testing {
+
+/// A small llama whose weights are a formula.
+struct FormulaLlama {
+    TemporaryFolder folder;
+    ModelSource source;
+    std::optional<Checkpoint> checkpoint;
+
+    FormulaLlama() {
+        (void)folder.write("config.json",
+                           R"({"model_type":"llama","vocab_size":61,"hidden_size":24,"intermediate_size":40,)"
+                           R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+                           R"("max_position_embeddings":64,"architectures":["LlamaForCausalLM"]})");
+        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
+        REQUIRE(only);
+        auto const described = read_checkpoint(*only);
+        REQUIRE(described);
+        write_formula_model(described->model, folder / "model.safetensors");
+        source = *find_model(folder.path(), {}, HubCache(HubEnvironment{}));
+        auto read = read_checkpoint(source);
+        REQUIRE(read);
+        checkpoint.emplace(std::move(*read));
+    }
+};
+
+}  // namespace shardwise::testing

@@ -1,0 +1,100 @@
+#include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/session/run_on_threads.hpp>
+
+#include <doctest/doctest.h>
+
+#include "formula_llama.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+std::vector<GenerationRequest> two_requests() {
+    GenerationRequest first;
+    first.prompt = {5, 9, 2};
+    first.max_new_tokens = 8;
+    GenerationRequest second;
+    second.prompt = {30, 31, 7, 7};
+    second.max_new_tokens = 6;
+    return {first, second};
+}
+
+TEST_CASE("run_on_threads: any number of ranks makes the same tokens, and every rank's memory is counted") {
+    FormulaLlama const model;
+    auto const alone =
+        run_on_threads(model.source, model.checkpoint->model, two_requests(), {.is_deterministic = true});
+    REQUIRE_MESSAGE(alone, (alone ? "" : alone.error().message()));
+    CHECK(alone->generations[0].tokens.size() == 8);
+    CHECK(alone->generations[1].tokens.size() == 6);
+    CHECK(alone->prompt_tokens == 7);
+    CHECK(alone->decode_tokens == 12);
+    for (std::int32_t const tp : {2, 4}) {
+        auto const ran = run_on_threads(model.source, model.checkpoint->model, two_requests(),
+                                        {.tp = tp, .threads = 2, .is_deterministic = true, .sequences = 2});
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        for (std::size_t i = 0; i < 2; ++i) CHECK(ran->generations[i].tokens == alone->generations[i].tokens);
+        REQUIRE(ran->ranks.size() == static_cast<std::size_t>(tp));
+        for (auto const& rank : ran->ranks) {
+            CHECK(rank.weights < alone->ranks[0].weights);
+            CHECK_FALSE(rank.peak < rank.weights + rank.cache + rank.activations);
+        }
+    }
+}
+
+TEST_CASE("run_on_threads: a callback ends its own request, on all ranks at the same token") {
+    FormulaLlama const model;
+    auto const whole =
+        run_on_threads(model.source, model.checkpoint->model, two_requests(), {.is_deterministic = true});
+    REQUIRE(whole);
+    for (std::int32_t const tp : {1, 2, 3}) {
+        for (std::int64_t const sequences : {1, 2}) {
+            CAPTURE(tp);
+            CAPTURE(sequences);
+            std::int64_t heard = 0;
+            RunOptions options{.tp = tp, .threads = 2, .is_deterministic = true, .sequences = sequences};
+            options.on_token = [&](std::int64_t request, std::int32_t) { return request != 0 || ++heard < 3; };
+            auto const ran = run_on_threads(model.source, model.checkpoint->model, two_requests(), options);
+            REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+            auto const& tokens = whole->generations[0].tokens;
+            CHECK(heard == 3);
+            CHECK(ran->generations[0].tokens == std::vector<std::int32_t>(tokens.begin(), tokens.begin() + 3));
+            CHECK(ran->generations[0].reason == FinishReason::cancelled);
+            CHECK(ran->generations[1].tokens == whole->generations[1].tokens);
+            CHECK(ran->generations[1].reason == FinishReason::length);
+        }
+    }
+}
+
+TEST_CASE("run_on_threads: the logits of each step are those that its token is chosen from") {
+    FormulaLlama const model;
+    auto requests = two_requests();
+    requests.resize(1);
+    std::vector<std::int32_t> best;
+    RunOptions options{.tp = 2, .threads = 2};
+    options.on_logits = [&](std::int64_t, std::span<float const> logits) {
+        best.push_back(static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    };
+    auto const ran = run_on_threads(model.source, model.checkpoint->model, requests, options);
+    REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+    CHECK(best == ran->generations[0].tokens);
+}
+
+TEST_CASE("run_on_threads: more ranks than heads, and prompts that do not fit, are refused") {
+    FormulaLlama const model;
+    auto const many = run_on_threads(model.source, model.checkpoint->model, two_requests(), {.tp = 5, .threads = 2});
+    REQUIRE_FALSE(many);
+    CHECK(many.error().message().find("query heads") != std::string::npos);
+    CHECK_FALSE(run_on_threads(model.source, model.checkpoint->model, two_requests(), {.tp = 0}));
+    auto const small = run_on_threads(model.source, model.checkpoint->model, two_requests(), {.context = 3});
+    REQUIRE_FALSE(small);
+    CHECK(small.error().message().find("longer than the context") != std::string::npos);
+    auto const long_context = run_on_threads(model.source, model.checkpoint->model, two_requests(), {.context = 65});
+    REQUIRE_FALSE(long_context);
+    CHECK(long_context.error().message().find("model's positions") != std::string::npos);
+}
+
+}  // namespace
