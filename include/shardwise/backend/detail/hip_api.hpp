@@ -9,6 +9,7 @@
 
 namespace shardwise::inline v0_2_0::detail {
 
+template <class Api>
 class TiledProducts;
 
 /// A status of the HIP runtime as a result: the call's name, and what HIP says of it.
@@ -24,7 +25,7 @@ class TiledProducts;
 struct HipApi {
     using Stream = hipStream_t;
     using Event = hipEvent_t;
-    using Products = TiledProducts;
+    using Products = TiledProducts<HipApi>;
 
     static constexpr std::string_view name = "hip";
     /// The wavefront of CDNA and GCN; a device with another one is refused when its context is opened.

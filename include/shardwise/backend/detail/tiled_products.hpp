@@ -1,7 +1,6 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_calls.hpp>
-#include <shardwise/backend/detail/hip_api.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <memory>
@@ -9,13 +8,14 @@
 namespace shardwise::inline v0_2_0::detail {
 
 /// Products by our own kernel, where no vendor's library is at hand.
+template <class Api>
 class TiledProducts {
 public:
     [[nodiscard]] static Result<std::unique_ptr<TiledProducts>> open() { return std::make_unique<TiledProducts>(); }
 
     template <class T>
-    [[nodiscard]] Result<> multiply(GemmCall const& call, HipApi::Stream stream) {
-        return launch_gemm<HipApi, T>(call, stream);
+    [[nodiscard]] Result<> multiply(GemmCall const& call, typename Api::Stream stream) {
+        return launch_gemm<Api, T>(call, stream);
     }
 };
 

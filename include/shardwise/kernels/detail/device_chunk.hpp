@@ -4,6 +4,7 @@
 #include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/op/weight_format.hpp>
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,12 +16,20 @@ struct alignas(16) Pack16 {
     std::uint32_t words[4];
 };
 
+/// A device traps where the address is not a multiple of 16; a host would go on unnoticed.
+SHARDWISE_DEVICE inline void check_aligned([[maybe_unused]] void const* at) {
+#if !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+    assert(reinterpret_cast<std::uintptr_t>(at) % 16 == 0);
+#endif
+}
 [[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_pack(void const* at) {
+    check_aligned(at);
     Pack16 pack;
     memcpy(&pack, __builtin_assume_aligned(at, 16), sizeof pack);
     return pack;
 }
 SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
+    check_aligned(at);
     memcpy(__builtin_assume_aligned(at, 16), &pack, sizeof pack);
 }
 
