@@ -30,9 +30,9 @@ struct AttentionOptions {
 /// enough of them.
 [[nodiscard]] inline std::int64_t attention_workspace(AttentionOptions const& options, std::int64_t queries,
                                                       std::int64_t keys) {
-    detail::AttentionCut const cut(options.shape, queries, keys);
+    detail::AttentionCut const cut(options.shape, queries, keys, options.shape.kv_heads);
     constexpr std::int64_t enough_tiles = 64;
-    if (cut.parts < 2 || options.shape.kv_heads * cut.tiles() >= enough_tiles) return 0;
+    if (cut.parts < 2 || cut.tiles() >= enough_tiles) return 0;
     return queries * options.shape.heads * cut.parts * (options.shape.value_dim + 2);
 }
 
@@ -73,7 +73,7 @@ struct HostAttention {
         AttentionSums const sums{values, values + rows * width, values + rows * (width + 1)};
         AttentionRow totals[attention_tile_rows];
         for (auto item = begin; item < end; ++item) {
-            auto const tile = cut.tile(task.shape, task.q.extent(0), item / cut.tiles(), item % cut.tiles());
+            auto const tile = cut.tile(task.shape, task.q.extent(0), item);
             for (std::int64_t row = 0; row < tile.rows(); ++row) {
                 totals[row] = {whole + row * width, width};
                 std::fill_n(whole + row * width, width, 0.0F);
@@ -86,7 +86,7 @@ struct HostAttention {
                 }
             }
             for (std::int64_t row = 0; row < tile.rows(); ++row) {
-                finish(tile.first_query + row / tile.heads, tile.first_head + row % tile.heads, totals[row]);
+                finish(tile.query_of(row), tile.head_of(row), totals[row]);
             }
         }
     }
@@ -96,9 +96,9 @@ struct HostAttention {
         auto const width = task.shape.value_dim;
         auto const rows = task.q.extent(0) * task.shape.heads;
         // Tiles one after another: queries of one tile, then its heads, then the rest of the head's queries.
-        auto const group = task.shape.heads / task.shape.kv_heads;
-        auto const in_group = tile.first_head - tile.kv_head * group;
-        auto const row = tile.kv_head * group * task.q.extent(0) + tile.first_query * group + in_group * tile.queries;
+        auto const in_group = tile.first_head - tile.kv_head * tile.group;
+        auto const row =
+            tile.kv_head * tile.group * task.q.extent(0) + tile.first_query * tile.group + in_group * tile.queries;
         auto* const values = workspace + (part * rows + row) * width;
         auto* const greatest = workspace + cut.parts * rows * width + (part * rows + row) * 2;
         return {values, greatest, greatest + tile.rows()};
@@ -107,10 +107,9 @@ struct HostAttention {
     void attend_parts(std::int64_t begin, std::int64_t end, float* workspace) const {
         List<float> memory(static_cast<std::size_t>(AttentionScratch::floats(task.shape)));
         AttentionScratch const scratch(memory.data(), task.shape);
-        auto const tiles = task.shape.kv_heads * cut.tiles();
+        auto const tiles = cut.tiles();
         for (auto item = begin; item < end; ++item) {
-            auto const index = item % tiles;
-            auto const tile = cut.tile(task.shape, task.q.extent(0), index / cut.tiles(), index % cut.tiles());
+            auto const tile = cut.tile(task.shape, task.q.extent(0), item % tiles);
             attend(task, tile, item / tiles, scratch, sums_at(workspace, tile, item / tiles));
         }
     }
@@ -118,7 +117,7 @@ struct HostAttention {
         auto const width = task.shape.value_dim;
         List<float> whole(static_cast<std::size_t>(width));
         for (auto item = begin; item < end; ++item) {
-            auto const tile = cut.tile(task.shape, task.q.extent(0), item / cut.tiles(), item % cut.tiles());
+            auto const tile = cut.tile(task.shape, task.q.extent(0), item);
             auto const parts = parts_of(tile);
             for (std::int64_t row = 0; row < tile.rows(); ++row) {
                 AttentionRow total{whole.data(), width};
@@ -127,7 +126,7 @@ struct HostAttention {
                     auto const sums = sums_at(workspace, tile, part);
                     total.merge(sums.values + row * width, sums.greatest[row], sums.weights[row]);
                 }
-                finish(tile.first_query + row / tile.heads, tile.first_head + row % tile.heads, total);
+                finish(tile.query_of(row), tile.head_of(row), total);
             }
         }
     }
@@ -191,14 +190,16 @@ template <ActivationElement T, ActivationElement Cache>
     auto const attend = detail::choose_kernel<typename detail::HostAttention<T, Cache>::Attend>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(attend<T, Cache>));
 
-    detail::HostAttention<T, Cache> const host{{q, k, v, shape, options.scale, options.soft_cap, options.first_query,
-                                                slopes.empty() ? nullptr : slopes.data()},
-                                               detail::AttentionCut(shape, queries, keys),
-                                               attend,
-                                               out,
-                                               sinks.empty() ? nullptr : sinks.data()};
-    auto const tiles = shape.kv_heads * host.cut.tiles();
-    if (workspace.empty() || needed == 0) {
+    bool const splits = !workspace.empty() && needed > 0;
+    detail::HostAttention<T, Cache> const host{
+        {q, k, v, shape, options.scale, options.soft_cap, options.first_query,
+         slopes.empty() ? nullptr : slopes.data()},
+        detail::AttentionCut(shape, queries, keys, splits ? 1 : stream.threads()),
+        attend,
+        out,
+        sinks.empty() ? nullptr : sinks.data()};
+    auto const tiles = host.cut.tiles();
+    if (!splits) {
         Host::launch(
             tiles, [=](std::int64_t begin, std::int64_t end) { host.attend_tiles(begin, end); }, stream);
         return {};

@@ -2,13 +2,11 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/op/operation.hpp>
-#include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 namespace shardwise::inline v0_2_0::detail {
 
@@ -18,8 +16,8 @@ inline constexpr std::int64_t attention_part_keys = 256;
 /// Rows (a query and a head each) that are computed together at most: each key that is brought into the cache meets them all.
 inline constexpr std::int64_t attention_tile_rows = 64;
 
-template <class Cache>
-inline constexpr bool is_bfloat16 = std::is_same_v<Cache, Bfloat16>;
+/// Rows of a key-value head up to which keys are read as they lie; of more rows each key is turned once for all of them.
+inline constexpr std::int64_t attention_few_rows = 8;
 
 /// Keys from `begin` up to, without, `end`.
 struct KeyRange {
@@ -53,49 +51,65 @@ struct AttentionTask {
     }
 };
 
-/// The rows of some neighbouring queries and some heads of one group, which share keys and values: the row of query i and head
-/// j is i * heads + j.
+/// The rows of some neighbouring queries and some heads of one group, which share keys and values; where they are few, of several
+/// neighbouring key-value heads. Rows are in the order of key-value heads, queries, heads.
 struct AttentionTile {
     std::int64_t kv_head = 0;
+    std::int64_t kv_heads = 1;
     std::int64_t first_query = 0;
     std::int64_t queries = 0;
     std::int64_t first_head = 0;
     std::int64_t heads = 0;
+    /// Heads of a key-value head.
+    std::int64_t group = 0;
 
-    [[nodiscard]] std::int64_t rows() const { return queries * heads; }
+    [[nodiscard]] std::int64_t rows() const { return kv_heads * queries * heads; }
+    [[nodiscard]] std::int64_t query_of(std::int64_t row) const { return first_query + row / heads % queries; }
+    [[nodiscard]] std::int64_t head_of(std::int64_t row) const {
+        return first_head + row / (queries * heads) * group + row % heads;
+    }
 };
 
-/// How the work is cut: tiles of rows for each key-value head, and parts of the context.
+/// How the work is cut: key-value heads, tiles of rows for each, and parts of the context. It changes no result.
 struct AttentionCut {
+    std::int64_t kv_chunk = 1;
+    std::int64_t kv_chunks = 0;
     std::int64_t head_tiles = 0;
     std::int64_t tile_heads = 0;
     std::int64_t query_tiles = 0;
     std::int64_t tile_queries = 0;
     std::int64_t parts = 0;
 
-    AttentionCut(AttentionShape const& shape, std::int64_t queries, std::int64_t keys) {
-        auto const group = shape.heads / std::max<std::int64_t>(1, shape.kv_heads);
+    /// `shares`: into how many pieces at least the key-value heads are to be cut, where they can.
+    AttentionCut(AttentionShape const& shape, std::int64_t queries, std::int64_t keys, std::int64_t shares) {
+        auto const kv_heads = std::max<std::int64_t>(1, shape.kv_heads);
+        auto const group = shape.heads / kv_heads;
         tile_heads = std::clamp<std::int64_t>(group, 1, attention_tile_rows);
         head_tiles = ceil_divide(group, tile_heads);
         tile_queries = std::max<std::int64_t>(1, attention_tile_rows / tile_heads);
         query_tiles = ceil_divide(queries, tile_queries);
         parts = ceil_divide(keys, attention_part_keys);
+        auto const rows = queries * group;
+        if (rows > 0 && rows <= attention_few_rows) {
+            kv_chunk = std::min(attention_tile_rows / rows, ceil_divide(kv_heads, std::max<std::int64_t>(1, shares)));
+        }
+        kv_chunks = ceil_divide(kv_heads, kv_chunk);
     }
-    /// Tiles of one key-value head.
-    [[nodiscard]] std::int64_t tiles() const { return head_tiles * query_tiles; }
+    [[nodiscard]] std::int64_t tiles() const { return kv_chunks * head_tiles * query_tiles; }
     /// Early queries see few keys: the first, the last, the second, ... have the same work in each half.
-    [[nodiscard]] AttentionTile tile(AttentionShape const& shape, std::int64_t queries, std::int64_t kv_head,
-                                     std::int64_t index) const {
-        auto const group = shape.heads / shape.kv_heads;
-        auto const turn = index / head_tiles;
+    [[nodiscard]] AttentionTile tile(AttentionShape const& shape, std::int64_t queries, std::int64_t index) const {
+        auto const per_chunk = head_tiles * query_tiles;
+        auto const turn = index % per_chunk / head_tiles;
         auto const query_tile = turn % 2 == 0 ? turn / 2 : query_tiles - 1 - turn / 2;
         AttentionTile tile;
-        tile.kv_head = kv_head;
+        tile.group = shape.heads / shape.kv_heads;
+        tile.kv_head = index / per_chunk * kv_chunk;
+        tile.kv_heads = std::min(kv_chunk, shape.kv_heads - tile.kv_head);
         tile.first_query = query_tile * tile_queries;
         tile.queries = std::min(tile_queries, queries - tile.first_query);
         auto const first = index % head_tiles * tile_heads;
-        tile.first_head = kv_head * group + first;
-        tile.heads = std::min(tile_heads, group - first);
+        tile.first_head = tile.kv_head * tile.group + first;
+        tile.heads = std::min(tile_heads, tile.group - first);
         return tile;
     }
 };

@@ -23,8 +23,6 @@ namespace detail::kernels_avx2 {
 using Floats = __m256;
 using Mask = __m256;
 inline constexpr std::int64_t lanes = 8;
-/// Pairs of bfloat16 are loaded as one float.
-inline constexpr bool has_pairs = true;
 inline constexpr int tile_rows = 2;
 
 SHARDWISE_ALWAYS_INLINE Floats splat(float value) {
@@ -201,16 +199,6 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[8]) {
         t[4 + i] = _mm256_permute2f128_ps(a[i], a[4 + i], 0x31);
     }
 }
-SHARDWISE_ALWAYS_INLINE Floats load_pairs(Bfloat16 const* from) {
-    return _mm256_loadu_ps(reinterpret_cast<float const*>(from));
-}
-SHARDWISE_ALWAYS_INLINE Floats even_of(Floats pairs) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
-}
-SHARDWISE_ALWAYS_INLINE Floats odd_of(Floats pairs) {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(pairs), _mm256_set1_epi32(-65536)));
-}
-
 // clang-format off: the second needs the first
 #include <shardwise/kernels/detail/row_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>

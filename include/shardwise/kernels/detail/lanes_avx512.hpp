@@ -22,8 +22,6 @@ namespace detail::kernels_avx512 {
 using Floats = __m512;
 using Mask = __mmask16;
 inline constexpr std::int64_t lanes = 16;
-/// Pairs of bfloat16 are loaded as one float.
-inline constexpr bool has_pairs = true;
 /// Rows whose sums of four registers each stay in registers.
 inline constexpr int tile_rows = 6;
 
@@ -197,17 +195,6 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[16]) {
         t[12 + i] = _mm512_shuffle_f32x4(y1, y3, 0xDD);
     }
 }
-/// Pairs of bfloat16 as the bits of floats, and the even and odd ones of them as floats.
-SHARDWISE_ALWAYS_INLINE Floats load_pairs(Bfloat16 const* from) {
-    return _mm512_loadu_ps(reinterpret_cast<float const*>(from));
-}
-SHARDWISE_ALWAYS_INLINE Floats even_of(Floats pairs) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
-}
-SHARDWISE_ALWAYS_INLINE Floats odd_of(Floats pairs) {
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32(-65536)));
-}
-
 // clang-format off: the second needs the first
 #include <shardwise/kernels/detail/row_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>

@@ -18,7 +18,6 @@
 namespace shardwise::inline v0_2_0::detail::kernels_portable {
 
 inline constexpr std::int64_t lanes = 4;
-inline constexpr bool has_pairs = false;
 inline constexpr int tile_rows = 2;
 
 /// Four floats, in the vector registers of whatever the program is compiled for: g++ and clang know these types everywhere.
@@ -108,10 +107,6 @@ SHARDWISE_ALWAYS_INLINE float reduce_max(Floats a) {
     for (std::int64_t i = 1; i < lanes; ++i) greatest = a[i] > greatest ? a[i] : greatest;
     return greatest;
 }
-
-// Never called: there are no pairs here.
-Floats even_of(Floats pairs);
-Floats odd_of(Floats pairs);
 
 struct Doubles {
     DoublePair low;
