@@ -52,7 +52,7 @@ Exact exact_case(WeightSource const& weight, Case const& layer_case) {
 }
 
 constexpr std::int64_t format_outputs = 18;
-constexpr std::int64_t format_inputs = 1280;
+constexpr std::int64_t format_inputs = 768;
 constexpr std::int64_t format_tokens = 2;
 
 Result<std::vector<Floats>> run_format(WeightSource const& weight, IsaLevel isa, std::int32_t ranks) {
@@ -314,7 +314,7 @@ TEST_CASE(
             auto const alone = run_format(stored.source, isa, 1);
             REQUIRE(alone);
             CHECK(exact.wrong(alone->front()) == 0);
-            // 40 blocks of 32 and 5 of 256: also more ranks than leaves.
+            // 24 blocks of 32 and 3 of 256: also more ranks than leaves.
             for (std::int32_t const ranks : {3, 8}) {
                 auto const made = run_format(stored.source, isa, ranks);
                 REQUIRE(made);
