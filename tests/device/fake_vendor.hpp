@@ -240,7 +240,7 @@ public:
     }
 };
 
-using Fake = Device<FakeApi>;
+using Fake = DeviceBackend<FakeApi>;
 
 static_assert(ComputeBackend<Fake>);
 

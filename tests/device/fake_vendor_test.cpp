@@ -27,7 +27,7 @@ using shardwise::testing::FakeMachine;
 // The device side for the fake vendor, which kernels/instantiate.cu is for the real ones.
 namespace shardwise::inline v0_2_0 {
 
-template void Device<FakeApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<FakeApi>&, std::int64_t);
+template void DeviceBackend<FakeApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<FakeApi>&, std::int64_t);
 
 namespace detail {
 
@@ -116,7 +116,8 @@ TEST_CASE("DeviceContext: a driver that does not answer is a backend_failure tha
 }
 
 TEST_CASE(
-    "Device: memory that is not there is out_of_memory with what is needed and what is free, and is not counted") {
+    "DeviceBackend: memory that is not there is out_of_memory with what is needed and what is free, and is not "
+    "counted") {
     Clean const clean;
     auto const context = std::move(*FakeContext::open());
     FakeMachine::get().fail("allocate");
@@ -128,7 +129,7 @@ TEST_CASE(
     CHECK(context->memory().current() == Bytes{0});
 }
 
-TEST_CASE("Device: every call acts on the context's device, and the program's own choice stays") {
+TEST_CASE("DeviceBackend: every call acts on the context's device, and the program's own choice stays") {
     Clean const clean;
     auto const context = std::move(*FakeContext::open({.device = 1}));
     CHECK(context->id() == DeviceId::gpu(1));
@@ -251,7 +252,7 @@ TEST_CASE("DeviceEvent: a copy stays at its point when the other is recorded ane
     CHECK(FakeMachine::get().events == before + 1);
 }
 
-TEST_CASE("Device: products that cannot be opened stop the stream, and are opened once") {
+TEST_CASE("DeviceBackend: products that cannot be opened stop the stream, and are opened once") {
     Clean const clean;
     auto const context = std::move(*FakeContext::open());
     auto buffer = std::move(*Buffer<float, Fake>::allocate(*context, 4));
@@ -268,7 +269,7 @@ TEST_CASE("Device: products that cannot be opened stop the stream, and are opene
     CHECK(FakeMachine::get().calls("open_products") == opened);
 }
 
-TEST_CASE("Device: a weight whose upload fails in the middle leaves nothing behind") {
+TEST_CASE("DeviceBackend: a weight whose upload fails in the middle leaves nothing behind") {
     Clean const clean;
     auto const context = std::move(*FakeContext::open());
     std::vector<std::byte> const data(static_cast<std::size_t>(3) << 20U);

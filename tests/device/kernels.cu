@@ -6,7 +6,7 @@
 
 namespace shardwise::inline v0_2_0 {
 
-template void Device<detail::KernelApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<detail::KernelApi>&,
-                                                std::int64_t);
+template void DeviceBackend<detail::KernelApi>::launch(std::int64_t, testing::AddIndex,
+                                                       DeviceStream<detail::KernelApi>&, std::int64_t);
 
 }  // namespace shardwise::inline v0_2_0

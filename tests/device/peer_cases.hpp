@@ -18,7 +18,7 @@ namespace {
 template <class T>
 struct GroupOf;
 template <class Api>
-struct GroupOf<Device<Api>> {
+struct GroupOf<DeviceBackend<Api>> {
     using type = PeerGroup<Api>;
 };
 using Group = GroupOf<B>::type;

@@ -12,7 +12,7 @@ namespace shardwise::inline v0_2_0 {
 
 /// The back end that runs on CUDA devices. Link the target shardwise::cuda and, where kernels are called,
 /// shardwise_add_kernels(target): it brings their device code.
-using Cuda = Device<detail::CudaApi>;
+using Cuda = DeviceBackend<detail::CudaApi>;
 using CudaContext = Cuda::Context;
 using CudaStream = Cuda::Stream;
 using CudaEvent = Cuda::Event;

@@ -23,7 +23,7 @@ __global__ void run_ranges(std::int64_t count, std::int64_t grain, Body body) {
 
 template <class Api>
 template <class Body>
-void Device<Api>::launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain) {
+void DeviceBackend<Api>::launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain) {
     if (count <= 0) return;
     constexpr int threads = 256;
     // Several waves on any device; what is more runs in the kernel's loop.

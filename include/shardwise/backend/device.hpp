@@ -22,7 +22,7 @@ class DeviceWeight;
 /// The back end that `Cuda` and `Hip` are: one implementation over a struct of vendor functions (detail::DeviceApi).
 /// Everything that runs on the device is in stream order; a failure stops the stream, and `synchronize` returns it.
 template <class Api>
-struct Device {
+struct DeviceBackend {
     using Context = DeviceContext<Api>;
     using Stream = DeviceStream<Api>;
     using Event = DeviceEvent<Api>;
@@ -65,18 +65,20 @@ struct Device {
     /// Order   on `stream`: both stay alive until it is done
     /// Errors  shape_mismatch
     template <class T>
-    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Device> from, TensorView<T, 1, Device> to,
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, DeviceBackend> from, TensorView<T, 1, DeviceBackend> to,
                                        Stream& stream) {
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
     /// The same from the host's memory.
     template <class T>
-    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, Device> to, Stream& stream) {
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, DeviceBackend> to,
+                                       Stream& stream) {
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
     /// The same into the host's memory, which may be read once the stream has been waited for.
     template <class T>
-    [[nodiscard]] static Result<> copy(TensorView<T const, 1, Device> from, TensorView<T, 1, Host> to, Stream& stream) {
+    [[nodiscard]] static Result<> copy(TensorView<T const, 1, DeviceBackend> from, TensorView<T, 1, Host> to,
+                                       Stream& stream) {
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
 
@@ -87,9 +89,9 @@ struct Device {
     /// Order   on `stream`
     /// Errors  shape_mismatch
     template <class T>
-    [[nodiscard]] static Result<> gemm(TensorView<T const, 2, Device> a, TensorView<T const, 2, Device> b,
-                                       TensorView<float, 2, Device> out, GemmOptions options, Stream& stream) {
-        auto const factor = [](TensorView<T const, 2, Device> const& view, bool is_transposed) {
+    [[nodiscard]] static Result<> gemm(TensorView<T const, 2, DeviceBackend> a, TensorView<T const, 2, DeviceBackend> b,
+                                       TensorView<float, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
+        auto const factor = [](TensorView<T const, 2, DeviceBackend> const& view, bool is_transposed) {
             auto const row = view.stride(0);
             return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
                                  : detail::GemmCall::Factor{view.data(), row, 1, false};
@@ -138,8 +140,9 @@ struct Device {
     /// Memory  `out` does not overlap `in`; both and the weight stay alive until it is done
     /// Order   on `stream`
     /// Errors  shape_mismatch
-    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, Device> in, DeviceWeight<Api> const& weight,
-                                           TensorView<float, 2, Device> out, Stream& stream);
+    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, DeviceBackend> in,
+                                           DeviceWeight<Api> const& weight, TensorView<float, 2, DeviceBackend> out,
+                                           Stream& stream);
 
     /// Runs body(begin, end) over pieces of [0, count) of at most `grain`, a device thread each. The call operator of Body is
     /// marked SHARDWISE_DEVICE. Defined in backend/device.cuh: a device compiler instantiates it.
@@ -149,7 +152,7 @@ struct Device {
     static void launch(std::int64_t count, Body body, Stream& stream, std::int64_t grain = 1);
 
 private:
-    static void clear(TensorView<float, 2, Device> out, Stream& stream) {
+    static void clear(TensorView<float, 2, DeviceBackend> out, Stream& stream) {
         auto const width = static_cast<std::size_t>(out.extent(1)) * sizeof(float);
         for (std::int64_t row = 0; row < out.extent(0); ++row) {
             stream.submit([&](typename Api::Stream native) { return Api::clear(out.row(row), width, native); });

@@ -93,17 +93,17 @@ public:
     }
 
 private:
-    friend struct Device<Api>;
+    friend struct DeviceBackend<Api>;
 
     WeightFormat format_ = WeightFormat::f32;
     std::int64_t outputs_ = 0;
     std::int64_t inputs_ = 0;
     std::int64_t row_bytes_ = 0;
-    Buffer<std::byte, Device<Api>> memory_;
+    Buffer<std::byte, DeviceBackend<Api>> memory_;
 };
 
 template <class Api>
-Result<DeviceWeight<Api>> Device<Api>::hold_weight(Context& context, WeightSource const& source) {
+Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, WeightSource const& source) {
     auto const format = traits(source.format);
     Error error{ErrorCode::shape_mismatch};
     error.in("weight").at(format.name);
@@ -135,7 +135,8 @@ Result<DeviceWeight<Api>> Device<Api>::hold_weight(Context& context, WeightSourc
     weight.inputs_ = source.inputs;
     weight.row_bytes_ = layout->row_bytes();
     auto const row_bytes = layout->row_bytes();
-    auto memory = Buffer<std::byte, Device>::allocate(context, source.outputs * (row_bytes + layout->scale_bytes));
+    auto memory =
+        Buffer<std::byte, DeviceBackend>::allocate(context, source.outputs * (row_bytes + layout->scale_bytes));
     if (!memory) return memory.error();
     weight.memory_ = std::move(*memory);
 
@@ -174,8 +175,8 @@ Result<DeviceWeight<Api>> Device<Api>::hold_weight(Context& context, WeightSourc
 }
 
 template <class Api>
-Result<> Device<Api>::multiply(TensorView<float const, 2, Device> in, DeviceWeight<Api> const& weight,
-                               TensorView<float, 2, Device> out, Stream& stream) {
+Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                      TensorView<float, 2, DeviceBackend> out, Stream& stream) {
     Error error{ErrorCode::shape_mismatch};
     error.in("multiply");
     if (in.extent(1) != weight.inputs()) {
@@ -196,8 +197,8 @@ Result<> Device<Api>::multiply(TensorView<float const, 2, Device> in, DeviceWeig
     // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
     constexpr std::int64_t few_rows = 16;
     if (weight.format() == WeightFormat::f32 && in.extent(0) > few_rows) {
-        TensorView<float const, 2, Device> const factor(reinterpret_cast<float const*>(view.rows),
-                                                        {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
+        TensorView<float const, 2, DeviceBackend> const factor(reinterpret_cast<float const*>(view.rows),
+                                                               {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
         return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
     }
     detail::MultiplyCall const call{view, in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0)};

@@ -12,7 +12,7 @@ namespace shardwise::inline v0_2_0 {
 
 /// The back end that runs on AMD devices. Link the target shardwise::hip and, where kernels are called,
 /// shardwise_add_kernels(target): it brings their device code.
-using Hip = Device<detail::HipApi>;
+using Hip = DeviceBackend<detail::HipApi>;
 using HipContext = Hip::Context;
 using HipStream = Hip::Stream;
 using HipEvent = Hip::Event;

@@ -20,7 +20,7 @@ class CublasLtProducts;
     return Error{code}.in(call).because(cudaGetErrorString(status)).got(static_cast<std::int64_t>(status));
 }
 
-/// The CUDA runtime as `Device` calls it.
+/// The CUDA runtime as `DeviceBackend` calls it.
 struct CudaApi {
     using Stream = cudaStream_t;
     using Event = cudaEvent_t;

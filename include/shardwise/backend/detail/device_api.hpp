@@ -16,7 +16,7 @@ struct DeviceFacts {
     std::int32_t multiprocessors = 0;
 };
 
-/// The vendor functions that `Device` is written over, as static functions of a struct. Each says the vendor's status as a
+/// The vendor functions that `DeviceBackend` is written over, as static functions of a struct. Each says the vendor's status as a
 /// Result whose error names the call, so that nothing above it knows a vendor's codes. They act on the current device.
 template <class Api>
 concept DeviceApi = requires(typename Api::Stream stream, typename Api::Event event, void* memory, void const* from,

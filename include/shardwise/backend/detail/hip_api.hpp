@@ -21,7 +21,7 @@ class TiledProducts;
     return Error{code}.in(call).because(hipGetErrorString(status)).got(static_cast<std::int64_t>(status));
 }
 
-/// The HIP runtime as `Device` calls it.
+/// The HIP runtime as `DeviceBackend` calls it.
 struct HipApi {
     using Stream = hipStream_t;
     using Event = hipEvent_t;

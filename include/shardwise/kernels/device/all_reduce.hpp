@@ -43,7 +43,7 @@ struct PeerOptions {
 template <class Api>
 class PeerGroup {
 public:
-    using Backend = Device<Api>;
+    using Backend = DeviceBackend<Api>;
 
     /// A rank for each context; a context may stand several times.
     ///
@@ -210,8 +210,8 @@ private:
 
 /// The sum over the ranks of a group; what PeerGroup::all_reduce says.
 template <ActivationElement T, class Api>
-[[nodiscard]] Result<> all_reduce(PeerGroup<Api>& group, Rank rank, TensorView<T const, 1, Device<Api>> in,
-                                  TensorView<T, 1, Device<Api>> out, DeviceStream<Api>& stream) {
+[[nodiscard]] Result<> all_reduce(PeerGroup<Api>& group, Rank rank, TensorView<T const, 1, DeviceBackend<Api>> in,
+                                  TensorView<T, 1, DeviceBackend<Api>> out, DeviceStream<Api>& stream) {
     return group.all_reduce(rank, in, out, stream);
 }
 

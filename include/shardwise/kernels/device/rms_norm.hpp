@@ -36,8 +36,9 @@ Result<> launch_rms_norm(RmsNormCall<T> const& call, typename Api::Stream stream
 /// Errors  shape_mismatch
 /// Source  Zhang and Sennrich, Root Mean Square Layer Normalization, 2019
 template <ActivationElement T, class Api>
-[[nodiscard]] Result<> rms_norm(TensorView<T const, 2, Device<Api>> in, TensorView<T const, 1, Device<Api>> weight,
-                                TensorView<T, 2, Device<Api>> out, float epsilon, DeviceStream<Api>& stream,
+[[nodiscard]] Result<> rms_norm(TensorView<T const, 2, DeviceBackend<Api>> in,
+                                TensorView<T const, 1, DeviceBackend<Api>> weight,
+                                TensorView<T, 2, DeviceBackend<Api>> out, float epsilon, DeviceStream<Api>& stream,
                                 float offset = 0.0F) {
     auto const rows = in.extent(0);
     auto const width = in.extent(1);

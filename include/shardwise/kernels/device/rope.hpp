@@ -19,9 +19,9 @@ namespace shardwise::inline v0_2_0 {
 /// Errors  shape_mismatch
 /// Source  Su et al., RoFormer, 2021
 template <ActivationElement T, class Api>
-[[nodiscard]] Result<> rope(TensorView<T, 2, Device<Api>> values,
-                            TensorView<std::int32_t const, 1, Device<Api>> positions,
-                            TensorView<float const, 1, Device<Api>> frequencies, std::int64_t head_dim,
+[[nodiscard]] Result<> rope(TensorView<T, 2, DeviceBackend<Api>> values,
+                            TensorView<std::int32_t const, 1, DeviceBackend<Api>> positions,
+                            TensorView<float const, 1, DeviceBackend<Api>> frequencies, std::int64_t head_dim,
                             RopeLayout layout, DeviceStream<Api>& stream, float scale = 1.0F) {
     Error error{ErrorCode::shape_mismatch};
     error.in("rope");
