@@ -18,16 +18,29 @@ namespace detail::portable {
 /// Rows of activations that one pass over a panel multiplies.
 inline constexpr std::int64_t quant_rows = 32;
 
-/// The code of one input of a block.
-[[nodiscard]] inline unsigned code_at(std::byte const* block, int bits, std::int64_t input, std::int64_t lane) {
+/// Some bits of every lane of a vector of codes. Lanes are read as numbers, lowest byte first, as all our hosts have them.
+inline void take_bits(std::byte const* vector, unsigned shift, std::uint32_t mask, std::int32_t* bits) {
+    std::uint32_t lanes[panel_outputs];
+    std::memcpy(lanes, vector, sizeof lanes);
+    for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
+        bits[lane] = static_cast<std::int32_t>(lanes[lane] >> shift & mask);
+    }
+}
+
+/// The codes of all outputs for one input of a block.
+inline void read_codes_of(std::byte const* block, int bits, std::int64_t input, std::int32_t* codes) {
     auto const step = input / 4;
-    auto const place = 4 * lane + input % 4;
-    auto const byte = [&](std::int64_t at) { return std::to_integer<unsigned>(block[at]); };
-    if (bits == 8) return byte(step * 64 + place);
-    auto const low = byte(step / 2 * 64 + place) >> (step % 2 * 4) & 15U;
-    if (bits == 5) return low + 16 * (byte(256 + place) >> step & 1U);
-    if (bits == 6) return low + 16 * (byte(256 + step / 4 * 64 + place) >> (step % 4 * 2) & 3U);
-    return low;
+    auto const byte = static_cast<unsigned>(input % 4 * 8);
+    if (bits == 8) return take_bits(block + step * 64, byte, 255, codes);
+    take_bits(block + step / 2 * 64, byte + static_cast<unsigned>(step % 2 * 4), 15, codes);
+    if (bits == 4) return;
+    std::int32_t high[panel_outputs];
+    if (bits == 5) {
+        take_bits(block + 256, byte + static_cast<unsigned>(step), 1, high);
+    } else {
+        take_bits(block + 256 + step / 4 * 64, byte + static_cast<unsigned>(step % 4 * 2), 3, high);
+    }
+    for (std::int64_t lane = 0; lane < panel_outputs; ++lane) codes[lane] += high[lane] * 16;
 }
 
 [[nodiscard]] inline float half_at(std::byte const* bytes) {
@@ -97,25 +110,46 @@ inline void decode_panel_block(PackedView const& weight, std::byte const* panel,
     auto const* const scales = panel + panel_code_bytes(format, weight.inputs);
     // Inputs that share a scale; int4's groups have any length.
     auto const run = format == WeightFormat::int4 ? std::int64_t{1} : quant_block / kind.parts;
-    for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
-        ScaleAndShift scale;
-        for (std::int64_t i = 0; i < count; ++i) {
-            if (i % run == 0) scale = scale_at(weight, scales, first + i, lane);
-            auto const code = code_at(codes, kind.bits, i, lane);
-            auto const number = format == WeightFormat::nf4 ? nf4_values[code]
-                                : format == WeightFormat::mxfp4
-                                    ? from_e2m1(static_cast<std::uint8_t>(code))
-                                    : static_cast<float>(static_cast<int>(code) - kind.offset);
-            values[i][lane] = scale.scale * number + scale.shift;
+    float scale[panel_outputs];
+    float shift[panel_outputs];
+    std::int32_t code[panel_outputs];
+    for (std::int64_t i = 0; i < count; ++i) {
+        if (i % run == 0) {
+            for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
+                auto const found = scale_at(weight, scales, first + i, lane);
+                scale[lane] = found.scale;
+                shift[lane] = found.shift;
+            }
+        }
+        read_codes_of(codes, kind.bits, i, code);
+        if (format == WeightFormat::nf4 || format == WeightFormat::mxfp4) {
+            for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
+                auto const number = format == WeightFormat::nf4 ? nf4_values[static_cast<std::size_t>(code[lane])]
+                                                                : from_e2m1(static_cast<std::uint8_t>(code[lane]));
+                values[i][lane] = scale[lane] * number;
+            }
+        } else {
+            for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
+                values[i][lane] = scale[lane] * static_cast<float>(code[lane] - kind.offset) + shift[lane];
+            }
         }
     }
 }
 
+/// Four floats that compilers keep in one register wherever there are such.
+using Quad [[gnu::vector_size(16)]] = float;
+inline constexpr std::int64_t quads = panel_outputs / 4;
+
 /// sums += activations * values, one input after another; every row takes this one function, whatever their number.
 inline void add_products(float const* in, std::int64_t count, float const (*values)[panel_outputs], float* sums) {
+    Quad local[quads];
+    std::memcpy(local, sums, sizeof local);
     for (std::int64_t k = 0; k < count; ++k) {
-        for (std::int64_t i = 0; i < panel_outputs; ++i) sums[i] += in[k] * values[k][i];
+        Quad all[quads];
+        std::memcpy(all, values[k], sizeof all);
+        for (std::int64_t i = 0; i < quads; ++i) local[i] += in[k] * all[i];
     }
+    std::memcpy(sums, local, sizeof local);
 }
 
 /// Multiplies by a quantised weight: a block is decoded as the reference decodes it and serves all rows.

@@ -20,11 +20,12 @@ namespace detail {
 ///
 /// With activations x of one row, which a block of 32 shares a largest magnitude X of, weights w, and u = 2^-24, each element
 /// differs from the exact sum by no more than
-///   portable, and int4 whose groups are no multiple of 32:  2 (inputs + 2) u sum |x w|
+///   portable, and int4 whose groups are no multiple of 32:  (inputs + 4) u sum (|x w'| + |x m|)
 ///   nf4, other levels:  (inputs / 64 + 20) u sum |x w|
-///   else:  2.01 u sum X |w'| + (inputs / 32 * 2 + 8) u sum (|x w'| + |x m|)
-/// where w = w' + m with a minimum m (Q4_1, Q5_1, Q4_K, Q5_K), else m = 0. Activations become whole numbers of the power of two at
-/// 2^-23 X; magnitudes below 2^-103 keep 2^-127 absolute. A value that is not finite makes its row's results NaN.
+///   else:  2.01 u sum X |w| + (inputs / 32 * 2 + 8) u sum (|x w'| + |x m|)
+/// where w = w' + m with a minimum m (Q4_1, Q5_1, Q4_K, Q5_K), else m = 0. In the last case activations become whole numbers of
+/// a power of two of at most 2.01 * 2^-23 X, so that integers below 2^22 stay as they are; where X is below 2^-103 the unit is
+/// 2^-126, and a value that is not finite makes its row's results NaN.
 [[nodiscard]] inline ProductKernel quant_kernel(WeightFormat format, IsaLevel level) {
     switch (level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
