@@ -49,7 +49,9 @@ struct Setup {
     }
 };
 
-int const passes = std::getenv("PASSES") ? atoi(std::getenv("PASSES")) : 12;
+/// What a setting of the peer may take.
+constexpr int passes = 12;
+constexpr double most_seconds = 25.0;
 
 int calls_in_batch(std::int64_t bytes, int ranks) {
     return static_cast<int>(std::clamp<std::int64_t>((8 << 20) / bytes, 1, ranks > 2 ? 300 : 2000));
@@ -217,7 +219,11 @@ int run_together(int argc, char** argv) {
     auto data = buffers(rank == 0 ? ranks : 1, sizes.back());
     auto result = buffers(1, sizes.back()).front();
     Times times;
+    auto const start = Clock::now();
     for (int pass = 0; pass < passes; ++pass) {
+        int is_late = std::chrono::duration<double>(Clock::now() - start).count() > most_seconds ? 1 : 0;
+        MPI_Bcast(&is_late, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (is_late != 0) break;
         for (auto const bytes : sizes) {
             auto const count = static_cast<int>(bytes / static_cast<std::int64_t>(sizeof(float)));
             auto const calls = calls_in_batch(bytes, ranks);

@@ -28,6 +28,9 @@ enum class Mistake {
     flags_do_not_wrap,  // steps compared as plain numbers
     skipped_rank,       // a rank that is not waited for
     lagging_wait,       // waiting for the step before
+    late_reset,         // flags that hold what an earlier group left, set back when others may look already
+    shared_counter,     // two kinds of steps on one flag, each waiting for its own count
+    other_grid,         // a rank that takes fewer steps than its peers wait for
 };
 
 /// An atomic whose orders are what the mistake makes of them.
@@ -61,26 +64,32 @@ Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uin
     auto const prepare = [&] {
         state = {};
         for (std::size_t rank = 0; rank < ranks; ++rank) {
-            state.arrived.emplace_back(first, mistake);
+            state.arrived.emplace_back(mistake == Mistake::late_reset ? first + 2 : first, mistake);
             state.cells.emplace_back();
             state.cells.emplace_back();
         }
     };
     auto const body = [&](std::size_t rank) {
         auto step = first;
-        for (std::uint32_t turn = 0; turn < steps; ++turn) {
+        if (mistake == Mistake::late_reset) StepProtocol::publish(state.arrived[rank], first);
+        auto const own_steps = mistake == Mistake::other_grid && rank == 0 ? steps - 1 : steps;
+        for (std::uint32_t turn = 0; turn < own_steps; ++turn) {
             auto const value = [&](std::size_t of) { return std::uint64_t{1000} * of + turn + 1; };
             auto& own = cell(rank, StepProtocol::half_to_write(step));
             ++step;
             if (mistake == Mistake::early_publish) StepProtocol::publish(state.arrived[rank], step);
             own.write(value(rank));
             if (mistake != Mistake::early_publish) StepProtocol::publish(state.arrived[rank], step);
+            // Of two kinds in turn, each counts its own steps only.
+            auto const awaited = mistake == Mistake::lagging_wait     ? step - 1
+                                 : mistake == Mistake::shared_counter ? first + turn / 2 + 1
+                                                                      : step;
             for (std::size_t peer = 0; peer < ranks; ++peer) {
                 if (peer == rank || (mistake == Mistake::skipped_rank && peer == 0)) continue;
                 explorer.wait_until([&] {
                     auto const& flag = state.arrived[peer];
                     if (mistake == Mistake::flags_do_not_wrap) return flag.load(std::memory_order_acquire) >= step;
-                    return StepProtocol::has_published(flag, mistake == Mistake::lagging_wait ? step - 1 : step);
+                    return StepProtocol::has_published(flag, awaited);
                 });
             }
             for (std::size_t peer = 0; peer < ranks; ++peer) {
@@ -190,7 +199,8 @@ TEST_CASE("StepProtocol: each mistake that others made is caught") {
     for (std::size_t const ranks : {std::size_t{2}, std::size_t{3}}) {
         for (auto const mistake :
              {Mistake::relaxed_publish, Mistake::relaxed_wait, Mistake::one_half, Mistake::early_publish,
-              Mistake::flags_do_not_wrap, Mistake::skipped_rank, Mistake::lagging_wait}) {
+              Mistake::flags_do_not_wrap, Mistake::skipped_rank, Mistake::lagging_wait, Mistake::late_reset,
+              Mistake::shared_counter, Mistake::other_grid}) {
             auto const outcome = explore_steps(ranks, 3, UINT32_MAX - 1U, mistake);
             CAPTURE(static_cast<int>(mistake));
             CHECK(outcome.problem != "");
