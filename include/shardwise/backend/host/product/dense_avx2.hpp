@@ -11,7 +11,8 @@ SHARDWISE_TARGET_BEGIN_AVX2
 
 namespace detail::avx2 {
 
-/// How far ahead of a panel's use it is fetched, in bytes.
+/// As at the level avx512: few rows fetch a panel this many bytes before its use, more rows the next panel.
+inline constexpr unsigned most_streaming_rows = 3;
 inline constexpr std::int64_t prefetch_distance = 2048;
 
 /// How the values of the 16 outputs of a panel are read: two registers for each of `inputs` inputs.
@@ -71,7 +72,11 @@ inline void write_sums(float* out, __m256 sums, std::int64_t outputs, bool accum
 }
 
 template <class Read, unsigned rows>
-inline void multiply_panel(TileTask const& task, std::byte const* panel, std::int64_t outputs, float* out) {
+inline void multiply_panel(TileTask const& task, unsigned index) {
+    auto const* panel = task.panels[index];
+    auto const* fetch = task.fetch[index];
+    auto const outputs = task.outputs[index];
+    auto* const out = task.out + index * panel_outputs;
     __m256 sums[std::size_t{rows}][2];
     SHARDWISE_UNROLL
     for (unsigned row = 0; row < rows; ++row) sums[row][0] = sums[row][1] = _mm256_setzero_ps();
@@ -81,7 +86,12 @@ inline void multiply_panel(TileTask const& task, std::byte const* panel, std::in
     for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
         __m256 values[2 * Read::inputs];
         Read::read(panel, values);
-        _mm_prefetch(reinterpret_cast<char const*>(panel + prefetch_distance), _MM_HINT_T0);
+        if constexpr (rows <= most_streaming_rows) {
+            _mm_prefetch(reinterpret_cast<char const*>(panel + prefetch_distance), _MM_HINT_T0);
+        } else {
+            _mm_prefetch(reinterpret_cast<char const*>(fetch), _MM_HINT_T1);
+            fetch += Read::bytes;
+        }
         panel += Read::bytes;
         SHARDWISE_UNROLL
         for (unsigned i = 0; i < Read::inputs; ++i) {
@@ -113,10 +123,8 @@ inline void multiply_panel(TileTask const& task, std::byte const* panel, std::in
 /// Sixteen registers hold the sums of one panel at a time.
 template <class Read, unsigned rows>
 inline void multiply_tile(TileTask const& task) {
-    multiply_panel<Read, rows>(task, task.panels[0], task.outputs[0], task.out);
-    if (task.outputs[1] > 0) {
-        multiply_panel<Read, rows>(task, task.panels[1], task.outputs[1], task.out + panel_outputs);
-    }
+    multiply_panel<Read, rows>(task, 0);
+    if (task.outputs[1] > 0) multiply_panel<Read, rows>(task, 1);
 }
 
 template <class Read>
