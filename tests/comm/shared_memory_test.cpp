@@ -251,4 +251,36 @@ TEST_SUITE("long") {
             check_survivors(outcomes, 1, "", died - begin + 250ms);
         }
     }
+
+    // Rows 4, 8, 13 and 14.
+    TEST_CASE("SharedMemory: stopped, diverging, missing and repeated ranks are known within their times") {
+        auto const stop_one = [](std::vector<pid_t> const& processes) {
+            std::this_thread::sleep_for(100ms);
+            kill(processes[1], SIGSTOP);
+            std::this_thread::sleep_for(2s);
+            kill(processes[1], SIGCONT);
+        };
+        auto const stopped = run_ranks({reduce_until_failure, reduce_until_failure}, {.timeout = 300ms}, stop_one);
+        CHECK(stopped[0].message.find("rank 1 (stopped: unresponsive)") != std::string::npos);
+        CHECK(stopped[0].took < 100ms + 300ms + 500ms);
+
+        auto const reduce = [](std::size_t count) {
+            return [count](SharedMemory& comm) {
+                std::vector<float> data(count);
+                return all_reduce(comm, view(data));
+            };
+        };
+        for (auto const& outcome : run_ranks({reduce(5), reduce(6)})) {
+            CHECK(outcome.code == ErrorCode::collective_mismatch);
+            CHECK(outcome.took < 100ms);
+        }
+        auto const join = [key = fresh_key()](std::int32_t rank, std::int32_t ranks) {
+            return [=]() -> Result<> {
+                auto const comm = SharedMemory::join(key, rank, ranks, {.timeout = 300ms});
+                return comm ? Result<>{} : comm.error();
+            };
+        };
+        for (auto const& outcome : run_processes({join(0, 3), join(2, 3)})) CHECK(outcome.took < 300ms + 500ms);
+        for (auto const& outcome : run_processes({join(0, 2), join(0, 2)})) CHECK(outcome.took < 1s);
+    }
 }

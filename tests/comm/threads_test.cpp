@@ -28,12 +28,15 @@ TensorView<float, 1, Host> view(std::vector<float>& values) {
 /// What each rank got, when every rank runs its own body; no rank ends the group by returning.
 struct Outcome {
     std::vector<Result<>> results;
+    /// From the start to each rank's answer, and to the last one's.
+    std::vector<std::chrono::nanoseconds> answered;
     std::chrono::nanoseconds took{};
 };
 
 Outcome run_ranks(std::vector<std::function<Result<>(Threads&)>> const& bodies, ThreadsOptions const& options = {}) {
     Outcome outcome;
     outcome.results.resize(bodies.size());
+    outcome.answered.resize(bodies.size());
     auto const group = ThreadsGroup::create(static_cast<std::int32_t>(bodies.size()), options).value();
     auto const begin = Clock::now();
     std::vector<std::thread> threads;
@@ -41,6 +44,7 @@ Outcome run_ranks(std::vector<std::function<Result<>(Threads&)>> const& bodies, 
         threads.emplace_back([&, rank] {
             auto comm = group.join(static_cast<std::int32_t>(rank));
             outcome.results[rank] = comm ? bodies[rank](*comm) : Result<>{comm.error()};
+            outcome.answered[rank] = Clock::now() - begin;
         });
     }
     for (auto& thread : threads) thread.join();
@@ -249,4 +253,39 @@ TEST_CASE("StagedRank: steps of real threads go on where the count of steps wrap
     other.join();
     CHECK(wrong.load() == 0);
     ::operator delete (memory, std::align_val_t{64});
+}
+
+// facts/reliability.md: the exact limits, on an otherwise idle machine.
+TEST_SUITE("long") {
+    TEST_CASE("Threads: rows 8 to 13 of the table of faults hold within their times") {
+        auto const order = [](bool is_barrier_first) {
+            return [=](Threads& comm) {
+                std::vector<float> data(4);
+                if (is_barrier_first) return barrier(comm);
+                return all_reduce(comm, view(data));
+            };
+        };
+        auto const idles = [](Threads&) {
+            std::this_thread::sleep_for(1s);
+            return Result<>{};
+        };
+        auto const fails = [](Threads& comm) {
+            return comm.fail(Error{ErrorCode::malformed_file}.because("page 3 is torn"));
+        };
+        for (int turn = 0; turn < 10; ++turn) {
+            for (auto const& outcome : {run_ranks({reduce(8), reduce(9)}, {.timeout = 60s}),
+                                        run_ranks({order(true), order(false)}, {.timeout = 60s})}) {
+                CHECK(outcome.results[0].error().code() == ErrorCode::collective_mismatch);
+                CHECK(outcome.took < 100ms);
+            }
+            auto const failed = run_ranks({reduce(8), fails, reduce(8)}, {.timeout = 60s});
+            CHECK(failed.results[0].error().message() == "page 3 is torn");
+            CHECK(failed.took < 50ms);
+        }
+        auto const skipped = run_ranks({reduce(8), idles, reduce(8)}, {.timeout = 200ms});
+        for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+            CHECK(skipped.results[rank].error().message().find("by rank 1") != std::string::npos);
+            CHECK(skipped.answered[rank] < 200ms + 500ms);
+        }
+    }
 }

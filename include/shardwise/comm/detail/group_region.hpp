@@ -68,7 +68,7 @@ struct GroupRegion {
     }
     /// Longer than a second-level cache for groups of a few ranks, as short as it may be for many.
     [[nodiscard]] static constexpr std::size_t ring_size(std::int32_t rank_count, std::size_t chunk) {
-        return chunk * (rank_count <= 8 ? 8 : StagingRing::least_pieces);
+        return chunk * (rank_count <= 4 ? 8 : rank_count <= 8 ? 4 : StagingRing::least_pieces);
     }
     [[nodiscard]] static constexpr std::size_t staging_size(std::int32_t rank_count, std::size_t chunk) {
         return 2 * short_size(chunk) + ring_size(rank_count, chunk);

@@ -125,7 +125,7 @@ private:
         header->chunk_bytes = chunk;
         GroupRegion::create(&shared.region(), ranks, chunk);
         header->magic.store(SharedHeader::made, std::memory_order_release);
-        return shared;
+        return Result<SharedRegion>(std::move(shared));
     }
 
     [[nodiscard]] static Result<SharedRegion> attach(SharedRegion shared, int descriptor, std::int32_t ranks,
@@ -158,7 +158,7 @@ private:
                 .got(static_cast<std::int64_t>(chunk))
                 .expected(static_cast<std::int64_t>(header.chunk_bytes));
         }
-        return shared;
+        return Result<SharedRegion>(std::move(shared));
     }
 
     std::string name_;
