@@ -28,6 +28,18 @@ inline constexpr std::int32_t max_group_ranks = 1024;
 
 namespace detail {
 
+/// Errors  capacity_exceeded for more ranks than RankCounts has room for
+[[nodiscard]] inline Result<> check_group(std::int32_t ranks) {
+    if (ranks <= max_group_ranks) return {};
+    return Error{ErrorCode::capacity_exceeded}
+        .in("tensor parallel")
+        .at("ranks")
+        .because("are more than layers work with")
+        .got(ranks)
+        .expected(max_group_ranks)
+        .fix("split the group");
+}
+
 /// A number per rank, without memory of its own to allocate.
 struct RankCounts {
     std::array<std::int64_t, max_group_ranks> values;
@@ -59,7 +71,8 @@ void submit_all_reduce(C& comm, TensorView<T, 1, Host> data, ReduceOp op, HostSt
 template <class T, Communicator C, class Count>
 void submit_all_gather(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1, Host> out, Count count,
                        HostStream& stream) {
-    stream.submit([&comm, in, out, count] {
+    stream.submit([&comm, in, out, count]() -> Result<> {
+        if (auto const checked = detail::check_group(comm.size()); !checked) return checked;
         detail::RankCounts const counts(comm.size(), count);
         return all_gather(comm, in, out, counts.span());
     });
@@ -72,7 +85,8 @@ void submit_all_gather(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1
 template <class T, Communicator C, class Count>
 void submit_reduce_scatter(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1, Host> out, Count count,
                            HostStream& stream) {
-    stream.submit([&comm, in, out, count] {
+    stream.submit([&comm, in, out, count]() -> Result<> {
+        if (auto const checked = detail::check_group(comm.size()); !checked) return checked;
         detail::RankCounts const counts(comm.size(), count);
         return reduce_scatter(comm, in, out, counts.span());
     });
@@ -85,7 +99,8 @@ void submit_reduce_scatter(C& comm, TensorView<T const, 1, Host> in, TensorView<
 template <class T, Communicator C, class Sent, class Received>
 void submit_all_to_all(C& comm, TensorView<T const, 1, Host> in, Sent sent, TensorView<T, 1, Host> out,
                        Received received, HostStream& stream) {
-    stream.submit([&comm, in, sent, out, received] {
+    stream.submit([&comm, in, sent, out, received]() -> Result<> {
+        if (auto const checked = detail::check_group(comm.size()); !checked) return checked;
         detail::RankCounts const send_counts(comm.size(), sent);
         detail::RankCounts const receive_counts(comm.size(), received);
         return all_to_all(comm, in, send_counts.span(), out, receive_counts.span());
