@@ -199,8 +199,9 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[8]) {
         t[4 + i] = _mm256_permute2f128_ps(a[i], a[4 + i], 0x31);
     }
 }
-// clang-format off: the second needs the first
+// clang-format off: each needs those before it
 #include <shardwise/kernels/detail/row_kernels.inc>
+#include <shardwise/kernels/detail/score_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>
 // clang-format on
 

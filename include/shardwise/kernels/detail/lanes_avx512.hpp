@@ -195,8 +195,9 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[16]) {
         t[12 + i] = _mm512_shuffle_f32x4(y1, y3, 0xDD);
     }
 }
-// clang-format off: the second needs the first
+// clang-format off: each needs those before it
 #include <shardwise/kernels/detail/row_kernels.inc>
+#include <shardwise/kernels/detail/score_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>
 // clang-format on
 

@@ -145,8 +145,9 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[4]) {
     for (std::int64_t i = 0; i < lanes; ++i) t[i] = Floats{a[i], b[i], c[i], d[i]};
 }
 
-// clang-format off: the second needs the first
+// clang-format off: each needs those before it
 #include <shardwise/kernels/detail/row_kernels.inc>
+#include <shardwise/kernels/detail/score_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>
 // clang-format on
 
