@@ -4,7 +4,7 @@
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/rope_call.hpp>
-#include <shardwise/kernels/rope.hpp>
+#include <shardwise/op/rope_layout.hpp>
 
 #include <cstdint>
 
