@@ -212,6 +212,65 @@ constexpr std::array detection_table{
            .word = &Arguments::out},
 };
 
+constexpr std::array prompt_table{
+    Option{.flag = "--prompt-ids",
+           .value = "IDS",
+           .help = "the prompt's token ids, taken as they are: 1,2,3",
+           .word = &Arguments::prompt_ids,
+           .is_list = true},
+};
+
+constexpr std::array generation_table{
+    Option{.flag = "--max-new-tokens",
+           .value = "N",
+           .help = "tokens to generate at most; the model's end-of-sequence token ends earlier",
+           .standard = "128",
+           .word = &Arguments::max_new_tokens},
+    Option{.flag = "--temperature",
+           .value = "T",
+           .help = "divides the logits before a token is drawn; 0 takes the greatest",
+           .standard = "0",
+           .word = &Arguments::temperature},
+    Option{.flag = "--top-k",
+           .value = "K",
+           .help = "draw from the K greatest only; 0: from all",
+           .standard = "0",
+           .word = &Arguments::top_k},
+    Option{.flag = "--top-p",
+           .value = "P",
+           .help = "draw from the most probable tokens that reach P together",
+           .standard = "1",
+           .word = &Arguments::top_p},
+    Option{.flag = "--min-p",
+           .value = "M",
+           .help = "draw from tokens at least M times as probable as the most probable",
+           .standard = "0",
+           .word = &Arguments::min_p},
+    Option{.flag = "--repetition-penalty",
+           .value = "R",
+           .help = "makes tokens that were there before less likely",
+           .standard = "1",
+           .word = &Arguments::repetition_penalty},
+    Option{.flag = "--seed", .value = "S", .help = "of the draws", .standard = "0", .word = &Arguments::seed},
+    Option{.flag = "--logits",
+           .value = "FILE",
+           .help = "write the last logits of each step, float32 [steps, vocabulary]",
+           .kind = ValueKind::file,
+           .word = &Arguments::logits},
+};
+
+constexpr std::array rank_table{
+    Option{.flag = "--tp", .value = "N", .help = "tensor-parallel ranks", .standard = "1", .word = &Arguments::tp},
+    Option{.flag = "--threads",
+           .value = "N",
+           .help = "threads of all ranks together",
+           .standard = "the machine's cores",
+           .word = &Arguments::threads},
+    Option{.flag = "--deterministic",
+           .help = "the same bits for any number of ranks",
+           .is_set = &Arguments::deterministic},
+};
+
 constexpr std::array output_table{
     Option{.flag = "--json", .help = "print one JSON document instead of tables", .is_set = &Arguments::json},
     Option{.flag = "--color",
@@ -269,6 +328,15 @@ OptionGroup plan_options() {
 }
 OptionGroup detection_options() {
     return {"Devices", detection_table};
+}
+OptionGroup prompt_options() {
+    return {"Prompt", prompt_table};
+}
+OptionGroup generation_options() {
+    return {"Generation", generation_table};
+}
+OptionGroup rank_options() {
+    return {"Ranks", rank_table};
 }
 OptionGroup output_options() {
     return {"Output", output_table};

@@ -96,6 +96,12 @@ struct Command {
 [[nodiscard]] OptionGroup plan_options();
 /// --devices, --prefer, --out of `detect`.
 [[nodiscard]] OptionGroup detection_options();
+/// --prompt-ids.
+[[nodiscard]] OptionGroup prompt_options();
+/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --logits.
+[[nodiscard]] OptionGroup generation_options();
+/// --tp, --threads, --deterministic of `run`.
+[[nodiscard]] OptionGroup rank_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
 /// --svg.

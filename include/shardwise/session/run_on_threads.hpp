@@ -42,7 +42,7 @@ struct RunOptions {
 };
 
 /// What one rank held.
-struct RankMemory {
+struct RunMemory {
     Bytes weights{};
     Bytes cache{};
     Bytes activations{};
@@ -53,7 +53,7 @@ struct RankMemory {
 struct RunReport {
     /// In the order of the requests.
     std::vector<Generation> generations;
-    std::vector<RankMemory> ranks;
+    std::vector<RunMemory> ranks;
     double load_seconds = 0.0;
     /// Until the first token, and from there to the last.
     double prefill_seconds = 0.0;

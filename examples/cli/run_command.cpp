@@ -1,0 +1,190 @@
+#include <shardwise/core/files/write_file.hpp>
+#include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/model/files/end_tokens.hpp>
+#include <shardwise/model/presets.hpp>
+#include <shardwise/session/run_on_threads.hpp>
+
+#include "commands.hpp"
+#include "model_facts.hpp"
+#include "progress.hpp"
+#include "requests.hpp"
+#include "run_answer.hpp"
+#include "values.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
+
+[[nodiscard]] Result<std::vector<std::int32_t>> read_ids(std::string_view flag, std::string_view list) {
+    std::vector<std::int32_t> ids;
+    while (true) {
+        auto const comma = list.find(',');
+        auto const id = read_number(flag, list.substr(0, comma), 0, std::numeric_limits<std::int32_t>::max());
+        if (!id) return id.error();
+        ids.push_back(static_cast<std::int32_t>(*id));
+        if (comma == std::string_view::npos) return ids;
+        list.remove_prefix(comma + 1);
+    }
+}
+
+[[nodiscard]] Result<float> read_real(std::string_view flag, std::string_view word, float least, float most) {
+    float value = 0.0F;
+    auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
+    bool const is_number = problem == std::errc{} && end == word.data() + word.size();
+    if (is_number && std::isfinite(value) && value >= least && value <= most) return value;
+    return Error{ErrorCode::invalid_argument}
+        .in(flag)
+        .at(word.empty() ? std::string_view{"\"\""} : word)
+        .because(is_number ? "is out of range" : "is not a number")
+        .fix("write a number like 0.8");
+}
+
+/// The flags that say what to generate.
+[[nodiscard]] Result<GenerationRequest> read_request(Arguments const& arguments) {
+    GenerationRequest request;
+    if (!arguments.prompt_ids) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--prompt-ids")
+            .because("was not given")
+            .fix("give the prompt's token ids: --prompt-ids 1,2,3");
+    }
+    auto ids = read_ids("--prompt-ids", *arguments.prompt_ids);
+    if (!ids) return ids.error();
+    request.prompt = *std::move(ids);
+    if (arguments.max_new_tokens) {
+        auto const count = read_number("--max-new-tokens", *arguments.max_new_tokens, 0, most_tokens);
+        if (!count) return count.error();
+        request.max_new_tokens = *count;
+    }
+    auto& sampling = request.sampling;
+    struct Real {
+        std::string_view flag;
+        std::optional<std::string> const& word;
+        float least, most;
+        float& to;
+    };
+    constexpr auto large = 1e6F;
+    for (auto const& real :
+         {Real{"--temperature", arguments.temperature, 0.0F, large, sampling.temperature},
+          Real{"--top-p", arguments.top_p, 0.0F, 1.0F, sampling.top_p},
+          Real{"--min-p", arguments.min_p, 0.0F, 1.0F, sampling.min_p},
+          Real{"--repetition-penalty", arguments.repetition_penalty, 1e-6F, large, sampling.repetition_penalty}}) {
+        if (!real.word) continue;
+        auto const value = read_real(real.flag, *real.word, real.least, real.most);
+        if (!value) return value.error();
+        real.to = *value;
+    }
+    if (arguments.top_k) {
+        auto const count = read_number("--top-k", *arguments.top_k, 0, most_tokens);
+        if (!count) return count.error();
+        sampling.top_k = *count;
+    }
+    if (arguments.seed) {
+        auto const seed = read_number("--seed", *arguments.seed, 0, std::numeric_limits<std::int64_t>::max());
+        if (!seed) return seed.error();
+        sampling.seed = static_cast<std::uint64_t>(*seed);
+    }
+    return request;
+}
+
+[[nodiscard]] Result<RunOptions> read_options(Arguments const& arguments) {
+    RunOptions options;
+    options.is_deterministic = arguments.deterministic;
+    if (arguments.tp) {
+        auto const ranks = read_number("--tp", *arguments.tp, 1, 1024);
+        if (!ranks) return ranks.error();
+        options.tp = static_cast<std::int32_t>(*ranks);
+    }
+    if (arguments.threads) {
+        auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
+        if (!threads) return threads.error();
+        options.threads = static_cast<int>(*threads);
+    }
+    return options;
+}
+
+/// The files of a MODEL that can be run.
+[[nodiscard]] Result<ModelSource> find_files(std::string const& name) {
+    auto source = find_model(name, {}, HubCache(HubEnvironment::current()));
+    if (!source) {
+        if (source.error().code() != ErrorCode::unknown_name || find_preset(name) == nullptr) return source.error();
+        return Error{ErrorCode::invalid_argument}
+            .in(name)
+            .because("is a preset: there are no weights to run")
+            .fix("name a folder, a .gguf file, or org/name in the Hugging Face cache");
+    }
+    if (source->kind == SourceKind::config || source->kind == SourceKind::preset) {
+        return Error{ErrorCode::invalid_argument}
+            .in(name)
+            .because("has no weights to run")
+            .fix("name a folder with safetensors beside config.json, or a .gguf file");
+    }
+    return source;
+}
+
+[[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, GenerationRequest request, RunOptions options) {
+    RunAnswer answer;
+    auto const source = find_files(*arguments.model);
+    if (!source) return source.error();
+    auto checkpoint = read_checkpoint(*source);
+    if (!checkpoint) return checkpoint.error();
+    if (!checkpoint->is_known_architecture) {
+        return Error{ErrorCode::unsupported}
+            .in(source->name)
+            .because("has an architecture that this version does not know")
+            .fix("use shardwise map, which places any checkpoint");
+    }
+    auto stops = end_tokens(*source);
+    if (!stops) return stops.error();
+    request.stop_tokens = *std::move(stops);
+    std::string logits;
+    if (arguments.logits) {
+        options.on_logits = [&logits](std::int64_t, std::span<float const> row) {
+            logits.append(reinterpret_cast<char const*>(row.data()), row.size_bytes());
+        };
+    }
+    answer.model = source->name;
+    answer.prompt = request.prompt;
+    answer.warnings = std::move(checkpoint->warnings);
+    auto report = run_on_threads(*source, checkpoint->model, {request}, options);
+    if (!report) return report.error();
+    answer.report = *std::move(report);
+    if (arguments.logits) {
+        if (auto const written = write_file(*arguments.logits, logits); !written) return written.error();
+    }
+    return answer;
+}
+
+}  // namespace
+
+ExitCode run_run(Arguments const& arguments) {
+    auto const color = read_color(arguments);
+    if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    if (!arguments.model) {
+        return report(Error{ErrorCode::invalid_argument}
+                          .in("MODEL")
+                          .because("was not given")
+                          .fix("name one: shardwise run model.gguf --prompt-ids 1,2,3"),
+                      Stage::arguments, arguments.json);
+    }
+    auto request = read_request(arguments);
+    if (!request) return report(request.error(), Stage::arguments, arguments.json);
+    auto const options = read_options(arguments);
+    if (!options) return report(options.error(), Stage::arguments, arguments.json);
+    auto const answer = answer_run(arguments, *std::move(request), *options);
+    if (!answer) return report(answer.error(), Stage::work, arguments.json);
+    print_warnings(answer->warnings);
+    print_text(arguments.json ? run_json(*answer) : run_text(*answer));
+    return ExitCode::done;
+}
+
+}  // namespace shardwise::cli

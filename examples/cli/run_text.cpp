@@ -1,0 +1,60 @@
+#include <shardwise/json/writer.hpp>
+
+#include "run_answer.hpp"
+
+#include <cstdio>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] double rate(std::int64_t tokens, double seconds) {
+    return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0;
+}
+
+[[nodiscard]] std::string list(std::vector<std::int32_t> const& ids) {
+    std::string text;
+    for (auto const id : ids) text += (text.empty() ? "" : ",") + std::to_string(id);
+    return text;
+}
+
+}  // namespace
+
+std::string run_json(RunAnswer const& answer) {
+    JsonWriter json;
+    json.begin_object().member("schema", "shardwise.run/1").member("model", answer.model);
+    auto const write_ids = [&](std::string_view key, std::vector<std::int32_t> const& ids) {
+        json.key(key).begin_array();
+        for (auto const id : ids) json.value(id);
+        json.end_array();
+    };
+    write_ids("prompt_ids", answer.prompt);
+    write_ids("token_ids", answer.report.generations.front().tokens);
+    json.key("text").value(nullptr);
+    auto const& report = answer.report;
+    json.key("timing").begin_object().member("load_s", report.load_seconds);
+    json.member("prefill_tokens_per_s", rate(report.prompt_tokens, report.prefill_seconds));
+    json.member("decode_tokens_per_s", rate(report.decode_tokens, report.decode_seconds)).end_object();
+    json.key("memory").begin_object().key("ranks").begin_array();
+    for (auto const& rank : report.ranks) {
+        json.begin_object().member("weights", rank.weights).member("kv_cache", rank.cache);
+        json.member("activations", rank.activations).member("peak", rank.peak).end_object();
+    }
+    json.end_array().end_object();
+    json.key("warnings").begin_array();
+    for (auto const& warning : answer.warnings) json.value(warning);
+    json.end_array().end_object();
+    return std::move(json).text() + "\n";
+}
+
+std::string run_text(RunAnswer const& answer) {
+    auto const& report = answer.report;
+    auto text = list(report.generations.front().tokens) + "\n";
+    char line[160];
+    std::snprintf(line, sizeof line, "\nloaded in %.2f s; prompt %.0f tokens/s, generation %.1f tokens/s\n",
+                  report.load_seconds, rate(report.prompt_tokens, report.prefill_seconds),
+                  rate(report.decode_tokens, report.decode_seconds));
+    return text + line;
+}
+
+}  // namespace shardwise::cli
