@@ -122,7 +122,7 @@ inline Result<RegularFile> RegularFile::open(std::string const& path, std::strin
     if (::fstat(descriptor, &status) != 0) return unreadable(file.path(), errno);
     if (auto const checked = check_mode(file.path(), status.st_mode); !checked) return checked.error();
     file.size_ = static_cast<std::uint64_t>(status.st_size);
-    return file;
+    return Result<RegularFile>(std::move(file));
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -120,7 +120,7 @@ namespace detail {
         if (!index) return index.error();
         out.index = *std::move(index);
         if (auto const done = detail::read_shards(source, file->path(), out, warnings, observer); !done) return done.error();
-        return out;
+        return Result<SafetensorsCheckpoint>(std::move(out));
     }
     TensorNames seen;
     for (auto const& weights : source.weights) {

@@ -35,7 +35,7 @@ public:
     /// Errors  file_unreadable
     [[nodiscard]] static Result<MappedFile> map(RegularFile const& file, std::uint64_t offset, std::uint64_t count) {
         MappedFile out;
-        if (offset >= file.size() || count == 0) return out;
+        if (offset >= file.size() || count == 0) return Result<MappedFile>(std::move(out));
         if (count > file.size() - offset) count = file.size() - offset;
         auto const page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
         auto const start = offset / page * page;
@@ -46,7 +46,7 @@ public:
         out.base_ = base;
         out.mapped_ = length;
         out.text_ = {static_cast<char const*>(base) + (offset - start), static_cast<std::size_t>(count)};
-        return out;
+        return Result<MappedFile>(std::move(out));
     }
 
     [[nodiscard]] std::string_view text() const { return text_; }
