@@ -213,6 +213,28 @@ TEST_CASE("picture: hosts, mixed links and pairs of their own are named") {
     CHECK(says(svg, "no limit"));
 }
 
+TEST_CASE("picture: groups of devices that a slower link joins have lines of their own") {
+    auto picture = picture_of_preset(presets::llama_3_70b, "4xA100-80GB");
+    auto const joints = [](Picture const& shown) {
+        auto const svg_text = draw_picture(shown);
+        check_layout(svg_text);
+        auto const lines = all_of(SvgReader(svg_text), "line");
+        return std::count_if(lines.begin(), lines.end(),
+                             [](auto const& line) { return line.attributes.count("stroke-dasharray") == 1; });
+    };
+    CHECK(joints(picture) == 0);
+    for (auto const* first : {"0", "1"}) {
+        for (auto const* second : {"2", "3"}) picture.links.push_back({first, second, 0, {LinkType::pcie, 32e9, 5e-6}});
+    }
+    CHECK(joints(picture) == 1);
+    auto const svg_text = draw_picture(picture);
+    SvgReader const svg(svg_text);
+    CHECK(count_text(svg, "NVLink 300 GB/s") == 2);
+    CHECK(count_text(svg, "2 groups, joined by PCIe 32 GB/s") == 1);
+    picture.links.back().link.bandwidth = 16e9;
+    CHECK(joints(picture) == 0);
+}
+
 TEST_CASE("picture: a plan shows stages, ranks, nodes, the network and the reasons") {
     auto const svg_text = draw_picture(picture_of_degrees(8, 2, 1, "2x(8xH100-80GB)"));
     check_layout(svg_text);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/plan/detail/picture_card.hpp>
+#include <shardwise/plan/detail/picture_groups.hpp>
 #include <shardwise/plan/detail/picture_style.hpp>
 #include <shardwise/plan/detail/svg_canvas.hpp>
 #include <shardwise/plan/merge_picture.hpp>
@@ -60,21 +61,28 @@ private:
         return count;
     }
 
-    /// Rows of a node: neighbours with the same link, at most four of them.
+    /// Rows of a node: neighbours with the same link, at most four of them; groups that another link joins apart.
     [[nodiscard]] std::vector<Row> rows_of(PictureNode const& node) const {
         std::vector<Row> rows;
         auto const& devices = node.devices;
+        auto const groups = link_groups(picture_, node);
+        auto const begins_group = [&groups](std::size_t device) {
+            return std::find(groups.begins.begin(), groups.begins.end(), device) != groups.begins.end();
+        };
         for (std::size_t i = 0; i < devices.size();) {
             Row row{i, i, {}};
             auto const continues = [&] {
                 return row.end < devices.size() && row.end - row.begin < most_columns &&
+                       (row.end == row.begin || !begins_group(row.end)) &&
                        devices[row.end].is_accelerator == devices[i].is_accelerator &&
                        (!devices[i].is_accelerator || devices[row.end].link == devices[i].link);
             };
             while (continues()) ++row.end;
             if (devices[i].is_accelerator && accelerators_of(node) > 1) {
-                row.labels = {link_label(node, devices[i].link)};
-                if (!rows.empty() && rows.back().labels == row.labels) rows.back().labels.clear();
+                bool const is_grouped = !groups.begins.empty();
+                row.labels = {is_grouped ? link_text(groups.within) : link_label(node, devices[i].link)};
+                bool const ends_group = is_grouped && begins_group(i);
+                if (!rows.empty() && rows.back().labels == row.labels && !ends_group) rows.back().labels.clear();
             } else if (!devices[i].is_accelerator) {
                 for (auto k = row.begin; k < row.end; ++k) row.labels.push_back(link_text(devices[k].link));
             }
@@ -101,6 +109,8 @@ private:
 
     /// The pairs of a node that differ from its lines, by link: "NVLink 56 GB/s: 0-1, 2-3".
     [[nodiscard]] std::string odd_links(PictureNode const& node, std::vector<Row> const& rows) const {
+        if (auto const groups = link_groups(picture_, node); !groups.begins.empty())
+            return std::to_string(groups.begins.size() - 1) + " groups, joined by " + link_text(groups.between);
         std::vector<std::pair<std::string, std::string>> kinds;
         for (auto const& link : picture_.links) {
             auto const name = link_text(link.link);
@@ -246,8 +256,8 @@ private:
         }
         return bus;
     }
-    void draw_trunk(int x, std::vector<int> const& buses) {
-        if (buses.size() > 1) canvas_.line(x, buses.front(), x, buses.back());
+    void draw_trunk(int x, std::vector<int> const& buses, std::string_view look = "class=\"wire\"") {
+        if (buses.size() > 1) canvas_.line(x, buses.front(), x, buses.back(), look);
     }
 
     /// Draws a node whose box is at (x, y_).
@@ -274,7 +284,8 @@ private:
             buses.push_back(draw_bus(stubs, rows.size() > 1 ? x + inset : stubs.front(), row.labels));
             y_ += bus_height(!row.labels.empty());
         }
-        draw_trunk(x + inset, buses);
+        bool const is_grouped = !link_groups(picture_, node).begins.empty();
+        draw_trunk(x + inset, buses, is_grouped ? "class=\"wire\" stroke-dasharray=\"1 5\"" : "class=\"wire\"");
         if (auto const text = odd_links(node, rows); !text.empty()) {
             canvas_.text(x + inset, y_ + 6, text, {10}, width - 2 * inset, "class=\"muted\"");
         }

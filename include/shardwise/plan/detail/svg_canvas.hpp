@@ -129,9 +129,9 @@ public:
         if (radius > 0) out_ += number("rx", radius);
         out_ += " " + std::string(look) + "/>\n";
     }
-    void line(int x1, int y1, int x2, int y2) {
-        out_ +=
-            "<line" + number("x1", x1) + number("y1", y1) + number("x2", x2) + number("y2", y2) + " class=\"wire\"/>\n";
+    void line(int x1, int y1, int x2, int y2, std::string_view look = "class=\"wire\"") {
+        out_ += "<line" + number("x1", x1) + number("y1", y1) + number("x2", x2) + number("y2", y2) + " " +
+                std::string(look) + "/>\n";
     }
     /// Text on the baseline `y`, cut to `room`. `look` holds its class.
     void text(int x, int y, std::string_view words, Font font, int room, std::string_view look = "class=\"ink\"",
