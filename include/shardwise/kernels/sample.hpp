@@ -6,9 +6,11 @@
 #include <shardwise/kernels/philox.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -42,12 +44,10 @@ struct SamplingRow {
 
 namespace detail {
 
-/// The scores of one row and which of them are drawn from: those greater than `limit`, and of those equal to it the tokens up
-/// to `last`.
+/// The scores of one row and the weights by which tokens are drawn.
 class SamplingScores {
 public:
-    explicit SamplingScores(std::int64_t tokens)
-        : scores_(static_cast<std::size_t>(tokens)), order_(static_cast<std::size_t>(tokens)) {}
+    explicit SamplingScores(std::int64_t tokens) : scores_(static_cast<std::size_t>(tokens)) {}
 
     /// Takes in a row. False where it has a NaN or plus infinity, or no finite logit.
     [[nodiscard]] bool load(float const* logits, SamplingRow const& row) {
@@ -57,14 +57,17 @@ public:
             auto const logit = logits[token];
             scores_[static_cast<std::size_t>(token)] = logit < 0.0F ? logit * penalty : logit / penalty;
         }
-        best_ = 0;
+        constexpr auto greatest = std::numeric_limits<float>::max();
+        auto const* const scores = scores_.data();
+        auto best = -std::numeric_limits<float>::infinity();
+        std::size_t odd = 0;
         for (std::size_t i = 0; i < scores_.size(); ++i) {
-            if (!(scores_[i] <= std::numeric_limits<float>::max())) return false;
-            if (scores_[i] > scores_[best_]) best_ = i;
+            best = scores[i] > best ? scores[i] : best;
+            odd += scores[i] <= greatest ? 0U : 1U;
         }
-        limit_ = -std::numeric_limits<float>::max();
-        last_ = scores_.size();
-        return scores_[best_] >= -std::numeric_limits<float>::max();
+        if (odd > 0 || !(best >= -greatest)) return false;
+        best_ = static_cast<std::size_t>(std::find(scores, scores + scores_.size(), best) - scores);
+        return true;
     }
     [[nodiscard]] std::int32_t best() const { return static_cast<std::int32_t>(best_); }
 
@@ -72,64 +75,70 @@ public:
     [[nodiscard]] bool restrict_to(SamplingOptions const& options) {
         for (auto& score : scores_) score /= options.temperature;
         if (!(scores_[best_] <= std::numeric_limits<float>::max())) return false;
+        auto least = -std::numeric_limits<float>::max();
         auto const tokens = static_cast<std::int64_t>(scores_.size());
-        if (options.top_k > 0 && options.top_k < tokens) keep_greatest(static_cast<std::size_t>(options.top_k));
+        if (options.top_k > 0 && options.top_k < tokens) {
+            least = std::max(least, greatest_of(static_cast<std::size_t>(options.top_k)));
+        }
+        auto const best = scores_[best_];
+        weights_.resize(scores_.size());
+        for (std::size_t i = 0; i < scores_.size(); ++i) {
+            weights_[i] = scores_[i] < least ? 0 : sampling_weight(best - scores_[i]);
+        }
         if (options.top_p < 1.0F) keep_most_probable(options.top_p);
-        least_ = static_cast<double>(weight_of(best_)) * static_cast<double>(options.min_p);
+        auto const least_weight = static_cast<double>(weights_[best_]) * static_cast<double>(options.min_p);
+        for (auto& weight : weights_) weight = static_cast<double>(weight) < least_weight ? 0 : weight;
         return true;
     }
     /// The weight of a token, 0 for one that is not drawn from.
-    [[nodiscard]] std::uint64_t weight(std::size_t token) const {
-        if (token != best_ && !is_kept(token)) return 0;
-        auto const weight = weight_of(token);
-        return static_cast<double>(weight) < least_ ? 0 : weight;
-    }
+    [[nodiscard]] std::uint64_t weight(std::size_t token) const { return weights_[token]; }
     /// The token at which the weights so far, in order of tokens, exceed a part of their sum: bits / 2^64.
     [[nodiscard]] std::int32_t draw(std::uint64_t bits) const {
         std::uint64_t sum = 0;
-        for (std::size_t i = 0; i < scores_.size(); ++i) sum += weight(i);
+        for (auto const weight : weights_) sum += weight;
         auto left = multiply_high(bits, sum);
-        for (std::size_t i = 0; i < scores_.size(); ++i) {
-            auto const own = weight(i);
-            if (left < own) return static_cast<std::int32_t>(i);
-            left -= own;
+        for (std::size_t i = 0; i < weights_.size(); ++i) {
+            if (left < weights_[i]) return static_cast<std::int32_t>(i);
+            left -= weights_[i];
         }
         return best();
     }
 
 private:
-    [[nodiscard]] std::uint64_t weight_of(std::size_t token) const {
-        return sampling_weight(scores_[best_] - scores_[token]);
-    }
-    [[nodiscard]] bool is_kept(std::size_t token) const {
-        return scores_[token] > limit_ || (scores_[token] == limit_ && token <= last_);
-    }
-    void keep_greatest(std::size_t count) {
+    /// The k-th greatest score.
+    [[nodiscard]] float greatest_of(std::size_t count) const {
         List<float> greatest(count);
         std::partial_sort_copy(scores_.begin(), scores_.end(), greatest.begin(), greatest.end(), std::greater<>{});
-        limit_ = std::max(limit_, greatest.back());
+        return greatest.back();
     }
-    /// Halves the tokens by their order until the one is found whose predecessors reach the probability.
+    /// Drops the tokens whose predecessors have this probability together: the size of their weights says where that is about,
+    /// among tokens of that size halving finds the place.
     void keep_most_probable(float probability) {
-        std::size_t end = 0;
-        std::uint64_t sum = 0;
-        for (std::size_t i = 0; i < scores_.size(); ++i) {
-            if (!is_kept(i)) continue;
-            auto const own = weight_of(i);
-            sum += own;
-            if (own > 0) order_[end++] = static_cast<std::uint32_t>(i);
+        std::uint64_t sums[64] = {};
+        std::uint64_t total = 0;
+        for (auto const weight : weights_) {
+            sums[std::bit_width(weight)] += weight;
+            total += weight;
         }
-        auto const reached = static_cast<double>(probability) * static_cast<double>(sum);
+        auto const reached = static_cast<double>(probability) * static_cast<double>(total);
+        std::uint64_t before = 0;
+        int size = 63;
+        while (size > 1 && (sums[size] == 0 || static_cast<double>(before + sums[size]) < reached))
+            before += sums[size--];
+        order_.clear();
+        for (std::size_t i = 0; i < weights_.size(); ++i) {
+            if (static_cast<int>(std::bit_width(weights_[i])) == size) order_.push_back(static_cast<std::uint32_t>(i));
+        }
         auto const precedes = [this](std::uint32_t a, std::uint32_t b) {
             return scores_[a] > scores_[b] || (scores_[a] == scores_[b] && a < b);
         };
         std::size_t begin = 0;
-        std::uint64_t before = 0;
+        auto end = order_.size();
         while (end - begin > 1) {
             auto const middle = begin + (end - begin) / 2;
             std::nth_element(order_.begin() + begin, order_.begin() + middle, order_.begin() + end, precedes);
             auto upper = before;
-            for (auto i = begin; i < middle; ++i) upper += weight_of(order_[i]);
+            for (auto i = begin; i < middle; ++i) upper += weights_[order_[i]];
             // Is the token in the middle kept? Then all before it are.
             if (static_cast<double>(upper) < reached) {
                 begin = middle;
@@ -138,16 +147,16 @@ private:
                 end = middle;
             }
         }
-        limit_ = scores_[order_[begin]];
-        last_ = order_[begin];
+        auto const last = order_[begin];
+        for (std::size_t i = 0; i < weights_.size(); ++i) {
+            if (precedes(last, static_cast<std::uint32_t>(i))) weights_[i] = 0;
+        }
     }
 
     List<float> scores_;
+    List<std::uint64_t> weights_;
     List<std::uint32_t> order_;
     std::size_t best_ = 0;
-    float limit_ = 0.0F;
-    std::size_t last_ = 0;
-    double least_ = 0.0;
 };
 
 /// Errors  invalid_argument for an option outside of its range, or a token of the history that has no logit
