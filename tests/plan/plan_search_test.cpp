@@ -1,5 +1,7 @@
 #include <shardwise/hardware/presets.hpp>
+#include <shardwise/hardware/spec.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/model/presets.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
 
 #include <doctest/doctest.h>
@@ -131,6 +133,65 @@ int check_cases(std::uint32_t seed, int count) {
 }
 
 }  // namespace
+
+TEST_CASE("plan: an encoder's step reads whole sequences, and is cut as well as it can be") {
+    auto config = presets::bert_base;
+    config.layers = 3;
+    config.heads = 4;
+    config.hidden_size = 256;
+    config.intermediate_size = 1024;
+    auto const model = describe(config);
+    REQUIRE(model);
+    for (std::int64_t const batch : {1, 5}) {
+        for (std::string_view const devices : {"3xT4", "2x(2xT4)", "2xT4+2xA100-40GB"}) {
+            CAPTURE(devices);
+            auto const topology = parse_topology(devices);
+            REQUIRE(topology);
+            PlanRequest const request{.estimate = {.batch = batch, .context = 128}};
+            auto const expected = testing::PlanOracle({*model, *topology, request}).best();
+            auto const plan = plan_parallel(*model, *topology, request);
+            REQUIRE(plan);
+            REQUIRE(expected);
+            CHECK(plan->cost.step.total() == doctest::Approx(expected->seconds).epsilon(1e-12));
+            CHECK(plan->cost.prefill.total() == 0.0);
+            CHECK(plan->cost.tokens_per_second ==
+                  doctest::Approx(static_cast<double>(batch) * 128.0 / plan->cost.step.total()).epsilon(1e-12));
+        }
+    }
+}
+
+TEST_CASE("plan: a batch that no rank could count by itself is dealt to ranks that can") {
+    auto const model = describe(presets::llama_3_8b);
+    REQUIRE(model);
+    auto const topology = parse_topology("16x(8xH100-80GB)");
+    REQUIRE(topology);
+    PlanRequest request{.estimate = {.batch = 32768, .context = 8192, .training = TrainingPlan{}}};
+    auto const whole = check_sizes(*model, request.estimate);
+    REQUIRE_FALSE(whole);
+    CHECK(whole.error().code() == ErrorCode::size_overflow);
+    auto const plan = plan_parallel(*model, *topology, request);
+    REQUIRE(plan);
+    auto const& degrees = plan->degrees;
+    auto rank = request.estimate;
+    rank.batch = rank_batch(rank.batch, degrees);
+    CHECK(check_sizes(*model, rank));
+    rank.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp};
+    rank.micro_batches = degrees.micro_batches;
+    rank.training->zero = degrees.zero;
+    auto const estimate = estimate_memory(*model, rank);
+    REQUIRE(estimate);
+    Bytes most{};
+    for (auto const& given : plan->ranks) most = std::max(most, given.terms.total());
+    CHECK(most > 0_B);
+    if (degrees.pp == 1) CHECK(most == estimate->largest_device().total());
+
+    auto const few = parse_topology("4xH100-80GB");
+    REQUIRE(few);
+    request.estimate.batch = 262144;
+    auto const refused = plan_parallel(*model, *few, request);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::size_overflow);
+}
 
 TEST_CASE("plan: no degrees, pieces, stages, layouts that fit are better than the plan, whatever is asked for") {
     CHECK(check_cases(1, 400) > 200);

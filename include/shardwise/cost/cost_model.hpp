@@ -2,12 +2,20 @@
 
 #include <shardwise/core/span.hpp>
 #include <shardwise/cost/block_price.hpp>
+#include <shardwise/memory/kv_cache.hpp>
 #include <shardwise/memory/saved_activations.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0 {
+
+/// What a step of a job is: an update, a token of every sequence, or, in a model that keeps no keys and values and so
+/// decodes nothing, the whole sequences.
+[[nodiscard]] constexpr Pass step_pass(Model const& model, EstimateRequest const& request) {
+    if (request.training) return Pass::training;
+    return kv_bytes_per_token(model, request) > Bytes{} ? Pass::decode : Pass::prefill;
+}
 
 /// Prices the blocks of one model under one request: every body of its program once per setting and kind of device,
 /// kept for later questions.

@@ -100,7 +100,8 @@ private:
                     std::int64_t previous = 0;
                     for (auto const devices : counts) {
                         auto const dp = replicas({.tp = tp, .pp = pp, .ep = ep}, devices, most.dp);
-                        if (dp > previous) visit(PlanDegrees{.tp = tp, .pp = pp, .dp = dp, .ep = ep});
+                        PlanDegrees const degrees{.tp = tp, .pp = pp, .dp = dp, .ep = ep};
+                        if (dp > previous && search_.can_count(degrees)) visit(degrees);
                         if (dp > previous) previous = dp;
                     }
                 }

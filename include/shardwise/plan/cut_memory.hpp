@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
 #include <shardwise/plan/rank_classes.hpp>
 #include <shardwise/plan/rank_memory.hpp>
@@ -12,6 +13,18 @@ namespace shardwise::inline v0_2_0 {
 /// The sequences that one rank computes: the job's batch dealt to data- and expert-parallel ranks.
 [[nodiscard]] inline std::int64_t rank_batch(std::int64_t batch, PlanDegrees const& degrees) {
     return ceil_divide(batch, degrees.dp * degrees.ep);
+}
+
+/// The most of a job's sequences that sizes are computed for on one rank; 0 where it is not one.
+[[nodiscard]] inline std::int64_t largest_counted_batch(Model const& model, EstimateRequest job) {
+    if (check_sizes(model, job)) return INT64_MAX;
+    std::int64_t good = 0;
+    auto bad = job.batch;
+    while (bad - good > 1) {
+        job.batch = good + (bad - good) / 2;
+        (check_sizes(model, job) ? good : bad) = job.batch;
+    }
+    return good;
 }
 
 /// The estimator's request for one rank of a plan.

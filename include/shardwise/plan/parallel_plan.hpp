@@ -14,7 +14,7 @@ namespace shardwise::inline v0_2_0 {
 
 /// What a parallel plan makes small or large.
 enum class PlanObjective : std::uint8_t {
-    latency,     // the time of a step: of one token in decoding, of one update in training
+    latency,     // the time of a step: of a token, of an update in training, of whole sequences in encoders
     throughput,  // tokens per second of all devices together
     devices,     // the fewest devices that hold it; of those, the least latency
 };
@@ -76,11 +76,12 @@ struct PlanRank {
 
 /// What a plan takes and gives.
 struct PlanCost {
-    /// Of one step: a decoded token of every sequence, or one update in training.
+    /// Of one step: a decoded token of every sequence, one update in training, the whole sequences in a model that decodes
+    /// nothing.
     CostTerms step{};
-    /// Inference: of the prompts of the whole batch; nothing in training.
+    /// Of the prompts of the whole batch where tokens are decoded; else nothing.
     CostTerms prefill{};
-    /// Of all replicas together: decoded tokens, or trained ones.
+    /// Of all replicas together: decoded tokens, trained ones, or read ones.
     double tokens_per_second = 0.0;
 };
 

@@ -37,13 +37,11 @@ namespace shardwise::inline v0_2_0 {
     };
     PlanCost cost;
     auto const tokens = static_cast<double>(request.batch);
-    if (request.training) {
-        cost.step = run(Pass::training);
-    } else {
-        cost.prefill = run(Pass::prefill);
-        cost.step = run(Pass::decode);
-    }
-    auto const per_sequence = request.training ? static_cast<double>(context_of(request, model.model().config)) : 1.0;
+    auto const pass = step_pass(model.model(), request);
+    if (pass == Pass::decode) cost.prefill = run(Pass::prefill);
+    cost.step = run(pass);
+    auto const per_sequence =
+        pass == Pass::decode ? 1.0 : static_cast<double>(context_of(request, model.model().config));
     auto const seconds = cost.step.total();
     if (seconds > 0.0) cost.tokens_per_second = tokens * per_sequence / seconds;
     return cost;

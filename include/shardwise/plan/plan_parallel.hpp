@@ -36,6 +36,8 @@ namespace detail {
     }
     auto const parts = find_parts(model, false);
     if (auto const checked = check_request(job, model.config, parts.layers); !checked) return checked.error();
+    // With a replica on each device a rank has the least to do.
+    job.batch = ceil_divide(job.batch, static_cast<std::int64_t>(topology.accelerators().size()));
     return check_sizes(model, job);
 }
 
@@ -101,6 +103,9 @@ namespace detail {
 /// divide or not, on as many devices as it takes and on fewer; layouts that keep groups within nodes; stages of
 /// consecutive layers wherever they may be cut; batches whole or in pieces. The answer is the best of them under the
 /// cost model (plan_cost) among those whose every rank fits its device by the estimator's bytes.
+///
+/// Of a batch that is more than sizes are computed for (check_sizes), those cuts are considered whose ranks' shares are
+/// not.
 ///
 /// A batch of 0 is chosen where throughput in inference is asked for: of 1, 2, 4, ... the one with the most tokens
 /// per second.

@@ -35,7 +35,7 @@ public:
           sites_(topology),
           memories_(model, job_, parts_, slots_),
           room_(model, job_, slots_, memories_),
-          pass_(job_.training ? Pass::training : Pass::decode),
+          pass_(step_pass(model, job_)),
           setting_(step_setting(cost_, pass_)),
           finder_(pricer_, sites_, room_, setting_, limits()) {
         use_batch(job_.batch);
@@ -82,14 +82,16 @@ public:
     /// Counts so many sequences in the job from now on.
     void use_batch(std::int64_t batch) {
         request_.estimate.batch = job_.batch = batch;
+        most_batch_ = largest_counted_batch(model_, job_);
         cost_.use_batch(batch);
-        tokens_ =
-            static_cast<double>(batch) * (job_.training ? static_cast<double>(context_of(job_, model_.config)) : 1.0);
+        tokens_ = static_cast<double>(batch) *
+                  (pass_ == Pass::decode ? 1.0 : static_cast<double>(context_of(job_, model_.config)));
     }
 
     /// The best cut with these degrees, whatever their micro-batches and ZeRO stage.
     [[nodiscard]] FoundCut best_of(PlanDegrees const& degrees) {
         FoundCut best;
+        if (!can_count(degrees)) return best;
         PlanCandidate const candidate{0.0,
                                       0.0,
                                       static_cast<std::int32_t>(degrees.tp),
@@ -181,6 +183,10 @@ public:
     [[nodiscard]] DegreeLimits limits() const {
         return degree_limits(model_.config, parts_.layers, job_.batch, sites_.count());
     }
+    /// False where a rank's share of the batch is more than sizes are computed for.
+    [[nodiscard]] bool can_count(PlanDegrees const& degrees) const {
+        return rank_batch(job_.batch, degrees) <= most_batch_;
+    }
     [[nodiscard]] List<std::int32_t> zeros(std::int64_t dp) const { return zero_stages(request_, dtype_, dp); }
     /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
     [[nodiscard]] double least_shortfall(PlanDegrees const& degrees) {
@@ -257,6 +263,7 @@ private:
                 std::int64_t previous = 0;
                 for (std::int64_t dp = 1; dp <= most.dp && tp * ep * dp <= devices; ++dp) {
                     auto const batch = ceil_divide(job_.batch, dp * ep);
+                    if (batch > most_batch_) continue;
                     if (!job_.training && batch == previous) continue;
                     previous = batch;
                     add_pipelines({.tp = tp, .dp = dp, .ep = ep}, batch, most.pp);
@@ -343,7 +350,7 @@ private:
         if (bounds.begins.empty()) return false;
         FoundCut found{degrees, layout, static_cast<List<std::int64_t>&&>(bounds.begins), {}, true};
         found.cost.step = step(found, sites, pass_);
-        if (!job_.training && may_win(best, degrees.ranks(), found.cost.step.total()))
+        if (pass_ == Pass::decode && may_win(best, degrees.ranks(), found.cost.step.total()))
             found.cost.prefill = step(found, sites, Pass::prefill);
         found.cost.tokens_per_second = tokens_ / found.cost.step.total();
         if (is_better(found, best, request_.objective)) best = static_cast<FoundCut&&>(found);
@@ -386,6 +393,8 @@ private:
     /// Of a step of the whole job.
     double tokens_ = 0.0;
     Bytes largest_memory_{};
+    /// The most sequences of a rank that sizes are computed for.
+    std::int64_t most_batch_ = INT64_MAX;
     std::array<CandidateHeap, kinds> heaps_;
     std::array<FoundCut, kinds> best_;
     /// The longest step that is of interest.
