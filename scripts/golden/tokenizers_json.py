@@ -286,4 +286,5 @@ def main():
     golden()
 
 
-main()
+if __name__ == "__main__":
+    main()
