@@ -59,7 +59,8 @@ public:
         auto& tried = classes_[size_class_];
         // All ranks try at the same calls, so that each sees what its way does to all.
         bool const is_trial = ++tried.calls % trial_interval == 0;
-        is_past_caches_ = (tried.times[1] < tried.times[0]) != is_trial;
+        bool const is_new = tried.calls <= first_trials;
+        is_past_caches_ = is_new ? tried.calls % 2 == 0 : (tried.times[1] < tried.times[0]) != is_trial;
         start_ = Clock::now();
     }
     void end() {
@@ -76,6 +77,7 @@ private:
     using Clock = std::chrono::steady_clock;
 
     static constexpr std::size_t size_classes = 64;
+    static constexpr std::uint32_t first_trials = 8;
     static constexpr std::uint32_t trial_interval = 64;
 
     struct Tried {
