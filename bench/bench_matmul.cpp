@@ -30,11 +30,11 @@ struct Contender {
 };
 
 /// Times contenders in turn, so that what else the machine does meets all of them.
-void race(std::vector<Contender*> const& contenders, int rounds) {
-    for (int round = 0; round <= rounds; ++round) {
+void race(std::vector<Contender*> const& contenders, int rounds, bool is_short) {
+    for (int round = 0; round < rounds; ++round) {
         for (auto* const contender : contenders) {
             // The first call brings caches and threads into the state that the second finds.
-            contender->run();
+            if (is_short || round == 0) contender->run();
             contender->best = std::min(contender->best, bench::time_once(contender->run));
         }
     }
@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
     for (std::int64_t const rows : {2, 4, 8, 16, 512}) {
         bench::PeerProduct product{weight.data(), in.data(), out.data(), rows, outputs, inputs, threads, false};
         auto const ours = [&](HostWeight const& held) {
-            return Contender{[&context, &held, &in, &out, &stream, rows] {
+            return Contender{[&held, &in, &out, &stream, rows] {
                 auto const done =
                     Host::multiply({in.data(), {rows, inputs}}, held, {out.data(), {rows, outputs}}, stream);
                 if (!done) std::abort();
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
         for (auto* const ways : {&eigen, &onednn}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
-        race(racers, rows >= 512 ? 4 : 15);
+        race(racers, rows >= 512 ? 5 : 16, rows < 512);
         read_rate = std::max(read_rate, bench::measure_read_rate(context, 0.5));
         peak = std::max(peak, bench::measure_fp32_peak(context, 0.3));
 

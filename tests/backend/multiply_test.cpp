@@ -203,6 +203,40 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("multiply: more rows, outputs and inputs than a block holds come out exactly") {
+    constexpr std::int64_t rows = detail::block_rows + 7;
+    constexpr std::int64_t outputs = (detail::result_panels + detail::block_panels + 1) * detail::panel_outputs + 3;
+    constexpr std::int64_t inputs = detail::tile_inputs + 5;
+    HostContext context(options_at(detect_isa(), 1));
+    std::vector<float> weight(static_cast<std::size_t>(outputs * inputs));
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+        weight[i] = integer_at(static_cast<std::int64_t>(i) / inputs, static_cast<std::int64_t>(i) % inputs);
+    }
+    Matrix in(rows, inputs);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t k = 0; k < inputs; ++k) in.at(row, k) = integer_at(k, row + 5);
+    }
+    auto const values = multiply(context, hold(context, WeightFormat::f32, outputs, inputs, weight), in);
+    // The integers repeat every 9 rows.
+    bool is_exact = true;
+    for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t o = 0; o < outputs; ++o) {
+            auto const value = values[static_cast<std::size_t>(row * outputs + o)];
+            if (row >= 9) {
+                is_exact = is_exact && value == values[static_cast<std::size_t>((row - 9) * outputs + o)];
+                continue;
+            }
+            float sum = 0.0F;
+            for (std::int64_t k = 0; k < inputs; ++k) {
+                sum += in.values[static_cast<std::size_t>(row * in.stride + k)] *
+                       weight[static_cast<std::size_t>(o * inputs + k)];
+            }
+            is_exact = is_exact && value == sum;
+        }
+    }
+    CHECK(is_exact);
+}
+
 TEST_CASE("multiply: the error stays within the bound of a sum of its length, for every dense format and level") {
     std::mt19937 random(11);
     std::normal_distribution<float> normal;
