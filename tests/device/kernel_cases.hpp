@@ -192,11 +192,12 @@ void check_multiply(Bench<B>& bench, WeightFormat format, std::int64_t outputs, 
     REQUIRE(held);
     CHECK(held->outputs() == outputs);
     CHECK(held->inputs() == inputs);
-    // Rows that lie apart, and an output beside which nothing is written.
-    auto const in = numbers(rows * (inputs + 3), 61);
+    // Rows that lie apart, on a multiple of 16 bytes or not, and an output beside which nothing is written.
+    auto const in_row = inputs + (rows % 2 == 0 ? 4 : 3);
+    auto const in = numbers(rows * in_row, 61);
     auto const device_in = bench.send(in);
     auto device_out = bench.send(std::vector<float>(static_cast<std::size_t>(rows * (outputs + 2)), 77.0F));
-    TensorView<float const, 2, B> const from(device_in.data(), {rows, inputs}, inputs + 3);
+    TensorView<float const, 2, B> const from(device_in.data(), {rows, inputs}, in_row);
     TensorView<float, 2, B> const to(device_out.data(), {rows, outputs}, outputs + 2);
     REQUIRE(B::multiply(from, *held, to, bench.stream()));
     auto const out = bench.fetch(device_out);
@@ -211,7 +212,7 @@ void check_multiply(Bench<B>& bench, WeightFormat format, std::int64_t outputs, 
             double magnitude = 0.0;
             for (std::int64_t i = 0; i < inputs; ++i) {
                 auto const product = static_cast<double>(weight.values[static_cast<std::size_t>(output * inputs + i)]) *
-                                     static_cast<double>(in[static_cast<std::size_t>(row * (inputs + 3) + i)]);
+                                     static_cast<double>(in[static_cast<std::size_t>(row * in_row + i)]);
                 sum += product;
                 magnitude += std::abs(product);
             }

@@ -16,21 +16,25 @@ struct alignas(16) Pack16 {
     std::uint32_t words[4];
 };
 
-/// A device traps where the address is not a multiple of 16; a host would go on unnoticed.
-SHARDWISE_DEVICE inline void check_aligned([[maybe_unused]] void const* at) {
-#if !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__)
+// A device traps where the address is not a multiple of 16; a host would go on unnoticed. nvcc 13 copies byte by byte what is
+// a memcpy here, also where it is told of the alignment.
+[[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_pack(void const* at) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    return *static_cast<Pack16 const*>(at);
+#else
     assert(reinterpret_cast<std::uintptr_t>(at) % 16 == 0);
+    Pack16 pack;
+    memcpy(&pack, at, sizeof pack);
+    return pack;
 #endif
 }
-[[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_pack(void const* at) {
-    check_aligned(at);
-    Pack16 pack;
-    memcpy(&pack, __builtin_assume_aligned(at, 16), sizeof pack);
-    return pack;
-}
 SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
-    check_aligned(at);
-    memcpy(__builtin_assume_aligned(at, 16), &pack, sizeof pack);
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    *static_cast<Pack16*>(at) = pack;
+#else
+    assert(reinterpret_cast<std::uintptr_t>(at) % 16 == 0);
+    memcpy(at, &pack, sizeof pack);
+#endif
 }
 
 /// Sixteen bytes of a weight's row on a device: how many elements they hold, their quants as floats, and the scale that
@@ -80,9 +84,7 @@ SHARDWISE_DEVICE inline void decode_bytes(std::uint32_t word, float* quants) {
 
 /// The half at an index of a weight's scales.
 [[nodiscard]] SHARDWISE_DEVICE inline float half_scale(DeviceWeightView const& weight, std::int64_t index) {
-    std::uint16_t bits;
-    memcpy(&bits, __builtin_assume_aligned(weight.scales + 2 * index, 2), sizeof bits);
-    return half_value(bits);
+    return half_value(reinterpret_cast<Float16 const*>(weight.scales)[index].bits);
 }
 
 template <>
@@ -92,9 +94,7 @@ struct DeviceChunk<WeightFormat::int8> {
         for (int i = 0; i < 4; ++i) decode_bytes(pack.words[i], quants + 4 * i);
     }
     SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t) {
-        float value;
-        memcpy(&value, __builtin_assume_aligned(weight.scales + 4 * output, 4), sizeof value);
-        return value;
+        return reinterpret_cast<float const*>(weight.scales)[output];
     }
 };
 
@@ -139,10 +139,16 @@ SHARDWISE_DEVICE inline void multiply_chunk(MultiplyCall const& call, std::int64
         if (in_row >= call.rows) break;
         auto const* const in = call.in + in_row * call.in_row + first;
         float sum = 0.0F;
-        if (left >= Chunk::elements) {
-            for (int i = 0; i < Chunk::elements; ++i) sum += quants[i] * in[i];
+        if (left < Chunk::elements) {
+            // Constant bounds: quants that are indexed at run time would lie in memory.
+            for (int i = 0; i < Chunk::elements; ++i) sum += i < left ? quants[i] * in[i] : 0.0F;
+        } else if (reinterpret_cast<std::uintptr_t>(in) % 16 == 0) {
+            for (int i = 0; i < Chunk::elements; i += 4) {
+                auto const four = load_pack(in + i);
+                for (int j = 0; j < 4; ++j) sum += quants[i + j] * float_of_bits(four.words[j]);
+            }
         } else {
-            for (int i = 0; i < static_cast<int>(left); ++i) sum += quants[i] * in[i];
+            for (int i = 0; i < Chunk::elements; ++i) sum += quants[i] * in[i];
         }
         sums[row] += scale * sum;
     }
