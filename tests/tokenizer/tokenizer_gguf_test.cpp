@@ -84,8 +84,10 @@ GgufBytes byte_level(std::string_view pre) {
     auto const document = parse_json(golden_file("gpt2.json"));
     REQUIRE(document);
     auto const model = document->root().find("model");
-    std::vector<std::string> tokens(model->find("vocab")->size());
-    for (auto const token : *model->find("vocab")) tokens[static_cast<std::size_t>(*token.integer())] = token.key();
+
+    auto const vocabulary = model->find("vocab").value();
+    std::vector<std::string> tokens(vocabulary.size());
+    for (auto const token : vocabulary) tokens[static_cast<std::size_t>(*token.integer())] = token.key();
     std::vector<std::int32_t> types(tokens.size(), 1);
     types[0] = 3;
     for (auto const* const added : {"<s>", "</s>", "<tool>"}) {
@@ -93,7 +95,8 @@ GgufBytes byte_level(std::string_view pre) {
         types.push_back(std::string_view(added) == "<tool>" ? 4 : 3);
     }
     std::vector<std::string> merges;
-    for (auto const merge : *model->find("merges")) {
+    auto const list = model->find("merges").value();
+    for (auto const merge : list) {
         std::string both;
         for (auto const part : merge) both += (both.empty() ? "" : " ") + std::string(part.string().value_or(""));
         merges.push_back(both);
