@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 using namespace shardwise;
 using shardwise::testing::Bench;
@@ -194,7 +195,10 @@ void check_multiply(Bench<B>& bench, WeightFormat format, std::int64_t outputs, 
     CHECK(held->inputs() == inputs);
     // Rows that lie apart, on a multiple of 16 bytes or not, and an output beside which nothing is written.
     auto const in_row = inputs + (rows % 2 == 0 ? 4 : 3);
-    auto const in = numbers(rows * in_row, 61);
+    auto in = numbers(rows * in_row, 61);
+    for (std::int64_t i = 0; i < rows * in_row; ++i) {
+        if (i % in_row >= inputs) in[static_cast<std::size_t>(i)] = std::numeric_limits<float>::quiet_NaN();
+    }
     auto const device_in = bench.send(in);
     auto device_out = bench.send(std::vector<float>(static_cast<std::size_t>(rows * (outputs + 2)), 77.0F));
     TensorView<float const, 2, B> const from(device_in.data(), {rows, inputs}, in_row);
