@@ -18,6 +18,7 @@ struct Arguments {
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> prefer, out;
+    std::optional<std::string> text, decode;
     std::optional<std::string> prompt_ids, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     bool sequence_parallel = false;

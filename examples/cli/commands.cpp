@@ -71,18 +71,27 @@ std::span<Command const> commands() {
                              {"shardwise detect --devices cuda:0,cuda:1", "may these be used? Exit status 4 if not"},
                              {"shardwise detect --out node.json", "a description to plan with elsewhere"}},
                 .run = run_detect},
-        Command{.name = "run",
-                .summary = "generate with a model on this machine, sharded over ranks",
-                .description =
-                    "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
-                    "this process, and generates. Weights keep the file's format, activations and the cache are "
-                    "fp32.\n\nWith --deterministic the logits have the same bits for any number of ranks. Dense decoders "
-                    "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox and what "
-                    "is built like them.",
-                .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), output_options()},
-                .examples = {{"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --tp 2",
-                              "two ranks, greedily"}},
-                .run = run_run},
+        Command{
+            .name = "run",
+            .summary = "generate with a model on this machine, sharded over ranks",
+            .description =
+                "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
+                "this process, and generates. Weights keep the file's format, activations and the cache are "
+                "fp32.\n\nWith --deterministic the logits have the same bits for any number of ranks. Dense decoders "
+                "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox and what "
+                "is built like them.",
+            .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), output_options()},
+            .examples = {{"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --tp 2", "two ranks, greedily"}},
+            .run = run_run},
+        Command{.name = "tokenize",
+                .summary = "the token ids of a text, or the text of token ids",
+                .description = "Reads the tokenizer of a model: a tokenizer.json in its folder, or the vocabulary that "
+                               "its GGUF file holds. What the tokenizer puts before and after each text is put there; "
+                               "padding and truncation are not applied.",
+                .groups = {model_argument(), tokenize_options(), output_options()},
+                .examples = {{"shardwise tokenize model.gguf --text 'Hello, world!'", "its tokens"},
+                             {"shardwise tokenize ./model --decode 504,3575,282", "and back"}},
+                .run = run_tokenize},
         Command{
             .name = "completion",
             .summary = "print the script that completes shardwise's command lines in a shell",

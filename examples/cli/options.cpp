@@ -271,6 +271,18 @@ constexpr std::array rank_table{
            .is_set = &Arguments::deterministic},
 };
 
+constexpr std::array tokenize_table{
+    Option{.flag = "--text",
+           .value = "T",
+           .help = "the text whose tokens are wanted; special tokens written in it count as such",
+           .word = &Arguments::text},
+    Option{.flag = "--decode",
+           .value = "IDS",
+           .help = "the token ids whose text is wanted, special tokens left out: 1,2,3",
+           .word = &Arguments::decode,
+           .is_list = true},
+};
+
 constexpr std::array output_table{
     Option{.flag = "--json", .help = "print one JSON document instead of tables", .is_set = &Arguments::json},
     Option{.flag = "--color",
@@ -337,6 +349,9 @@ OptionGroup generation_options() {
 }
 OptionGroup rank_options() {
     return {"Ranks", rank_table};
+}
+OptionGroup tokenize_options() {
+    return {"Text", tokenize_table};
 }
 OptionGroup output_options() {
     return {"Output", output_table};
