@@ -1,9 +1,11 @@
 #include <shardwise/backend/eigen_view.hpp>
+#include <shardwise/backend/host/products.hpp>
 
 #include <Eigen/Core>
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <numeric>
 #include <type_traits>
 
@@ -67,6 +69,20 @@ TEST_CASE("Matrices, blocks and vectors of Eigen are views without a copy") {
     REQUIRE(transposed);
     CHECK(transposed->extents() == std::array<std::int64_t, 2>{3, 2});
     CHECK(transposed->row(1)[1] == 4.0F);
+}
+
+TEST_CASE("Products are Eigen's, within the bound of two sums of their length") {
+    auto const roundings = [](auto inner) { return 2.0F * static_cast<float>(inner + 2) * 0x1p-24F; };
+    RowMatrix const a = RowMatrix::Random(7, 300);
+    RowMatrix const b = RowMatrix::Random(33, 300);
+    RowMatrix out(7, 33);
+    HostContext context({.threads = 2});
+    auto stream = context.make_stream();
+    REQUIRE(Host::gemm<float>(*matrix_view(a), *matrix_view(b), *matrix_view(out), {.is_b_transposed = true}, stream));
+    REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(10))));
+    RowMatrix const expected = a * b.transpose();
+    RowMatrix const bound = a.cwiseAbs() * b.cwiseAbs().transpose() * roundings(300);
+    CHECK(((out - expected).cwiseAbs().array() <= bound.array()).all());
 }
 
 TEST_CASE("Elements that do not lie side by side are refused") {

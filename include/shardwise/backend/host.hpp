@@ -22,7 +22,7 @@ struct HostOptions {
     int threads = 0;
     bool is_pinned = false;
     StreamMode streams = StreamMode::immediate;
-    /// The instruction set of the products; unset: what choose_isa() says.
+    /// The instruction set of the products, one that the machine has; unset: what choose_isa() says.
     std::optional<IsaLevel> isa = std::nullopt;
 };
 
@@ -34,7 +34,7 @@ class HostContext {
 public:
     explicit HostContext(HostOptions const& options = {})
         : options_(options),
-          isa_(options.isa ? Result<IsaLevel>(*options.isa) : choose_isa()),
+          isa_(options.isa ? check_isa(*options.isa) : choose_isa()),
           pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned) {}
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }

@@ -57,20 +57,29 @@ enum class IsaLevel : std::uint8_t {
         .fix("use portable, avx2, avx512 or avx512_bf16");
 }
 
+/// A level that products can use here.
+///
+/// Errors  invalid_argument for one that the machine lacks
+[[nodiscard]] inline Result<IsaLevel> check_isa(IsaLevel level) {
+    if (level <= detect_isa()) return level;
+    return Error{ErrorCode::invalid_argument}
+        .in("instruction set")
+        .at(name_of(level))
+        .because("is a level that this machine lacks")
+        .fix("ask for a lower one");
+}
+
 /// The level that a context uses: the machine's, or a lower one that the variable SHARDWISE_ISA asks for.
 ///
 /// Errors  invalid_argument for another value of the variable, or for a level that the machine lacks
 [[nodiscard]] inline Result<IsaLevel> choose_isa(char const* asked = std::getenv("SHARDWISE_ISA")) {
-    auto const available = detect_isa();
-    if (asked == nullptr || *asked == '\0') return available;
+    if (asked == nullptr || *asked == '\0') return detect_isa();
     auto const level = parse_isa(asked);
-    if (level && *level > available) {
-        return Error{ErrorCode::invalid_argument}
-            .in("SHARDWISE_ISA")
-            .because("asks for an instruction set level that this machine lacks")
-            .fix("ask for a lower one");
-    }
-    return level;
+    if (!level) return level;
+    auto const checked = check_isa(*level);
+    if (checked) return checked;
+    auto error = checked.error();
+    return error.in("SHARDWISE_ISA");
 }
 
 }  // namespace shardwise::inline v0_2_0
