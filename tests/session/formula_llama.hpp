@@ -8,6 +8,7 @@
 #include "temporary_folder.hpp"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace shardwise::testing {
@@ -18,11 +19,11 @@ struct FormulaLlama {
     ModelSource source;
     std::optional<Checkpoint> checkpoint;
 
-    FormulaLlama() {
-        (void)folder.write("config.json",
-                           R"({"model_type":"llama","vocab_size":61,"hidden_size":24,"intermediate_size":40,)"
-                           R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
-                           R"("max_position_embeddings":64,"architectures":["LlamaForCausalLM"]})");
+    explicit FormulaLlama(char const* sizes = R"("hidden_size":24,"intermediate_size":40,"num_attention_heads":4,)"
+                                              R"("num_key_value_heads":2,"max_position_embeddings":64)") {
+        (void)folder.write("config.json", R"({"model_type":"llama","vocab_size":61,"num_hidden_layers":2,)"
+                                          R"("architectures":["LlamaForCausalLM"],)" +
+                                              std::string(sizes) + "}");
         auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
         REQUIRE(only);
         auto const described = read_checkpoint(*only);

@@ -34,14 +34,14 @@ struct Ran {
 
 /// Requests through one session on some ranks.
 Ran run(std::vector<GenerationRequest> const& requests, ExecutorLimits const& limits, std::int32_t ranks = 1,
-        OnToken const& on_token = {}) {
-    auto const parameters = StoredParameters::open(model().source, model().checkpoint->model);
+        OnToken const& on_token = {}, FormulaLlama const& llama = model()) {
+    auto const parameters = StoredParameters::open(llama.source, llama.checkpoint->model);
     REQUIRE(parameters);
     Ran out;
     auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1});
         auto stream = context.make_stream();
-        auto executor = RankExecutor<Host, Deterministic>::create(context, model().checkpoint->model, *parameters,
+        auto executor = RankExecutor<Host, Deterministic>::create(context, llama.checkpoint->model, *parameters,
                                                                   {comm.size(), comm.rank()}, limits);
         if (!executor) return executor.error();
         auto session = Session<Host, Deterministic, Threads>::create(context, *executor, limits, comm, stream);
@@ -108,6 +108,29 @@ TEST_CASE("Session: all sequences of a step share one pass, and a finished one's
     CHECK(run(several(), {.sequences = 5, .context = 32, .step_tokens = 32}).steps == 9);
     // Two places for 7, 4, 6, 1 and 9 tokens: 7 | 4, then 6 beside the rest of 7, and so on, without a pause.
     CHECK(run(several(), {.sequences = 2, .context = 32, .step_tokens = 32}).steps == 17);
+}
+
+TEST_CASE("Session: the end of a prompt is computed behind a past of several parts, as the whole is") {
+    FormulaLlama const llama(R"("hidden_size":64,"intermediate_size":16,"num_attention_heads":32,)"
+                             R"("num_key_value_heads":32,"max_position_embeddings":320)");
+    Tokens prompt;
+    for (std::int32_t i = 0; i < 300; ++i) prompt.push_back(i * 7 % 61);
+    auto const whole = run({request(prompt, 2)}, {.sequences = 1, .context = 302, .step_tokens = 300}, 1, {}, llama);
+    auto const cut = run({request(prompt, 2)}, {.sequences = 1, .context = 302, .step_tokens = 128}, 1, {}, llama);
+    REQUIRE(cut.generations.size() == 1);
+    CHECK(cut.steps == 4);
+    CHECK(cut.generations[0].tokens == whole.generations[0].tokens);
+}
+
+TEST_CASE("Session: a step of fewer sequences than there is room for stays in the arena") {
+    // 3 * ceil(7 / 3) rows are more than the 8 of the largest step.
+    std::vector<GenerationRequest> const three{request({5, 9, 2}, 2), request({7, 7}, 2), request({60, 0}, 2)};
+    auto const beside = run(three, {.sequences = 4, .context = 8, .step_tokens = 8});
+    REQUIRE(beside.generations.size() == 3);
+    for (std::size_t i = 0; i < three.size(); ++i) {
+        auto const alone = run({three[i]}, {.sequences = 1, .context = 8, .step_tokens = 8});
+        CHECK(beside.generations[i].tokens == alone.generations[0].tokens);
+    }
 }
 
 TEST_CASE("Session: sequences end at a stop token, at their length, at the context's end, or where the caller says") {

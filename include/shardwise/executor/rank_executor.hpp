@@ -90,8 +90,8 @@ public:
         step.scratch = scratch_.view();
         WalkState<Backend> state{arena_.data(), logits, 0};
         for (auto& block : blocks_) {
-            auto const& layout = layout_of(block.body, tokens, static_cast<std::int64_t>(parts.size()));
-            if (auto const done = walk_block(*model_, block, layout, step, state, comm, stream); !done) return done;
+            auto const& plan = bodies_[block.body].plan;
+            if (auto const done = walk_block(*model_, block, plan, step, state, comm, stream); !done) return done;
         }
         return {};
     }
@@ -113,8 +113,7 @@ private:
 
     struct Body {
         BlockBody local;
-        std::int64_t tokens = -1;
-        std::int64_t sequences = -1;
+        /// Of the largest step: every smaller one fits at the same places.
         ActivationPlan plan;
     };
 
@@ -173,10 +172,12 @@ private:
         auto const rows = limits_.sequences * limits_.context;
         std::int64_t scratch = 0;
         Bytes arena{0};
+        for (auto& body : bodies_) {
+            if (body.local.values().empty()) continue;
+            body.plan = plan_largest_step(body.local);
+            arena = std::max(arena, body.plan.layout.peak);
+        }
         for (auto& block : blocks_) {
-            auto const& layout =
-                layout_of(block.body, limits_.step_tokens, std::min(limits_.sequences, limits_.step_tokens));
-            arena = std::max(arena, layout.layout.peak);
             scratch = std::max(scratch, scratch_floats(block, limits_.step_tokens, limits_.sequences, limits_.context,
                                                        model_->config.vocab_size));
             for (auto const& op : block.program->operations()) {
@@ -203,33 +204,36 @@ private:
         return hold(positions_, limits_.step_tokens);
     }
 
-    [[nodiscard]] ActivationPlan const& layout_of(std::size_t index, std::int64_t tokens, std::int64_t sequences) {
-        auto& body = bodies_[index];
-        if (body.tokens != tokens || body.sequences != sequences) {
-            // Rows: tokens of the step, and one per sequence.
-            auto local = body.local;
-            Step step{.batch = sequences, .new_tokens = 1, .context = limits_.context, .dtype = Dtype::f32};
-            step.new_tokens = ceil_divide(tokens, sequences);
-            body.plan = plan_activations(local, op_context(local, step));
-            body.tokens = tokens;
-            body.sequences = sequences;
-        }
-        return body.plan;
+    [[nodiscard]] ActivationPlan plan_largest_step(BlockBody const& local) const {
+        // Rows: tokens of the step, and one per sequence.
+        auto const sequences = std::min(limits_.sequences, limits_.step_tokens);
+        Step const step{.batch = sequences,
+                        .new_tokens = ceil_divide(limits_.step_tokens, sequences),
+                        .context = limits_.context,
+                        .dtype = Dtype::f32};
+        return plan_activations(local, op_context(local, step));
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                  TensorView<float, 2, Backend> logits) const {
         Error error{ErrorCode::invalid_argument};
         error.in("executor");
+        if (static_cast<std::int64_t>(parts.size()) > limits_.sequences) {
+            return error.at("parts")
+                .because("are more than there are caches")
+                .got(static_cast<std::int64_t>(parts.size()))
+                .expected(limits_.sequences)
+                .fix("give one part for each sequence");
+        }
         std::int64_t tokens = 0;
         for (auto const& part : parts) {
             if (part.slot < 0 || part.slot >= limits_.sequences)
                 return error.at("slot").because("has no cache").got(part.slot).expected(limits_.sequences - 1);
             if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).expected(1);
-            if (part.past < 0 || part.past + part.tokens > limits_.context) {
+            if (part.past < 0 || part.past > limits_.context - part.tokens) {
                 return error.at("context")
-                    .because("is not long enough for the sequence")
-                    .got(part.past + part.tokens)
+                    .because("is not long enough for the sequence's past and new tokens")
+                    .got(part.past)
                     .expected(limits_.context)
                     .fix("make the executor with a longer context");
             }

@@ -242,9 +242,13 @@ private:
             enter(k.rows(first, part.tokens), keys.rows(part.past, part.tokens));
             enter(v.rows(first, part.tokens), values.rows(part.past, part.tokens));
             auto const known = part.past + part.tokens;
+            // Without the workspace fewer threads share the work, and the bits are the same.
+            bool const has_workspace =
+                step_.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
             if (auto const done =
                     attend_heads<Backend, float>(q.rows(first, part.tokens), keys.rows(0, known), values.rows(0, known),
-                                                 out.rows(first, part.tokens), options, share, stream_, step_.scratch);
+                                                 out.rows(first, part.tokens), options, share, stream_,
+                                                 has_workspace ? step_.scratch : TensorView<float, 1, Backend>{});
                 !done)
                 return done;
             first += part.tokens;
@@ -328,11 +332,9 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
         if (op.kind == OpKind::attention) {
             AttentionOptions options;
             options.shape = op.attention;
-            options.shape.heads = block.cut.heads->query.size();
-            options.shape.kv_heads = std::max<std::int64_t>(block.cut.heads->kv.size(), 1);
-            // Fewer queries may need more: their context is dealt in more parts.
-            most = std::max(most, attention_workspace(options, tokens, context));
-            most = std::max(most, attention_workspace(options, 1, context));
+            // For the longest chunk and for one token: a chunk between them that needs more goes without.
+            most = std::max(most, attend_heads_workspace(options, *block.cut.heads, tokens, context));
+            most = std::max(most, attend_heads_workspace(options, *block.cut.heads, 1, context));
         }
         if (op.kind == OpKind::linear && op.out_features == vocabulary)
             most = std::max(most, gather_logits_workspace(sequences, vocabulary));
