@@ -189,6 +189,21 @@ Result<> check_split(C& comm) {
     auto alone = rows->split(rows->rank());
     if (!alone) return alone.error();
     if (auto const done = expect_sum(*alone, comm.rank()); !done) return done;
+    // The same ranks in two groups: what one sends in the second is not received in the first.
+    auto again = comm.split(0);
+    if (!again) return again.error();
+    if (comm.size() > 1 && comm.rank() < 2) {
+        std::vector<std::int32_t> one{1};
+        std::vector<std::int32_t> two{2};
+        if (comm.rank() == 0) {
+            if (auto const done = send(comm, flat(std::as_const(one)), 1); !done) return done;
+            if (auto const done = send(*again, flat(std::as_const(two)), 1); !done) return done;
+        } else {
+            if (auto const done = receive(*again, flat(one), 0); !done) return done;
+            if (auto const done = receive(comm, flat(two), 0); !done) return done;
+            if (one[0] != 2 || two[0] != 1) return wrong("a message of another group", one[0]);
+        }
+    }
     return barrier(comm);
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -27,6 +28,28 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
+
+/// Keeps a write to a closed connection from ending the process: Gloo's threads inherit it, the caller's gets its mask back.
+class NoPipeSignal {
+public:
+    NoPipeSignal() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~NoPipeSignal() {
+        if (sigismember(&before_, SIGPIPE) == 1) return;
+        timespec const now{};
+        (void)sigtimedwait(&pipe_, nullptr, &now);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    NoPipeSignal(NoPipeSignal const&) = delete;
+    NoPipeSignal& operator=(NoPipeSignal const&) = delete;
+
+private:
+    sigset_t pipe_{};
+    sigset_t before_{};
+};
 
 /// Messages of Gloo over TCP. Gloo's own deadline closes all connections, and a message that was half read when its connection
 /// broke is never told: waits are interrupted by a thread of the wire, which looks at the clock and at another message of the
@@ -64,6 +87,7 @@ public:
                                                                   std::chrono::seconds silence,
                                                                   std::chrono::nanoseconds timeout) {
         auto wire = std::shared_ptr<GlooWire>(new GlooWire);
+        NoPipeSignal const no_signal;
         try {
             wire->device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
             wire->context_ = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
@@ -111,6 +135,7 @@ public:
     /// Closes all connections: whoever waits for this rank is told by the system.
     void give_up() {
         is_broken_ = true;
+        NoPipeSignal const no_signal;
         try {
             context_->closeConnections();
         } catch (std::exception const&) {
@@ -162,6 +187,7 @@ private:
         held.bytes = std::move(bytes);
         held.peer = peer;
         held.is_send = is_send;
+        NoPipeSignal const no_signal;
         try {
             held.buffer = context_->createUnboundBuffer(held.bytes.data(), held.bytes.size());
             if (is_send)
