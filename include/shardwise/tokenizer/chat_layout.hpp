@@ -109,7 +109,7 @@ struct ChatFormat {
 
 namespace detail {
 
-[[nodiscard]] inline std::string_view trimmed(std::string_view text) {
+[[nodiscard]] inline std::string_view without_outer_space(std::string_view text) {
     constexpr std::string_view space = " \t\r\n\v\f";
     auto const first = text.find_first_not_of(space);
     if (first == std::string_view::npos) return {};
@@ -129,7 +129,7 @@ namespace detail {
         switch (layout) {
             case ChatLayout::llama3:
                 out += "<|start_header_id|>" + role + "<|end_header_id|>\n\n";
-                (out += trimmed(message.text)) += "<|eot_id|>";
+                (out += without_outer_space(message.text)) += "<|eot_id|>";
                 break;
             case ChatLayout::phi3:
                 out += "<|" + role + "|>\n" + message.text + "<|end|>\n";
@@ -141,7 +141,7 @@ namespace detail {
                     continue;
                 }
                 out += "<start_of_turn>" + (message.role == ChatRole::user ? role : std::string("model")) + "\n";
-                ((out += system) += trimmed(message.text)) += "<end_of_turn>\n";
+                ((out += system) += without_outer_space(message.text)) += "<end_of_turn>\n";
                 system.clear();
                 break;
             default:
@@ -173,12 +173,12 @@ namespace detail {
             // What encode puts before a text begins the first turn.
             if (is_llama2 && !out.empty()) out += "<s>";
             out += format.instruction;
-            out += is_llama2 ? trimmed(text) : std::string_view(text);
+            out += is_llama2 ? without_outer_space(text) : std::string_view(text);
             out += format.end_instruction;
             system.clear();
         } else {
             if (format.spaces_answers) out += ' ';
-            out += is_llama2 ? trimmed(message.text) : std::string_view(message.text);
+            out += is_llama2 ? without_outer_space(message.text) : std::string_view(message.text);
             out += is_llama2 ? " </s>" : "</s>";
         }
     }

@@ -59,11 +59,19 @@ using DecodeStep = std::variant<DecodeByteLevel, DecodeByteTokens, FuseTokens, R
 
 namespace detail {
 
-inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
-    if (from.empty()) return;
-    for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-        text.replace(at, from.size(), to);
+/// False where the text would become too long.
+[[nodiscard]] inline bool replace_all(std::string& text, std::string_view from, std::string_view to) {
+    if (from.empty() || text.find(from) == std::string::npos) return true;
+    std::string out;
+    std::size_t at = 0;
+    for (auto found = text.find(from); found != std::string::npos; found = text.find(from, at)) {
+        out.append(text, at, found - at).append(to);
+        at = found + from.size();
+        if (out.size() > max_replaced_text) return false;
     }
+    out.append(text, at);
+    text = std::move(out);
+    return true;
 }
 
 [[nodiscard]] inline std::string bytes_of_token(std::string const& token) {
@@ -124,7 +132,7 @@ inline void decode_word_pieces(std::vector<std::string>& tokens, DecodeWordPiece
         constexpr std::string_view pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                                  {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
                                                  {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-        for (auto const& pair : pairs) replace_all(token, pair[0], pair[1]);
+        for (auto const& pair : pairs) static_cast<void>(replace_all(token, pair[0], pair[1]));
     }
 }
 
@@ -137,6 +145,7 @@ inline Result<> replace_matches(std::string& token, ReplaceMatchesInTokens const
     for (auto const& range : *found) {
         out += to_utf8(std::u32string_view(codes).substr(at, range.first - at)) + step.content;
         at = range.end;
+        if (out.size() > max_replaced_text) return too_long_replacement();
     }
     if (!found->empty()) token = out + to_utf8(std::u32string_view(codes).substr(at));
     return {};
@@ -159,7 +168,9 @@ inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& 
         if (is_byte_level && !keeps_broken) all = to_valid_utf8(all);
         tokens.assign(1, std::move(all));
     } else if (auto const* replace = std::get_if<ReplaceInTokens>(&step)) {
-        for (auto& token : tokens) detail::replace_all(token, replace->text, replace->content);
+        for (auto& token : tokens) {
+            if (!detail::replace_all(token, replace->text, replace->content)) return detail::too_long_replacement();
+        }
     } else if (auto const* matches = std::get_if<ReplaceMatchesInTokens>(&step)) {
         for (auto& token : tokens) {
             if (auto const done = detail::replace_matches(token, *matches); !done) return done.error();
@@ -168,11 +179,11 @@ inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& 
         for (auto& token : tokens) detail::strip_token(token, *strip);
     } else if (auto const* marks = std::get_if<DecodeWordMarks>(&step)) {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
-            detail::replace_all(tokens[i], marks->mark, i == 0 && marks->drops_first ? "" : " ");
+            static_cast<void>(detail::replace_all(tokens[i], marks->mark, i == 0 && marks->drops_first ? "" : " "));
         }
     } else if (auto const* ends = std::get_if<DecodeWordEnds>(&step)) {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
-            detail::replace_all(tokens[i], ends->suffix, i + 1 == tokens.size() ? "" : " ");
+            static_cast<void>(detail::replace_all(tokens[i], ends->suffix, i + 1 == tokens.size() ? "" : " "));
         }
     }
     return {};

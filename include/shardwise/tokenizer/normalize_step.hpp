@@ -115,6 +115,7 @@ inline Result<> replace_matches(std::u32string& text, ReplaceMatches const& step
     for (auto const& range : *found) {
         out.append(text, at, range.first - at).append(step.content);
         at = range.end;
+        if (out.size() > max_replaced_text) return too_long_replacement();
     }
     out.append(text, at);
     text = std::move(out);

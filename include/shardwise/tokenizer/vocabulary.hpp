@@ -20,7 +20,7 @@ using TokenId = std::int32_t;
 class Vocabulary {
 public:
     /// Ids beyond this are no model's; it bounds the memory of a file that lies.
-    static constexpr TokenId max_tokens = 1 << 24;
+    static constexpr TokenId max_tokens = 1 << 21;
 
     /// Notes the text of an id. Of two ids with one text, the first is found.
     ///
