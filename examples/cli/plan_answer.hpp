@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::cli {
@@ -56,6 +57,17 @@ struct PlanAnswer {
 
 /// "8xH100-80GB", "4x(8xH100-80GB)": devices that are alike and stand next to each other are counted together.
 [[nodiscard]] std::string describe_devices(Topology const& topology);
+
+/// How a step of a job is spoken of.
+struct StepWords {
+    /// "one token"
+    std::string_view head;
+    /// "a token"
+    std::string_view once;
+    /// "decoded"
+    std::string_view done;
+};
+[[nodiscard]] StepWords step_words(PlanAnswer const& answer);
 
 /// "layers 0-15, embedding".
 [[nodiscard]] std::string describe_stage(PlanStage const& stage);

@@ -56,7 +56,7 @@ namespace {
     return cut.fits() ? std::nullopt : std::optional(cut);
 }
 
-/// Plans; not fitting is an answer with changes that would help, as long as one is found in time.
+/// Plans; not fitting is an answer with changes that would help.
 [[nodiscard]] Result<> answer_plan(PlanAnswer& answer) {
     auto const& model = answer.loaded.model;
     answer.is_batch_chosen = answer.request.estimate.batch == 0;
@@ -104,6 +104,8 @@ namespace {
     if (!answered) return fail(answered.error());
     auto const& config = loaded->model.config;
     if (auto const warning = context_warning(config, context_of(request.estimate, config)); !warning.empty())
+        answer.warnings.push_back(warning);
+    if (auto const warning = quant_warning(*loaded, request.estimate); !warning.empty())
         answer.warnings.push_back(warning);
     if (arguments.svg) {
         if (auto const written = write_picture(*arguments.svg, plan_picture(answer)); !written)

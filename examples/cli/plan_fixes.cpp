@@ -6,7 +6,6 @@
 #include "plan_answer.hpp"
 #include "text.hpp"
 
-#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -20,9 +19,6 @@ constexpr std::int64_t context_steps = 64;
 constexpr std::int64_t most_devices = 1024;
 /// Nor are clusters so many times as large.
 constexpr std::int64_t most_growth = 64;
-
-/// What is not found within this time is not worth waiting for: the answer itself is known.
-constexpr std::chrono::seconds patience{2};
 
 /// A node of at least this many devices is full: more devices come as more nodes.
 constexpr std::size_t full_node = 8;
@@ -77,7 +73,6 @@ public:
 
 private:
     [[nodiscard]] bool fits_on(Topology const& topology, PlanRequest const& request) const {
-        if (std::chrono::steady_clock::now() > end_) return false;
         return has_plan(model_, topology, request);
     }
     [[nodiscard]] bool fits(PlanRequest const& request) const { return fits_on(answer_.topology, request); }
@@ -189,7 +184,6 @@ private:
     PlanAnswer const& answer_;
     Model const& model_;
     std::vector<PlanFix> fixes_;
-    std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + patience;
 };
 
 }  // namespace

@@ -26,11 +26,11 @@ void write_terms(JsonWriter& json, CostTerms const& terms) {
 }
 
 /// The step's terms by name, the prefill's below.
-void write_cost(JsonWriter& json, PlanCost const& cost, bool is_training) {
+void write_cost(JsonWriter& json, PlanCost const& cost) {
     json.key("cost").begin_object();
     write_terms(json, cost.step);
     json.key("prefill");
-    if (is_training) {
+    if (cost.prefill.total() <= 0.0) {
         json.value(nullptr);
     } else {
         json.begin_object();
@@ -110,7 +110,7 @@ void write_alternatives(JsonWriter& json, PlanAnswer const& answer) {
     for (auto const& other : answer.plan->alternatives) {
         json.begin_object();
         write_degrees(json, other.degrees);
-        write_cost(json, other.cost, answer.request.estimate.training.has_value());
+        write_cost(json, other.cost);
         json.member("largest_rank", other.largest_rank).member("loss", other.loss).member("reason", other.reason);
         json.end_object();
     }
@@ -131,7 +131,7 @@ void write_plan(JsonWriter& json, PlanAnswer const& answer) {
     json.member("batch", answer.request.estimate.batch).end_object();
     write_stages(json, plan);
     write_ranks(json, answer);
-    write_cost(json, plan.cost, answer.request.estimate.training.has_value());
+    write_cost(json, plan.cost);
     json.key("tp_plan").begin_object();
     for (auto const& entry : tp_plan_of(answer.loaded.model)) json.member(entry.name, entry.style);
     json.end_object().key("reasons").begin_array();

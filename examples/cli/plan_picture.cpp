@@ -19,8 +19,8 @@ Picture plan_picture(PlanAnswer const& answer) {
         return picture;
     }
     auto const& cost = answer.plan->cost;
-    picture.verdict = describe_degrees(answer.plan->degrees) + ": " + duration(cost.step.total()) +
-                      (answer.request.estimate.training ? " an update, " : " a token, ") +
+    picture.verdict = describe_degrees(answer.plan->degrees) + ": " + duration(cost.step.total()) + " " +
+                      std::string(step_words(answer).once) + ", " +
                       grouped(static_cast<std::int64_t>(cost.tokens_per_second + 0.5)) + " tokens per second";
     return picture;
 }

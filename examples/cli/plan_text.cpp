@@ -128,9 +128,9 @@ struct RankGroup {
 /// Every term that takes time, of the step and of the prefill.
 [[nodiscard]] std::string cost_table(PlanAnswer const& answer, Style const& style) {
     auto const& cost = answer.plan->cost;
-    bool const is_training = answer.request.estimate.training.has_value();
-    bool const has_prefill = !is_training && cost.prefill.total() > 0.0;
-    std::vector<std::string> head{"time", is_training ? "one update" : "one token", ""};
+    bool const has_prefill = cost.prefill.total() > 0.0;
+    auto const words = step_words(answer);
+    std::vector<std::string> head{"time", std::string(words.head), ""};
     if (has_prefill) head.insert(head.end(), {"all prompts", ""});
     Table table(head);
     auto const share = [](double part, double whole) {
@@ -146,7 +146,7 @@ struct RankGroup {
             add(spaced(name), cost.step.*term, cost.prefill.*term);
     }
     add("total", cost.step.total(), cost.prefill.total());
-    return table.text(style) + (is_training ? "trained: " : "decoded: ") +
+    return table.text(style) + std::string(words.done) + ": " +
            style.bold(grouped(static_cast<std::int64_t>(cost.tokens_per_second + 0.5)) + " tokens per second") +
            (answer.plan->degrees.dp > 1 ? " on all replicas together" : "") + "\n";
 }
@@ -173,7 +173,7 @@ struct RankGroup {
     auto const& plan = *answer.plan;
     if (plan.alternatives.empty()) return {};
     auto out = "\n" + style.bold("runners-up") + "\n";
-    auto const step = answer.request.estimate.training ? " an update, " : " a token, ";
+    auto const step = " " + std::string(step_words(answer).once) + ", ";
     for (auto const& other : plan.alternatives) {
         out += "  - " + describe_degrees(other.degrees) + ": " + loss_text(other, plan.cost, answer.request.objective) +
                " (" + duration(other.cost.step.total()) + step +

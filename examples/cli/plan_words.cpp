@@ -1,3 +1,4 @@
+#include <shardwise/cost/cost_model.hpp>
 #include <shardwise/placement/max_memory.hpp>
 
 #include "plan_answer.hpp"
@@ -58,6 +59,18 @@ std::string describe_devices(Topology const& topology) {
         first = after;
     }
     return text.empty() ? "no device" : text;
+}
+
+StepWords step_words(PlanAnswer const& answer) {
+    switch (step_pass(answer.loaded.model, answer.request.estimate)) {
+        case Pass::training:
+            return {"one update", "an update", "trained"};
+        case Pass::decode:
+            return {"one token", "a token", "decoded"};
+        case Pass::prefill:
+            return {"one pass", "a pass", "read"};
+    }
+    return {};
 }
 
 std::string describe_stage(PlanStage const& stage) {

@@ -120,6 +120,39 @@ TEST_CASE("plan: what does not fit exits 3 with changes that do help") {
     }
 }
 
+TEST_CASE("plan: mxfp4 packs nothing of a model without experts, and the warning says so") {
+    auto const dense = run({"plan", "llama-3-8b", "--devices", "2xA100-80GB", "--quant", "mxfp4"});
+    CHECK(dense.status == 0);
+    CHECK(dense.err.find("mxfp4 packs the weights of experts only") != std::string::npos);
+    auto const experts = run({"plan", "mixtral-8x7b", "--devices", "2xA100-80GB", "--quant", "mxfp4"});
+    CHECK(experts.status == 0);
+    CHECK(experts.err.find("mxfp4") == std::string::npos);
+}
+
+TEST_CASE("plan: an encoder reads whole sequences in a pass, and decodes no token") {
+    auto const ran = run({"plan", "bert-base", "--devices", "2xT4"});
+    CHECK(ran.status == 0);
+    CHECK(ran.out.find("one pass") != std::string::npos);
+    CHECK(ran.out.find("read: ") != std::string::npos);
+    CHECK(ran.out.find("token,") == std::string::npos);
+    CHECK(ran.out.find("decoded") == std::string::npos);
+    auto const json = run({"plan", "bert-base", "--devices", "2xT4", "--batch", "4", "--context", "256", "--json"});
+    Answer const answer(json.out);
+    CHECK(answer.is_null("cost", "prefill"));
+    CHECK(answer.real("cost", "tokens_per_second") == doctest::Approx(4.0 * 256.0 / answer.real("cost", "total")));
+}
+
+TEST_CASE("plan: fixes of a large cluster are the same every time") {
+    std::string const devices = "128x(8xT4)";
+    auto const first =
+        run({"plan", "llama-3.1-405b", "--devices", devices, "--batch", "65536", "--context", "4096", "--json"});
+    CHECK(first.status == 3);
+    CHECK(Answer(first.out).size("fix") >= 2);
+    CHECK(
+        run({"plan", "llama-3.1-405b", "--devices", devices, "--batch", "65536", "--context", "4096", "--json"}).out ==
+        first.out);
+}
+
 TEST_CASE("plan: training shows its own terms, and ZeRO's stage is searched unless it is given") {
     auto const ran = run({"plan", "llama-3-8b", "--devices", "8xA100-80GB", "--training", "adam", "--batch", "32",
                           "--context", "2048", "--json"});
