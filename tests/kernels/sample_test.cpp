@@ -195,6 +195,8 @@ TEST_CASE("sample: rows without a distribution fail with their number, options o
     }
     Sampler sampler;
     CHECK(sampler.one({1e30F, 0.0F}, {.options = {.temperature = 1e-30F}}) == -1);
+    CHECK(Sampler().one({-5.0F, -6.0F}, {.options = {.temperature = 1e-38F}}) == -1);
+    CHECK(Sampler().one({-5.0F, -6.0F}, {.options = {.temperature = 1e-38F, .top_p = 0.5F}}) == -1);
     std::vector<std::int32_t> out;
     std::vector<std::int32_t> const strange{4};
     auto const refused = [&](SamplingRow const& row) {

@@ -74,7 +74,7 @@ public:
     /// Temperature, top k, top p and min p, in transformers' order. False where the temperature makes a score infinite.
     [[nodiscard]] bool restrict_to(SamplingOptions const& options) {
         for (auto& score : scores_) score /= options.temperature;
-        if (!(scores_[best_] <= std::numeric_limits<float>::max())) return false;
+        if (!std::isfinite(scores_[best_])) return false;
         auto least = -std::numeric_limits<float>::max();
         auto const tokens = static_cast<std::int64_t>(scores_.size());
         if (options.top_k > 0 && options.top_k < tokens) {
