@@ -149,4 +149,28 @@ TEST_CASE("ExpertParallel: what cannot be is refused on every rank") {
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));
 }
 
+TEST_CASE("ExpertParallel: tokens that name one expert twice are refused where their rows have no room") {
+    auto const done = run_threads(2, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        // A rank holds one of the two experts: room for one row per token.
+        auto layer = ExpertParallel<Host, Threads>::create(context, comm, {2, 2, 3, 4});
+        REQUIRE(layer);
+        std::vector<float> rows(12, 1.0F);
+        std::vector<float> const weights(8, 0.5F);
+        std::vector<std::int32_t> const ids(8, 0);
+        auto const copy = [](std::int64_t, TensorView<float const, 2, Host>, TensorView<float, 2, Host>, HostStream&) {
+            return Result<>{};
+        };
+        TensorView<float, 2, Host> const view(rows.data(), {4, 3});
+        auto const ran =
+            layer->forward(view, TensorView<std::int32_t const, 2, Host>(ids.data(), {4, 2}),
+                           TensorView<float const, 2, Host>(weights.data(), {4, 2}), view, copy, stream, soon());
+        REQUIRE_FALSE(ran);
+        CHECK(ran.error().code() == ErrorCode::capacity_exceeded);
+        return {};
+    });
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+}
+
 }  // namespace

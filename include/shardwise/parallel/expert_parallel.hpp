@@ -4,7 +4,9 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/all_to_all.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/parallel/detail/expert_exchange.hpp>
 
@@ -13,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace shardwise::inline v0_2_0 {
@@ -62,7 +65,8 @@ public:
         ExpertParallel layer(comm, shape);
         auto const own = std::min(layer.local_experts().size(), shape.experts_per_token);
         auto const pairs = checked_multiply(shape.max_tokens, shape.experts_per_token);
-        auto const worst = checked_multiply(shape.max_tokens * own, comm.size());
+        auto const from_one = checked_multiply(shape.max_tokens, own);
+        auto const worst = from_one ? checked_multiply(*from_one, comm.size()) : from_one;
         if (!pairs || !worst) return Error{ErrorCode::size_overflow}.in("expert parallelism").got(shape.max_tokens);
         for (auto const& [buffer, rows] : {std::pair{&layer.sent_, *pairs}, std::pair{&layer.arrived_, *worst},
                                            std::pair{&layer.grouped_, *worst}, std::pair{&layer.computed_, *worst}}) {
@@ -84,7 +88,8 @@ public:
     /// Shapes  in, out [tokens, width], may be the same; ids, weights [tokens, experts_per_token], as `route` makes them;
     ///         tokens at most max_tokens, another number on each rank
     /// Order   waits for `stream` before rows are sent and before results are: where rows go is known only then
-    /// Errors  shape_mismatch; invalid_argument for an id that is no expert; those of `expert` and of the collectives
+    /// Errors  shape_mismatch; invalid_argument for an id that is no expert; capacity_exceeded where tokens name an expert twice
+    ///         and more rows come than there is room for; those of `expert` and of the collectives
     template <ExpertWorker<Backend> Expert>
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in,
                                    TensorView<std::int32_t const, 2, Backend> ids,
@@ -170,6 +175,15 @@ private:
             return done;
         }
         exchange_.count_received();
+        // A token that names an expert twice brings more rows than there is room for.
+        if (exchange_.rows_received() * shape_.width > arrived_.size()) {
+            return comm_->fail(Error{ErrorCode::capacity_exceeded}
+                                   .in("expert parallelism")
+                                   .because("got more rows than tokens with different experts bring")
+                                   .got(exchange_.rows_received())
+                                   .expected(arrived_.size() / shape_.width)
+                                   .fix("let each token choose different experts, and give all ranks one max_tokens"));
+        }
         return exchange_rows(ConstRows(sent_.data(), {in.extent(0) * chosen * shape_.width}), exchange_.send_counts(),
                              Rows(arrived_.data(), {exchange_.rows_received() * shape_.width}),
                              exchange_.receive_counts());
