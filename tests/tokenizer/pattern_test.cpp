@@ -49,6 +49,11 @@ TEST_CASE("Quantifiers are greedy, lazy or possessive") {
     CHECK(marked("(?:ab)+?b?", "abab") == "[ab][ab]");
 }
 
+TEST_CASE("An empty match counts unless it touches the match before") {
+    CHECK(marked("a*", "aab") == "[aa]b[]");
+    CHECK(marked("x?", "ab") == "[]a[]b[]");
+}
+
 TEST_CASE("Lookahead looks and takes nothing") {
     CHECK(marked("\\s+(?!\\S)", "a   b  ") == "a[  ] b[  ]");
     CHECK(marked("a(?=b)", "abac") == "[a]bac");

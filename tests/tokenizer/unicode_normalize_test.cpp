@@ -22,7 +22,8 @@ TEST_CASE("Normalisation forms agree with the examples of UAX 15") {
     CHECK(all(U"\uD55C") == U"\u1112\u1161\u11AB|\uD55C|\u1112\u1161\u11AB|\uD55C|");
     CHECK(all(U"\u1112\u1161\u11AB") == U"\u1112\u1161\u11AB|\uD55C|\u1112\u1161\u11AB|\uD55C|");
     CHECK(normalize(U"a\u0315\u0300\u05AE\u0062", UnicodeForm::nfc) == U"\u00E0\u05AE\u0315\u0062");
-    CHECK(normalize(U"\u0958", UnicodeForm::nfc) == U"\u0915\u093C");  // a composition exclusion
+    CHECK(normalize(U"a\u0327\u0328", UnicodeForm::nfc) == U"a\u0327\u0328");  // blocked by a mark of one class
+    CHECK(normalize(U"\u0958", UnicodeForm::nfc) == U"\u0915\u093C");          // a composition exclusion
     CHECK(normalize(U"\u0344", UnicodeForm::nfc) == U"\u0308\u0301");
     CHECK(normalize(U"\U0002F800", UnicodeForm::nfc) == U"\u4E3D");
 }
