@@ -16,6 +16,17 @@ struct FoundCut {
     List<std::int64_t> begins;
     PlanCost cost{};
     bool is_found = false;
+
+    /// Its stages over a model of so many layers, without their times.
+    [[nodiscard]] List<PlanStage> stages(std::int64_t layers) const {
+        List<PlanStage> all;
+        for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+            bool const is_last = i + 2 == begins.size();
+            auto const count = (is_last ? layers : begins[i + 1]) - begins[i];
+            all.push_back({begins[i], count, i == 0, is_last, 0.0});
+        }
+        return all;
+    }
 };
 
 /// True where `a` is the better answer: by the objective, then the shorter prefill, then the fewest ranks, then the

@@ -102,15 +102,7 @@ public:
         return best;
     }
 
-    [[nodiscard]] List<PlanStage> stages_of(FoundCut const& cut) const {
-        List<PlanStage> stages;
-        for (std::size_t i = 0; i + 1 < cut.begins.size(); ++i) {
-            bool const is_last = i + 2 == cut.begins.size();
-            auto const count = is_last ? parts_.layers - cut.begins[i] : cut.begins[i + 1] - cut.begins[i];
-            stages.push_back({cut.begins[i], count, i == 0, is_last, 0.0});
-        }
-        return stages;
-    }
+    [[nodiscard]] List<PlanStage> stages_of(FoundCut const& cut) const { return cut.stages(parts_.layers); }
 
     /// The cost of a cut; writes the stages' seconds.
     PlanCost price(FoundCut const& cut, List<PlanStage>& stages) {

@@ -1,0 +1,85 @@
+#include <shardwise/model/files/checkpoint.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../executor/formula.hpp"
+#include "program.hpp"
+#include "temporary_folder.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+namespace {
+
+/// A small llama on disk, whose weights are a formula.
+struct SmallLlama {
+    shardwise::testing::TemporaryFolder folder;
+
+    SmallLlama() {
+        (void)folder.write("config.json",
+                           R"({"model_type":"llama","vocab_size":61,"hidden_size":24,"intermediate_size":40,)"
+                           R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+                           R"("max_position_embeddings":64,"eos_token_id":60,"architectures":["LlamaForCausalLM"]})");
+        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
+        REQUIRE(only);
+        auto const described = read_checkpoint(*only);
+        REQUIRE(described);
+        shardwise::testing::write_formula_model(described->model, folder / "model.safetensors");
+    }
+};
+
+}  // namespace
+
+TEST_CASE("run: any number of ranks gives the same tokens, and the logits are written, one row a step") {
+    SmallLlama const model;
+    auto const logits = model.folder / "logits.bin";
+    auto const alone = run({"run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "6",
+                            "--deterministic", "--logits", logits, "--json"});
+    CHECK_MESSAGE(alone.status == 0, alone.err);
+    Answer const answer(alone.out);
+    CHECK(answer.text("schema") == "shardwise.run/1");
+    CHECK(answer.size("prompt_ids") == 3);
+    auto const tokens = answer.size("token_ids");
+    CHECK(tokens <= 6);
+    CHECK(answer.size("memory", "ranks") == 1);
+    // A step more where the end of the sequence was chosen.
+    auto const rows = tokens < 6 ? tokens + 1 : tokens;
+    CHECK(std::filesystem::file_size(logits) == rows * 61 * sizeof(float));
+
+    auto const read = [&] {
+        std::ifstream file(logits, std::ios::binary);
+        return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    auto const bits = read();
+    Answer const two(run({"run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "6",
+                          "--deterministic", "--tp", "2", "--threads", "2", "--logits", logits, "--json"})
+                         .out);
+    CHECK(two.size("memory", "ranks") == 2);
+    REQUIRE(two.size("token_ids") == tokens);
+    for (std::size_t i = 0; i < tokens; ++i) CHECK(two.integer("token_ids", i) == answer.integer("token_ids", i));
+    CHECK(read() == bits);
+}
+
+TEST_CASE("run: what cannot be run is refused by name, with the right status") {
+    SmallLlama const model;
+    auto const status = [&](std::vector<std::string> arguments, std::string const& text) {
+        auto const ran = run(arguments);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+        return ran.status;
+    };
+    auto const& path = model.folder.path();
+    CHECK(status({"run", path}, "--prompt-ids") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1,x"}, "is not a whole number") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "hot"}, "--temperature") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "0"}, "--tp") == 2);
+    CHECK(status({"run", "llama-3-8b", "--prompt-ids", "1"}, "there are no weights to run") == 1);
+    CHECK(status({"run", path + "/config.json", "--prompt-ids", "1"}, "has no weights to run") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "61"}, "not in the vocabulary") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--max-new-tokens", "2"}, "query heads") == 1);
+}
