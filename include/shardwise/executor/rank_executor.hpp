@@ -1,7 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
-#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -38,8 +38,8 @@ public:
 
     /// Loads what `place` owns. `model` and `context` outlive this; `parameters` is not needed afterwards.
     ///
-    /// Errors  unsupported for operations that are not executed yet; those of loading; out_of_memory; invalid_argument for
-    ///         limits below 1 or beyond the model's positions
+    /// Errors  unsupported for operations that are not executed yet; those of loading; out_of_memory; size_overflow;
+    ///         invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits) {
@@ -53,6 +53,19 @@ public:
                 .got(limits.context)
                 .expected(model.config.max_positions)
                 .fix("ask for a shorter context");
+        }
+        if (!checked_multiply(limits.sequences, limits.context))
+            return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits.context);
+        for (auto const& body : model.program.bodies()) {
+            for (auto const& op : body.operations()) {
+                bool const is_table = op.kind == OpKind::embedding && op.index == TableIndex::position;
+                if (!is_table || limits.context <= op.in_features - op.first_row) continue;
+                return refused.at("context")
+                    .because("is longer than the table of positions")
+                    .got(limits.context)
+                    .expected(op.in_features - op.first_row)
+                    .fix("ask for a shorter context");
+            }
         }
         RankExecutor executor(model, place, limits);
         for (auto const& block : model.program.blocks()) {
@@ -169,7 +182,10 @@ private:
 
     /// Caches, the arena, and scratch for what kernels and sums need.
     [[nodiscard]] Result<> make_room(typename Backend::Context& context) {
-        auto const rows = limits_.sequences * limits_.context;
+        auto const cache_elements = [rows = limits_.sequences * limits_.context](std::int64_t heads,
+                                                                                 std::int64_t width) {
+            return checked_multiply(rows, heads * width);
+        };
         std::int64_t scratch = 0;
         Bytes arena{0};
         for (auto& body : bodies_) {
@@ -183,10 +199,13 @@ private:
             for (auto const& op : block.program->operations()) {
                 if (op.kind != OpKind::attention) continue;
                 auto const& share = *block.cut.heads;
-                auto keys = Buffer<float, Backend>::allocate(context, rows * share.kv.size() * op.attention.key_dim);
+                auto const of_keys = cache_elements(share.kv.size(), op.attention.key_dim);
+                auto const of_values = cache_elements(share.kv.size(), op.attention.value_dim);
+                if (!of_keys || !of_values)
+                    return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits_.context);
+                auto keys = Buffer<float, Backend>::allocate(context, *of_keys);
                 if (!keys) return keys.error();
-                auto values =
-                    Buffer<float, Backend>::allocate(context, rows * share.kv.size() * op.attention.value_dim);
+                auto values = Buffer<float, Backend>::allocate(context, *of_values);
                 if (!values) return values.error();
                 block.keys = std::move(*keys);
                 block.values = std::move(*values);
