@@ -6,6 +6,7 @@
 #include "formula_llama.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace {
@@ -95,6 +96,14 @@ TEST_CASE("run_on_threads: more ranks than heads, and prompts that do not fit, a
     auto const long_context = run_on_threads(model.source, model.checkpoint->model, two_requests(), {.context = 65});
     REQUIRE_FALSE(long_context);
     CHECK(long_context.error().message().find("model's positions") != std::string::npos);
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    CHECK_FALSE(
+        run_on_threads(model.source, model.checkpoint->model, two_requests(), {.sequences = 2, .context = most}));
+    auto endless = two_requests();
+    endless[0].max_new_tokens = most;
+    auto const ended = run_on_threads(model.source, model.checkpoint->model, endless, {.threads = 1});
+    REQUIRE(ended);
+    CHECK(ended->generations[0].reason == FinishReason::length);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/threads.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_executor.hpp>
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -103,16 +105,19 @@ private:
 /// The room that requests need.
 [[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests,
                                                ModelConfig const& config, RunOptions const& options) {
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
     std::int64_t longest = 1;
     for (auto const& request : requests) {
         auto const prompt = static_cast<std::int64_t>(request.prompt.size());
-        longest = std::max(longest, prompt + std::max<std::int64_t>(request.max_new_tokens, 0));
+        auto const whole = checked_add(prompt, std::max<std::int64_t>(request.max_new_tokens, 0));
+        longest = std::max(longest, whole ? *whole : most);
     }
     auto context = options.context > 0 ? options.context : longest;
     if (options.context <= 0 && config.max_positions > 0) context = std::min(context, config.max_positions);
     auto const sequences = std::clamp<std::int64_t>(
         options.sequences, 1, std::max<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1));
-    auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(sequences * context, std::int64_t{1}));
+    auto const room = checked_multiply(sequences, context);
+    auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
     return {sequences, context, step};
 }
 

@@ -243,7 +243,8 @@ private:
     }
 
     [[nodiscard]] Result<> choose(StepPlan const& plan, TensorView<float, 2, Backend> logits, Deadline deadline) {
-        std::vector<SamplingRow> rows(plan.parts.size());
+        auto& rows = rows_;
+        rows.assign(plan.parts.size(), {});
         for (std::size_t i = 0; i < rows.size(); ++i) {
             auto const& sequence = running_[plan.sequence[i]];
             // A chunk inside a prompt chooses nothing that counts: greedily, whatever its request says.
@@ -299,6 +300,8 @@ private:
     Stream* stream_;
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
+    /// What the stream still reads where a step's deadline has passed.
+    std::vector<SamplingRow> rows_;
     std::deque<Waiting> waiting_;
     std::vector<Running> running_;
     std::vector<std::int64_t> free_slots_;
