@@ -41,8 +41,10 @@ std::vector<Case> const& golden() {
         REQUIRE(document);
         for (auto const entry : document->root()) {
             Case one{std::string(entry.key()), std::string(*entry.find("config")->string()), {}, {}};
-            for (auto const id : *entry.find("ids")) one.ids.push_back(static_cast<std::int32_t>(*id.integer()));
-            for (auto const row : *entry.find("logits")) {
+            auto const ids = entry.find("ids");
+            auto const logits = entry.find("logits");
+            for (auto const id : *ids) one.ids.push_back(static_cast<std::int32_t>(*id.integer()));
+            for (auto const row : *logits) {
                 one.logits.push_back({std::stoll(std::string(row.key())), {}});
                 for (auto const value : row) one.logits.back().second.push_back(static_cast<float>(*value.real()));
             }

@@ -34,10 +34,14 @@ Golden golden() {
     REQUIRE(document);
     Golden out;
     auto const root = document->root();
-    for (auto const value : *root.find("ids")) out.ids.push_back(static_cast<std::int32_t>(*value.integer()));
-    for (auto const value : *root.find("greedy")) out.greedy.push_back(static_cast<std::int32_t>(*value.integer()));
-    for (auto const value : *root.find("logits")) out.logits.push_back(*value.real());
-    for (auto const value : *root.find("last_logits")) out.last_logits.push_back(*value.real());
+    auto const ids = root.find("ids");
+    for (auto const value : *ids) out.ids.push_back(static_cast<std::int32_t>(*value.integer()));
+    auto const greedy = root.find("greedy");
+    for (auto const value : *greedy) out.greedy.push_back(static_cast<std::int32_t>(*value.integer()));
+    auto const logits = root.find("logits");
+    for (auto const value : *logits) out.logits.push_back(*value.real());
+    auto const last_logits = root.find("last_logits");
+    for (auto const value : *last_logits) out.last_logits.push_back(*value.real());
     return out;
 }
 
