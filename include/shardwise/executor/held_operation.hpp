@@ -131,8 +131,9 @@ private:
                      std::vector<UnitRange>& rows) const {
         auto const attention = attention_that_reads(op.output, body);
         bool const is_fused = attention && attention->inputs[0] == attention->inputs[1];
-        bool const is_turned =
-            attention && !is_fused && op.output != attention->inputs[2] && parameters_.is_gguf() && has_turned_heads();
+        // Heads of an odd width have no halves; their rotation is refused.
+        bool const is_turned = attention && !is_fused && op.output != attention->inputs[2] && parameters_.is_gguf() &&
+                               has_turned_heads() && attention->attention.key_dim % 2 == 0;
         if (is_turned) {
             // llama.cpp stores the two halves of a head's rows in turn, for its interleaved rotation.
             auto const dim = attention->attention.key_dim;
