@@ -19,11 +19,12 @@ struct Arguments {
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> prefer, out;
     std::optional<std::string> text, decode;
-    std::optional<std::string> prompt_ids, threads, max_new_tokens;
+    std::optional<std::string> prompt, prompt_ids, prompt_file, stop, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     bool sequence_parallel = false;
     bool fallback = false;
     bool offload_buffers = false;
+    bool chat = false;
     bool deterministic = false;
     bool json = false;
 };

@@ -81,7 +81,11 @@ std::span<Command const> commands() {
                 "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox and what "
                 "is built like them.",
             .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), output_options()},
-            .examples = {{"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --tp 2", "two ranks, greedily"}},
+            .examples =
+                {{"shardwise run model.gguf --prompt 'The capital of France is' --tp 2", "two ranks, greedily"},
+                 {"shardwise run ./SmolLM2-135M-Instruct --chat --prompt 'Why is the sky blue?' --temperature 0.7",
+                  "an answer"},
+                 {"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --json", "two ranks, greedily"}},
             .run = run_run},
         Command{.name = "tokenize",
                 .summary = "the token ids of a text, or the text of token ids",

@@ -213,11 +213,20 @@ constexpr std::array detection_table{
 };
 
 constexpr std::array prompt_table{
+    Option{.flag = "--prompt", .value = "TEXT", .help = "the prompt, taken verbatim", .word = &Arguments::prompt},
+    Option{.flag = "--prompt-file",
+           .value = "FILE",
+           .help = "a file that holds the prompt",
+           .kind = ValueKind::file,
+           .word = &Arguments::prompt_file},
     Option{.flag = "--prompt-ids",
            .value = "IDS",
            .help = "the prompt's token ids, taken as they are: 1,2,3",
            .word = &Arguments::prompt_ids,
            .is_list = true},
+    Option{.flag = "--chat",
+           .help = "the prompt is what a user says: lay it out as the model's conversations are",
+           .is_set = &Arguments::chat},
 };
 
 constexpr std::array generation_table{
@@ -252,6 +261,10 @@ constexpr std::array generation_table{
            .standard = "1",
            .word = &Arguments::repetition_penalty},
     Option{.flag = "--seed", .value = "S", .help = "of the draws", .standard = "0", .word = &Arguments::seed},
+    Option{.flag = "--stop",
+           .value = "TEXT",
+           .help = "end where this text would appear",
+           .word = &Arguments::stop},
     Option{.flag = "--logits",
            .value = "FILE",
            .help = "write the last logits of each step, float32 [steps, vocabulary]",

@@ -96,9 +96,9 @@ struct Command {
 [[nodiscard]] OptionGroup plan_options();
 /// --devices, --prefer, --out of `detect`.
 [[nodiscard]] OptionGroup detection_options();
-/// --prompt-ids.
+/// --prompt, --prompt-file, --prompt-ids, --chat.
 [[nodiscard]] OptionGroup prompt_options();
-/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --logits.
+/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --logits.
 [[nodiscard]] OptionGroup generation_options();
 /// --tp, --threads, --deterministic of `run`.
 [[nodiscard]] OptionGroup rank_options();

@@ -3,6 +3,7 @@
 #include <shardwise/session/run_on_threads.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,15 @@ struct RunAnswer {
     std::string model;
     std::vector<std::int32_t> prompt;
     RunReport report;
+    /// Nothing where there is no tokenizer.
+    std::optional<std::string> text;
     std::vector<std::string> warnings;
 };
 
 [[nodiscard]] std::string run_json(RunAnswer const& answer);
-[[nodiscard]] std::string run_text(RunAnswer const& answer);
+/// The ids on a line, where there is no text.
+[[nodiscard]] std::string run_ids(RunAnswer const& answer);
+/// What was measured, on a line.
+[[nodiscard]] std::string run_rates(RunAnswer const& answer);
 
 }  // namespace shardwise::cli

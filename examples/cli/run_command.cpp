@@ -9,11 +9,17 @@
 #include "progress.hpp"
 #include "requests.hpp"
 #include "run_answer.hpp"
+#include "run_prompt.hpp"
+#include "text_stream.hpp"
 #include "values.hpp"
 
 #include <charconv>
 #include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,17 +30,8 @@ namespace {
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
 
-[[nodiscard]] Result<std::vector<std::int32_t>> read_ids(std::string_view flag, std::string_view list) {
-    std::vector<std::int32_t> ids;
-    while (true) {
-        auto const comma = list.find(',');
-        auto const id = read_number(flag, list.substr(0, comma), 0, std::numeric_limits<std::int32_t>::max());
-        if (!id) return id.error();
-        ids.push_back(static_cast<std::int32_t>(*id));
-        if (comma == std::string_view::npos) return ids;
-        list.remove_prefix(comma + 1);
-    }
-}
+/// Set by the handler of interrupts.
+volatile std::sig_atomic_t is_interrupted = 0;
 
 [[nodiscard]] Result<float> read_real(std::string_view flag, std::string_view word, float least, float most) {
     float value = 0.0F;
@@ -48,18 +45,9 @@ constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
         .fix("write a number like 0.8");
 }
 
-/// The flags that say what to generate.
+/// The flags that say how to generate.
 [[nodiscard]] Result<GenerationRequest> read_request(Arguments const& arguments) {
     GenerationRequest request;
-    if (!arguments.prompt_ids) {
-        return Error{ErrorCode::invalid_argument}
-            .in("--prompt-ids")
-            .because("was not given")
-            .fix("give the prompt's token ids: --prompt-ids 1,2,3");
-    }
-    auto ids = read_ids("--prompt-ids", *arguments.prompt_ids);
-    if (!ids) return ids.error();
-    request.prompt = *std::move(ids);
     if (arguments.max_new_tokens) {
         auto const count = read_number("--max-new-tokens", *arguments.max_new_tokens, 0, most_tokens);
         if (!count) return count.error();
@@ -146,18 +134,50 @@ constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
     auto stops = end_tokens(*source);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
+    auto prompt = read_prompt(arguments, *source);
+    if (!prompt) return prompt.error();
+    if (arguments.stop && !prompt->tokenizer) {
+        return Error{ErrorCode::unsupported}
+            .in("--stop")
+            .because("needs text, and the model's files have no tokenizer that can be read")
+            .fix("leave it out");
+    }
+    answer.model = source->name;
+    answer.prompt = request.prompt = prompt->ids;
+    answer.warnings = std::move(checkpoint->warnings);
+    print_warnings(answer.warnings);
+
+    std::optional<TextStream> stream;
+    if (prompt->tokenizer) {
+        auto show = [](std::string_view text) {
+            print_text(text);
+            (void)flush_output();
+        };
+        stream.emplace(*prompt->tokenizer, arguments.stop.value_or(""),
+                       arguments.json ? std::function<void(std::string_view)>{} : show);
+    }
+    options.on_token = [&stream](std::int64_t, std::int32_t token) {
+        return (!stream || stream->push(token)) && is_interrupted == 0;
+    };
     std::string logits;
     if (arguments.logits) {
         options.on_logits = [&logits](std::int64_t, std::span<float const> row) {
             logits.append(reinterpret_cast<char const*>(row.data()), row.size_bytes());
         };
     }
-    answer.model = source->name;
-    answer.prompt = request.prompt;
-    answer.warnings = std::move(checkpoint->warnings);
+    // The first interrupt ends the text where it is; a second one ends the program.
+    std::signal(SIGINT, [](int) {
+        is_interrupted = 1;
+        std::signal(SIGINT, SIG_DFL);
+    });
     auto report = run_on_threads(*source, checkpoint->model, {request}, options);
+    std::signal(SIGINT, SIG_DFL);
     if (!report) return report.error();
     answer.report = *std::move(report);
+    if (stream) {
+        stream->finish();
+        answer.text = stream->text();
+    }
     if (arguments.logits) {
         if (auto const written = write_file(*arguments.logits, logits); !written) return written.error();
     }
@@ -173,8 +193,14 @@ ExitCode run_run(Arguments const& arguments) {
         return report(Error{ErrorCode::invalid_argument}
                           .in("MODEL")
                           .because("was not given")
-                          .fix("name one: shardwise run model.gguf --prompt-ids 1,2,3"),
+                          .fix("name one: shardwise run model.gguf --prompt 'Once upon a time'"),
                       Stage::arguments, arguments.json);
+    }
+    if (auto const checked = check_prompt_flags(arguments); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
+    if (arguments.prompt_ids) {
+        auto const ids = read_id_list("--prompt-ids", *arguments.prompt_ids, std::numeric_limits<std::int32_t>::max());
+        if (!ids) return report(ids.error(), Stage::arguments, arguments.json);
     }
     auto request = read_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
@@ -182,8 +208,14 @@ ExitCode run_run(Arguments const& arguments) {
     if (!options) return report(options.error(), Stage::arguments, arguments.json);
     auto const answer = answer_run(arguments, *std::move(request), *options);
     if (!answer) return report(answer.error(), Stage::work, arguments.json);
-    print_warnings(answer->warnings);
-    print_text(arguments.json ? run_json(*answer) : run_text(*answer));
+    if (arguments.json) {
+        print_text(run_json(*answer));
+    } else {
+        // Text is out already, ids are not; what was measured is no part of either.
+        print_text(answer->text ? std::string_view{"\n"} : run_ids(*answer));
+        (void)flush_output();
+        std::fputs(run_rates(*answer).c_str(), stderr);
+    }
     return ExitCode::done;
 }
 

@@ -30,7 +30,8 @@ std::string run_json(RunAnswer const& answer) {
     };
     write_ids("prompt_ids", answer.prompt);
     write_ids("token_ids", answer.report.generations.front().tokens);
-    json.key("text").value(nullptr);
+    json.key("text");
+    answer.text ? json.value(*answer.text) : json.value(nullptr);
     auto const& report = answer.report;
     json.key("timing").begin_object().member("load_s", report.load_seconds);
     json.member("prefill_tokens_per_s", rate(report.prompt_tokens, report.prefill_seconds));
@@ -47,14 +48,17 @@ std::string run_json(RunAnswer const& answer) {
     return std::move(json).text() + "\n";
 }
 
-std::string run_text(RunAnswer const& answer) {
+std::string run_ids(RunAnswer const& answer) {
+    return list(answer.report.generations.front().tokens) + "\n";
+}
+
+std::string run_rates(RunAnswer const& answer) {
     auto const& report = answer.report;
-    auto text = list(report.generations.front().tokens) + "\n";
     char line[160];
-    std::snprintf(line, sizeof line, "\nloaded in %.2f s; prompt %.0f tokens/s, generation %.1f tokens/s\n",
+    std::snprintf(line, sizeof line, "shardwise: loaded in %.2f s; prompt %.0f tokens/s, generation %.1f tokens/s\n",
                   report.load_seconds, rate(report.prompt_tokens, report.prefill_seconds),
                   rate(report.decode_tokens, report.decode_seconds));
-    return text + line;
+    return line;
 }
 
 }  // namespace shardwise::cli

@@ -20,20 +20,6 @@ namespace {
         "give a text with --text, or token ids with --decode 1,2,3");
 }
 
-[[nodiscard]] Result<std::vector<TokenId>> read_ids(std::string_view list) {
-    std::vector<TokenId> ids;
-    while (!list.empty()) {
-        auto const comma = list.find(',');
-        auto const id = read_number("--decode", list.substr(0, comma), 0, Vocabulary::max_tokens - 1);
-        if (!id) return id.error();
-        ids.push_back(static_cast<TokenId>(*id));
-        if (comma == std::string_view::npos) break;
-        list.remove_prefix(comma + 1);
-        if (list.empty()) return usage("--decode", "ends with a comma");
-    }
-    return ids;
-}
-
 [[nodiscard]] Result<Tokenizer> find_tokenizer(std::string const& model) {
     auto source = find_model(model, {}, HubCache(HubEnvironment::current()));
     if (!source && find_preset(model) != nullptr) {
@@ -95,11 +81,15 @@ ExitCode run_tokenize(Arguments const& arguments) {
     if (arguments.text && arguments.decode) {
         return failed(usage("--decode", "was given together with --text"), Stage::arguments);
     }
-    auto ids = read_ids(arguments.decode.value_or(""));
-    if (!ids) return failed(ids.error(), Stage::arguments);
+    std::vector<TokenId> ids;
+    if (arguments.decode && !arguments.decode->empty()) {
+        auto read = read_id_list("--decode", *arguments.decode, Vocabulary::max_tokens - 1);
+        if (!read) return failed(read.error(), Stage::arguments);
+        ids = std::move(*read);
+    }
     auto const tokenizer = find_tokenizer(*arguments.model);
     if (!tokenizer) return failed(tokenizer.error(), Stage::arguments);
-    auto const answer = answer_of(*tokenizer, arguments, std::move(*ids));
+    auto const answer = answer_of(*tokenizer, arguments, std::move(ids));
     if (!answer) return failed(answer.error(), Stage::arguments);
     arguments.json ? print_json(*answer) : print_lines(*answer);
     return ExitCode::done;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -50,6 +51,22 @@ template <class Meaning>
     if (problem != std::errc{} || end != word.data() + word.size()) return error.because("is not a whole number");
     if (value < least || value > most) return error.because("is out of range");
     return value;
+}
+
+/// Token ids with commas between: 1,2,3.
+///
+/// Errors  invalid_argument that names the flag and the word that is no id
+[[nodiscard]] inline Result<std::vector<std::int32_t>> read_id_list(std::string_view flag, std::string_view list,
+                                                                    std::int64_t most) {
+    std::vector<std::int32_t> ids;
+    while (true) {
+        auto const comma = list.find(',');
+        auto const id = read_number(flag, list.substr(0, comma), 0, most);
+        if (!id) return id.error();
+        ids.push_back(static_cast<std::int32_t>(*id));
+        if (comma == std::string_view::npos) return ids;
+        list.remove_prefix(comma + 1);
+    }
 }
 
 }  // namespace shardwise::cli

