@@ -90,6 +90,10 @@ concept LaunchesKernels = requires(typename B::Stream& stream) {
     B::launch(std::int64_t{}, detail::RangeProbe{}, stream);
 };
 
+/// A back end's memory is the host's: plain code reads and writes what views show.
+template <class B>
+concept HasHostMemory = requires { requires B::is_host_memory; };
+
 /// Where kernels and layers run.
 template <class B>
 concept ComputeBackend = HasBackendName<B> && HasContext<B> && AllocatesMemory<B> && SynchronizesStreams<B> &&

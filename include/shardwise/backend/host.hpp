@@ -63,6 +63,7 @@ struct Host {
     using Weight = HostWeight;
 
     static constexpr std::string_view name = "host";
+    static constexpr bool is_host_memory = true;
     /// A cache line, and the width of an AVX-512 register.
     static constexpr std::size_t alignment = 64;
     /// What a process can address on x86-64 and arm64: allocators need not be asked for more.

@@ -131,7 +131,7 @@ template <class T, SharesMemory C>
 /// Gives each rank its part of every rank's data: what rank r holds for rank s arrives at s, ordered by r.
 ///
 /// Shapes  in [sum of send_counts], out [sum of receive_counts]; receive_counts[r] equals r's send_counts for this rank
-/// Memory  allocates nothing; `in` and `out` do not overlap
+/// Memory  lists as long as the group has ranks; `in` and `out` do not overlap
 /// Errors  shape_mismatch where counts and views of this rank disagree; collective_mismatch where ranks disagree about what
 ///         they exchange; rank_lost, deadline_exceeded
 template <class T, Communicator C>

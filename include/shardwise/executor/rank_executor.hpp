@@ -33,6 +33,8 @@ struct ExecutorLimits {
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class RankExecutor {
+    static_assert(HasHostMemory<Backend>, "the executor walks in the host's memory");
+
 public:
     using Stream = typename Backend::Stream;
 

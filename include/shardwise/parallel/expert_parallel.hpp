@@ -46,6 +46,8 @@ concept ExpertWorker = requires(E& expert, TensorView<float const, 2, Backend> i
 /// Memory  rows for the worst case, that every token of every rank chooses this rank's experts
 template <ComputeBackend Backend, Communicator Comm>
 class ExpertParallel {
+    static_assert(HasHostMemory<Backend>, "experts move rows in the host's memory");
+
 public:
     using Stream = typename Backend::Stream;
 

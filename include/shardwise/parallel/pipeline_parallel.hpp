@@ -4,6 +4,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/send_receive.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
@@ -47,6 +48,11 @@ concept PipelineTrainer = PipelineWorker<W, T, Backend> &&
 /// Example  PipelineParallel<Host, Threads>::create(context, comm, one_forward_one_backward(4, 8), {rows, width})
 template <ComputeBackend Backend, Communicator Comm, class T = float>
 class PipelineParallel {
+    static_assert(HasHostMemory<Backend>, "a pipeline moves rows in the host's memory");
+    static_assert(SharesMemory<Comm>,
+                  "a pipeline sends in a thread of its own while it receives: Mpi and Gloo are used by one "
+                  "thread at a time");
+
 public:
     using Stream = typename Backend::Stream;
 
@@ -82,10 +88,14 @@ public:
         }
         auto const places = places_needed(schedule, comm.rank());
         if (!places) return places.error();
-        auto const size = boundary.rows * boundary.width;
-        auto received = Buffer<T, Backend>::allocate(context, *places * size);
+        auto const size = checked_multiply(boundary.rows, boundary.width);
+        auto const all_received = size ? checked_multiply(*places, *size) : std::nullopt;
+        auto const all_queued = size ? checked_multiply(schedule.stages > 1 ? *queue : 0, *size) : std::nullopt;
+        if (!all_received || !all_queued)
+            return Error{ErrorCode::size_overflow}.in("pipeline").at("boundary").got(boundary.rows);
+        auto received = Buffer<T, Backend>::allocate(context, *all_received);
         if (!received) return received.error();
-        auto queued = Buffer<T, Backend>::allocate(context, schedule.stages > 1 ? *queue * size : 0);
+        auto queued = Buffer<T, Backend>::allocate(context, *all_queued);
         if (!queued) return queued.error();
         return PipelineParallel(comm, std::move(schedule), boundary, std::move(*received), std::move(*queued), *queue);
     }

@@ -62,7 +62,8 @@ private:
         auto const number = static_cast<std::int64_t>(index);
         auto const& slot = table[rank.next];
         bool has_received = false;
-        if (auto const needed = message_needed(schedule_, number, slot)) {
+        for (auto const& needed : {message_kept(schedule_, number, slot), message_needed(schedule_, number, slot)}) {
+            if (!needed) continue;
             auto const place = rank.inbox.fetch(*needed, [&](std::int64_t sender, std::int64_t) {
                 auto const received = receive(sender, number);
                 has_received = has_received || received;

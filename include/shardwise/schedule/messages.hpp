@@ -38,6 +38,12 @@ struct PipelineMessage {
     return PipelineMessage{slot.work, slot.micro_batch, piece};
 }
 
+/// What a later pass reads again: the input of its forward pass.
+[[nodiscard]] constexpr Optional<PipelineMessage> message_kept(PipelineSchedule const& schedule, std::int64_t rank,
+                                                               PipelineSlot const& slot) {
+    return message_needed(schedule, rank, {PipelineWork::forward, slot.micro_batch, slot.chunk});
+}
+
 /// What a piece of work makes for a neighbour.
 [[nodiscard]] constexpr Optional<PipelineMessage> message_made(PipelineSchedule const& schedule, std::int64_t rank,
                                                                PipelineSlot const& slot) {
@@ -159,7 +165,8 @@ private:
     PipelineInbox inbox(schedule, rank);
     bool const trains = is_training(schedule);
     for (auto const& slot : schedule.ranks[static_cast<std::size_t>(rank)]) {
-        if (auto const needed = message_needed(schedule, rank, slot)) {
+        for (auto const& needed : {message_kept(schedule, rank, slot), message_needed(schedule, rank, slot)}) {
+            if (!needed) continue;
             auto const place = inbox.fetch(*needed, [](std::int64_t, std::int64_t) { return Result<>{}; });
             if (!place) return place.error();
         }

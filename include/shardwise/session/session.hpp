@@ -51,6 +51,8 @@ using OnLogits = std::function<void(std::int64_t request, std::span<float const>
 /// beside it where the executor's policy is Deterministic.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 class Session {
+    static_assert(HasHostMemory<Backend>, "a session reads logits in the host's memory");
+
 public:
     using Executor = RankExecutor<Backend, Policy>;
     using Stream = typename Backend::Stream;

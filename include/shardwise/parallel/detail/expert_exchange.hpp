@@ -12,7 +12,7 @@ namespace shardwise::inline v0_2_0::detail {
 
 /// Where the rows of one step go and lie: a pair is a token and one of its experts.
 ///
-/// Memory  lists as long as the group's ranks, its experts and a rank's pairs, reserved once
+/// Memory  lists as long as the group's ranks, its experts and a rank's pairs
 class ExpertExchange {
 public:
     ExpertExchange() = default;
