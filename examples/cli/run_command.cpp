@@ -28,7 +28,7 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
+constexpr std::int64_t most_count = std::int64_t{1} << 24;
 
 /// Set by the handler of interrupts.
 volatile std::sig_atomic_t is_interrupted = 0;
@@ -49,7 +49,7 @@ volatile std::sig_atomic_t is_interrupted = 0;
 [[nodiscard]] Result<GenerationRequest> read_request(Arguments const& arguments) {
     GenerationRequest request;
     if (arguments.max_new_tokens) {
-        auto const count = read_number("--max-new-tokens", *arguments.max_new_tokens, 0, most_tokens);
+        auto const count = read_number("--max-new-tokens", *arguments.max_new_tokens, 0, most_count);
         if (!count) return count.error();
         request.max_new_tokens = *count;
     }
@@ -72,7 +72,7 @@ volatile std::sig_atomic_t is_interrupted = 0;
         real.to = *value;
     }
     if (arguments.top_k) {
-        auto const count = read_number("--top-k", *arguments.top_k, 0, most_tokens);
+        auto const count = read_number("--top-k", *arguments.top_k, 0, most_count);
         if (!count) return count.error();
         sampling.top_k = *count;
     }

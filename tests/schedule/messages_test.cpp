@@ -35,8 +35,9 @@ std::vector<Named> tables(std::int64_t stages, std::int64_t micro_batches) {
 }
 
 TEST_CASE("rank_of_piece: is the inverse of the table's pieces") {
-    for (auto const& [name, schedule] : tables(4, 8)) {
-        CAPTURE(name);
+    for (auto const& named : tables(4, 8)) {
+        auto const& schedule = named.schedule;
+        CAPTURE(named.name);
         for (std::int64_t rank = 0; rank < schedule.stages; ++rank) {
             for (std::int64_t chunk = 0; chunk < schedule.chunks; ++chunk)
                 CHECK(rank_of_piece(schedule, schedule.piece(rank, chunk)) == rank);
@@ -46,8 +47,9 @@ TEST_CASE("rank_of_piece: is the inverse of the table's pieces") {
 
 TEST_CASE("messages: what one rank makes another needs, each once") {
     for (std::int64_t stages = 1; stages <= 5; ++stages) {
-        for (auto const& [name, schedule] : tables(stages, 6)) {
-            CAPTURE(name);
+        for (auto const& named : tables(stages, 6)) {
+            auto const& schedule = named.schedule;
+            CAPTURE(named.name);
             CAPTURE(stages);
             std::vector<PipelineMessage> made;
             std::vector<PipelineMessage> needed;
@@ -90,8 +92,9 @@ TEST_CASE(
     "queue_needed: every table completes with few messages waiting to be sent, and one fewer comes to a standstill") {
     for (std::int64_t stages = 2; stages <= 6; ++stages) {
         for (std::int64_t micro_batches : {1, 2, 3, 6, 12}) {
-            for (auto const& [name, schedule] : tables(stages, micro_batches)) {
-                CAPTURE(name);
+            for (auto const& named : tables(stages, micro_batches)) {
+                auto const& schedule = named.schedule;
+                CAPTURE(named.name);
                 CAPTURE(stages);
                 CAPTURE(micro_batches);
                 auto const length = queue_needed(schedule);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 

@@ -205,9 +205,11 @@ private:
             .expected(count);
     }
     // Sums of weights stay below 2^63, and tokens are 32-bit numbers.
-    constexpr std::int64_t most_tokens = std::int64_t{1} << 22U;
-    if (tokens < 1 || tokens > most_tokens) {
-        return error.because("there are no logits, or more than a vocabulary has").got(tokens).expected(most_tokens);
+    constexpr std::int64_t longest_vocabulary = std::int64_t{1} << 22U;
+    if (tokens < 1 || tokens > longest_vocabulary) {
+        return error.because("there are no logits, or more than a vocabulary has")
+            .got(tokens)
+            .expected(longest_vocabulary);
     }
     for (auto const& row : rows) {
         if (auto const checked = detail::check_sampling(row, tokens); !checked) return checked;
