@@ -196,9 +196,7 @@ Answer compute(Network const& network, std::vector<Floats> const& inputs, Degree
     return answer;
 }
 
-TEST_CASE(
-    "TP x PP x EP: any combination gives the bits of one rank, and computes each token-expert pair once per tensor "
-    "rank") {
+TEST_CASE("TP x PP x EP: any combination gives the bits of one rank, each pair computed once per tensor rank") {
     Network const network;
     std::vector<Floats> inputs;
     for (unsigned m = 0; m < micro_batches; ++m) inputs.push_back(random_floats(tokens * width, 1000 + m));
