@@ -56,8 +56,8 @@ struct Field {
     /// The member that an absent value is derived from, times `source_factor`; null: the default stays.
     std::int64_t ModelConfig::*source = nullptr;
     std::int64_t source_factor = 1;
-    /// The words of a choice, in the order of their values.
-    std::array<std::string_view, 3> choices{};
+    /// The words of a choice, in the order of their values; they outlive the row.
+    std::span<std::string_view const> choices{};
     /// GGUF metadata key after "<arch>." ("embedding_length"); empty: GGUF does not store it.
     std::string_view gguf{};
     /// GGUF metadata without the key means 0, not the default (writers leave out what is null).
@@ -171,7 +171,7 @@ struct Field {
 }
 /// One of a few words; the member takes the word's index, an absent field index 0.
 [[nodiscard]] constexpr Field choice_field(std::string_view key, std::int64_t ModelConfig::*member,
-                                           std::array<std::string_view, 3> choices) {
+                                           std::span<std::string_view const> choices) {
     Field field{.key = key, .type = FieldType::choice, .rule = FieldRule::any};
     field.integer = member;
     field.choices = choices;

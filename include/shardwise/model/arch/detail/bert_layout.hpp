@@ -3,8 +3,14 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
+#include <array>
+#include <string_view>
+
 /// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
 namespace shardwise::inline v0_2_0::detail {
+
+/// `position_embedding_type`, in the order of ModelConfig::position_kind.
+inline constexpr std::array<std::string_view, 3> position_kinds{"absolute", "relative_key", "relative_key_query"};
 
 /// What differs between the two families.
 struct BertLayout {
