@@ -8,6 +8,7 @@
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
@@ -239,8 +240,8 @@ private:
             options.first_query = part.past;
             auto const keys = cache(block_.keys, k.extent(1), part);
             auto const values = cache(block_.values, v.extent(1), part);
-            enter(k.rows(first, part.tokens), keys.rows(part.past, part.tokens));
-            enter(v.rows(first, part.tokens), values.rows(part.past, part.tokens));
+            copy_rows<Backend>(k.rows(first, part.tokens), keys.rows(part.past, part.tokens), stream_);
+            copy_rows<Backend>(v.rows(first, part.tokens), values.rows(part.past, part.tokens), stream_);
             auto const known = part.past + part.tokens;
             // Without the workspace fewer threads share the work, and the bits are the same.
             bool const has_workspace =
@@ -259,13 +260,6 @@ private:
         // The block is const to a walk, its caches are not.
         auto* const data = const_cast<float*>(all.data()) + part.slot * step_.context * width;
         return {data, {step_.context, width}};
-    }
-    void enter(Matrix from, Matrix to) {
-        stream_.submit([from, to] {
-            for (std::int64_t row = 0; row < from.extent(0); ++row)
-                std::memcpy(to.row(row), from.row(row), static_cast<std::size_t>(from.extent(1)) * sizeof(float));
-            return Result<>{};
-        });
     }
 
     [[nodiscard]] Result<> activate(Operation const& op) {
