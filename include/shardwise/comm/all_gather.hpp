@@ -70,7 +70,9 @@ template <class T, Communicator C>
             .fix("give one count per rank; the output holds their sum");
     }
     CollectiveCall const call{CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total};
-    if constexpr (ExchangesMessages<C>) {
+    if constexpr (HoldsCommunicator<C>) {
+        return comm.visit([&](auto& one) { return all_gather(one, in, out, counts); });
+    } else if constexpr (ExchangesMessages<C>) {
         if (auto const agreed = comm.agree(call); !agreed) return agreed;
         return detail::gather_parts<T>(comm, in.data(), out.data(), detail::PartPlaces(counts));
     } else {

@@ -93,7 +93,9 @@ template <class T, Communicator C>
 [[nodiscard]] Result<> all_reduce(C& comm, TensorView<T, 1, Host> data, ReduceOp op = ReduceOp::sum) {
     auto const count = data.elements();
     CollectiveCall const call{CollectiveKind::all_reduce, dtype_of<T>, op, -1, count};
-    if constexpr (ExchangesMessages<C>) {
+    if constexpr (HoldsCommunicator<C>) {
+        return comm.visit([&](auto& one) { return all_reduce(one, data, op); });
+    } else if constexpr (ExchangesMessages<C>) {
         if (auto const agreed = comm.agree(call); !agreed) return agreed;
         return detail::reduce_for_all(comm, data.data(), count, op, detail::one_shot_bytes);
     } else {

@@ -152,7 +152,9 @@ template <class T, Communicator C>
             .fix("give one count per rank for each direction");
     }
     CollectiveCall const call{CollectiveKind::all_to_all, dtype_of<T>, ReduceOp::sum, -1, 0};
-    if constexpr (ExchangesMessages<C>) {
+    if constexpr (HoldsCommunicator<C>) {
+        return comm.visit([&](auto& one) { return all_to_all(one, in, send_counts, out, receive_counts); });
+    } else if constexpr (ExchangesMessages<C>) {
         if (auto const agreed = comm.agree(call); !agreed) return agreed;
         return detail::swap_parts(comm, in.data(), send_counts, out.data(), receive_counts);
     } else {

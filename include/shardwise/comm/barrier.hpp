@@ -9,7 +9,9 @@ namespace shardwise::inline v0_2_0 {
 /// Errors  collective_mismatch, rank_lost, deadline_exceeded with the missing ranks
 template <Communicator C>
 [[nodiscard]] Result<> barrier(C& comm) {
-    if constexpr (ExchangesMessages<C>) {
+    if constexpr (HoldsCommunicator<C>) {
+        return comm.visit([&](auto& one) { return barrier(one); });
+    } else if constexpr (ExchangesMessages<C>) {
         return comm.agree({});
     } else {
         comm.begin({});

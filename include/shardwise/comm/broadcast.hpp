@@ -48,7 +48,9 @@ template <class T, Communicator C>
     }
     auto const count = data.elements();
     CollectiveCall const call{CollectiveKind::broadcast, dtype_of<T>, ReduceOp::sum, root, count};
-    if constexpr (ExchangesMessages<C>) {
+    if constexpr (HoldsCommunicator<C>) {
+        return comm.visit([&](auto& one) { return broadcast(one, data, root); });
+    } else if constexpr (ExchangesMessages<C>) {
         if (auto const agreed = comm.agree(call); !agreed) return agreed;
         return detail::broadcast_down(comm, data.data(), count, root);
     } else {

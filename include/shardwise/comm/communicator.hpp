@@ -71,10 +71,28 @@ concept ExchangesMessages = requires(C& comm, CollectiveCall const& call, std::s
     { comm.exchange(out, in) } -> std::same_as<Result<>>;
 };
 
+namespace detail {
+
+/// What a communicator that holds others shows to a check of its form.
+struct CommunicatorVisitor {
+    template <class C>
+    Result<> operator()(C&) const {
+        return {};
+    }
+};
+
+}  // namespace detail
+
+/// A communicator is one of several, known at run time: its collectives are those of the one that it holds.
+template <class C>
+concept HoldsCommunicator = requires(C& comm, detail::CommunicatorVisitor const& visitor) {
+    { comm.visit(visitor) } -> std::same_as<Result<>>;
+};
+
 /// One rank of a group. Every call blocks at most as long as the group's timeout; after the first failure every call of
 /// every rank returns that failure. Add one: docs/how-to/add-a-communicator.md.
 template <class C>
 concept Communicator = HasRank<C> && PassesMessages<C> && CanFail<C> && CountsTraffic<C> &&
-    (SharesMemory<C> || ExchangesMessages<C>);
+    (SharesMemory<C> || ExchangesMessages<C> || HoldsCommunicator<C>);
 
 }  // namespace shardwise::inline v0_2_0

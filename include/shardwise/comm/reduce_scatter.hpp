@@ -64,7 +64,9 @@ template <class T, Communicator C>
             .fix("give one count per rank; the input holds their sum");
     }
     CollectiveCall const call{CollectiveKind::reduce_scatter, dtype_of<T>, op, -1, total};
-    if constexpr (ExchangesMessages<C>) {
+    if constexpr (HoldsCommunicator<C>) {
+        return comm.visit([&](auto& one) { return reduce_scatter(one, in, out, counts, op); });
+    } else if constexpr (ExchangesMessages<C>) {
         if (auto const agreed = comm.agree(call); !agreed) return agreed;
         return detail::reduce_parts(comm, in.data(), out.data(), detail::PartPlaces(counts), op);
     } else {

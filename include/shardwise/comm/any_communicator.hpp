@@ -1,0 +1,82 @@
+#pragma once
+
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace shardwise::inline v0_2_0 {
+
+/// One of several communicators, chosen at run time. What is a template on its communicator is compiled once for all of them:
+/// only the collectives themselves are compiled for each.
+///
+/// Order  one thread at a time uses it, as each of the kinds
+template <class... Kinds>
+class AnyCommunicator {
+    static_assert((Communicator<Kinds> && ...), "each kind is a communicator of its own");
+
+public:
+    template <class C>
+    requires(std::same_as<C, Kinds> || ...)
+        // NOLINTNEXTLINE(google-explicit-constructor): any of the kinds is one.
+        AnyCommunicator(C one)
+        : one_(std::move(one)) {}
+
+    [[nodiscard]] std::int32_t rank() const {
+        return std::visit([](auto const& one) { return one.rank(); }, one_);
+    }
+    [[nodiscard]] std::int32_t size() const {
+        return std::visit([](auto const& one) { return one.size(); }, one_);
+    }
+    /// The name of the kind that it is.
+    [[nodiscard]] std::string_view kind() const {
+        return std::visit([](auto const& one) { return std::remove_cvref_t<decltype(one)>::name; }, one_);
+    }
+    [[nodiscard]] Traffic& traffic() {
+        return std::visit([](auto& one) -> Traffic& { return one.traffic(); }, one_);
+    }
+    void took(std::int64_t messages, std::int64_t bytes) {
+        std::visit([=](auto& one) { one.took(messages, bytes); }, one_);
+    }
+    [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
+                                      std::size_t element_bytes) {
+        return visit([=](auto& one) { return one.send_bytes(to, dtype, data, count, element_bytes); });
+    }
+    [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
+                                         std::size_t element_bytes) {
+        return visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); });
+    }
+    /// Makes every later call of every rank return `error`, unless another error came first; returns the first one.
+    Result<> fail(Error const& error) {
+        return visit([&](auto& one) { return one.fail(error); });
+    }
+    /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
+    ///
+    /// Errors  as a collective
+    [[nodiscard]] Result<AnyCommunicator> split(std::int32_t color) {
+        return std::visit(
+            [color](auto& one) -> Result<AnyCommunicator> {
+                auto part = one.split(color);
+                if (!part) return part.error();
+                return Result<AnyCommunicator>(AnyCommunicator(std::move(*part)));
+            },
+            one_);
+    }
+
+    /// Calls `use` with the communicator that it is: what the collectives do.
+    template <class Use>
+    [[nodiscard]] Result<> visit(Use&& use) {
+        return std::visit(std::forward<Use>(use), one_);
+    }
+
+private:
+    std::variant<Kinds...> one_;
+};
+
+}  // namespace shardwise::inline v0_2_0
