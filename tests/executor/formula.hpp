@@ -21,9 +21,9 @@ namespace shardwise::testing {
 }
 
 /// The elements of a tensor.
-[[nodiscard]] inline std::vector<float> formula(std::string_view name, Shape const& shape) {
+[[nodiscard]] inline std::vector<float> formula(std::string_view name, Shape const& shape, std::uint64_t seed = 0) {
     std::vector<float> out(static_cast<std::size_t>(shape.elements()));
-    auto const start = fnv1a(name);
+    auto const start = fnv1a(name) + seed * 0xD1342543DE82EF95U;
     for (std::size_t i = 0; i < out.size(); ++i) {
         auto x = start + i + 0x9E3779B97F4A7C15U;
         x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
@@ -39,7 +39,7 @@ namespace shardwise::testing {
 }
 
 /// Writes the parameters of a model as one safetensors file of fp32 tensors; of tied ones the first.
-inline void write_formula_model(Model const& model, std::string const& path) {
+inline void write_formula_model(Model const& model, std::string const& path, std::uint64_t seed = 0) {
     struct Entry {
         std::string name;
         std::vector<float> values;
@@ -52,7 +52,7 @@ inline void write_formula_model(Model const& model, std::string const& path) {
             if (tie.other == name) return;
         }
         if (!tensor.is_parameter()) return;
-        entries.push_back({std::string(name), formula(name, tensor.shape)});
+        entries.push_back({std::string(name), formula(name, tensor.shape, seed)});
         auto const bytes = entries.back().values.size() * sizeof(float);
         header += header.size() > 1 ? "," : "";
         header += "\"" + std::string(name) + "\":{\"dtype\":\"F32\",\"shape\":[";

@@ -118,8 +118,6 @@ private:
         auto const& shape = op.attention;
         if (shape.latent > 0) return not_executed("multi-head latent attention");
         if (shape.is_cross) return not_executed("cross-attention");
-        // A chunk of it would not see what comes behind.
-        if (!shape.is_causal) return not_executed("attention in both directions");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
         auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
         if (!share) return share.error();

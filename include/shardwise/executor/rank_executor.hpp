@@ -25,6 +25,16 @@ struct ExecutorLimits {
     std::int64_t context = 0;
     /// Tokens of all sequences that one call computes.
     std::int64_t step_tokens = 0;
+    /// False: the head (scores of the vocabulary, a pooler) is left out, and what the layers make is the result.
+    bool has_head = true;
+};
+
+/// What a model gives for a step: scores of the vocabulary, or a hidden state.
+struct ExecutorOutput {
+    /// Each sequence's last token, its pooled one, or every token.
+    Rows rows = Rows::sequences;
+    std::int64_t width = 0;
+    bool is_logits = false;
 };
 
 /// One tensor-parallel rank of a model: its share of every weight, its heads' caches and one arena, which the planner of memory/
@@ -71,6 +81,8 @@ public:
         }
         RankExecutor executor(model, place, limits);
         for (auto const& block : model.program.blocks()) {
+            if (block.role == ModuleRole::head && !limits.has_head) break;
+            executor.note_output(block);
             for (std::int32_t i = 0; i < block.count; ++i) {
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
@@ -83,35 +95,43 @@ public:
         return Result<RankExecutor>(std::move(executor));
     }
 
-    /// Computes new tokens of some sequences: their keys and values enter the caches, and the logits behind each sequence's last
-    /// token are put together on every rank.
+    /// Computes new tokens of some sequences: their keys and values enter the caches, and what output() says, of a decoder the
+    /// logits behind each sequence's last token, is put together on every rank. Models that see in both directions cache
+    /// nothing: each part is its whole sequence.
     ///
-    /// Shapes  ids [sum of parts' tokens], one sequence behind another; logits [parts, vocabulary] dense
+    /// Shapes  ids [sum of parts' tokens], one sequence behind another; out [parts or tokens, output().width] dense
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
     /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is room
     ///         for
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                   TensorView<float, 2, Backend> logits, C& comm, Stream& stream) {
-        if (auto const checked = check(ids, parts, logits); !checked) return checked;
+                                   TensorView<float, 2, Backend> out, C& comm, Stream& stream) {
+        if (auto const checked = check(ids, parts, out); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
         std::copy(ids.begin(), ids.end(), ids_.data());
         std::int64_t next = 0;
         for (auto const& part : parts) {
-            for (std::int64_t i = 0; i < part.tokens; ++i)
-                positions_.data()[next++] = static_cast<std::int32_t>(part.past + i);
+            auto position = static_cast<std::int32_t>(part.past);
+            for (std::int64_t i = 0; i < part.tokens; ++i, ++next)
+                positions_.data()[next] = ids_.data()[next] == skipped_id_ ? -1 : position++;
         }
         StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, limits_.context};
         step.scratch = scratch_.view();
-        WalkState<Backend> state{arena_.data(), logits, 0};
+        WalkState<Backend> state{arena_.data(), out, 0};
         for (auto& block : blocks_) {
             auto const& plan = bodies_[block.body].plan;
             if (auto const done = walk_block(*model_, block, plan, step, state, comm, stream); !done) return done;
         }
+        if (output_.is_logits) return {};
+        TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
+        detail::copy_rows<Backend>(hidden, out, stream);
         return {};
     }
 
     [[nodiscard]] Model const& model() const { return *model_; }
+    [[nodiscard]] ExecutorOutput const& output() const { return output_; }
+    /// True where tokens see what comes behind them.
+    [[nodiscard]] bool is_bidirectional() const { return is_bidirectional_; }
     /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const {
@@ -134,6 +154,16 @@ private:
 
     RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits)
         : model_(&model), place_(place), limits_(limits), bodies_(model.program.bodies().size()) {}
+
+    void note_output(shardwise::Block const& block) {
+        auto const& body = model_->program.body(block);
+        for (auto const& op : body.operations()) {
+            is_bidirectional_ = is_bidirectional_ || (op.kind == OpKind::attention && !op.attention.is_causal);
+            if (op.kind == OpKind::embedding) skipped_id_ = std::max(skipped_id_, op.skipped_id);
+        }
+        auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
+        output_ = {last.rows, last.width, last.is_fp32};
+    }
 
     [[nodiscard]] Result<Block> load_block(typename Backend::Context& context, StoredParameters const& parameters,
                                            shardwise::Block const& block, std::string const& prefix,
@@ -199,7 +229,7 @@ private:
             scratch = std::max(scratch, scratch_floats(block, limits_.step_tokens, limits_.sequences, limits_.context,
                                                        model_->config.vocab_size));
             for (auto const& op : block.program->operations()) {
-                if (op.kind != OpKind::attention) continue;
+                if (op.kind != OpKind::attention || !op.attention.is_causal) continue;
                 auto const& share = *block.cut.heads;
                 auto const of_keys = cache_elements(share.kv.size(), op.attention.key_dim);
                 auto const of_values = cache_elements(share.kv.size(), op.attention.value_dim);
@@ -236,7 +266,7 @@ private:
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 TensorView<float, 2, Backend> logits) const {
+                                 TensorView<float, 2, Backend> out) const {
         Error error{ErrorCode::invalid_argument};
         error.in("executor");
         if (static_cast<std::int64_t>(parts.size()) > limits_.sequences) {
@@ -257,6 +287,12 @@ private:
                     .got(part.past)
                     .expected(limits_.context)
                     .fix("make the executor with a longer context");
+            }
+            if (part.past > 0 && is_bidirectional_) {
+                return error.at("past")
+                    .because("is not kept: the model sees in both directions")
+                    .got(part.past)
+                    .fix("compute each sequence in one step");
             }
             tokens += part.tokens;
         }
@@ -280,14 +316,14 @@ private:
                     .got(id)
                     .expected(model_->config.vocab_size - 1);
         }
-        if (logits.extent(0) != static_cast<std::int64_t>(parts.size()) ||
-            logits.extent(1) != model_->config.vocab_size) {
+        auto const rows = output_.rows == Rows::sequences ? static_cast<std::int64_t>(parts.size()) : tokens;
+        if (out.extent(0) != rows || out.extent(1) != output_.width) {
             return Error{ErrorCode::shape_mismatch}
                 .in("executor")
-                .at("logits")
-                .because("do not have a row per sequence and a column per token of the vocabulary")
-                .got(logits.extent(1))
-                .expected(model_->config.vocab_size);
+                .at("out")
+                .because("does not have the output's rows and columns")
+                .got(out.extent(1))
+                .expected(output_.width);
         }
         return {};
     }
@@ -295,6 +331,9 @@ private:
     Model const* model_;
     TensorPlace place_;
     ExecutorLimits limits_;
+    ExecutorOutput output_;
+    bool is_bidirectional_ = false;
+    std::int64_t skipped_id_ = -1;
     std::vector<Body> bodies_;
     std::vector<Block> blocks_;
     Bytes weight_bytes_{0};

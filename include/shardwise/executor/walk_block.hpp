@@ -238,18 +238,23 @@ private:
         std::int64_t first = 0;
         for (auto const& part : step_.parts) {
             options.first_query = part.past;
-            auto const keys = cache(block_.keys, k.extent(1), part);
-            auto const values = cache(block_.values, v.extent(1), part);
-            copy_rows<Backend>(k.rows(first, part.tokens), keys.rows(part.past, part.tokens), stream_);
-            copy_rows<Backend>(v.rows(first, part.tokens), values.rows(part.past, part.tokens), stream_);
             auto const known = part.past + part.tokens;
+            auto keys = k.rows(first, part.tokens);
+            auto values = v.rows(first, part.tokens);
+            // An encoder sees its whole sequence in one step and keeps nothing.
+            if (shape.is_causal) {
+                copy_rows<Backend>(keys, cache(block_.keys, k.extent(1), part).rows(part.past, part.tokens), stream_);
+                copy_rows<Backend>(values, cache(block_.values, v.extent(1), part).rows(part.past, part.tokens),
+                                   stream_);
+                keys = cache(block_.keys, k.extent(1), part).rows(0, known);
+                values = cache(block_.values, v.extent(1), part).rows(0, known);
+            }
             // Without the workspace fewer threads share the work, and the bits are the same.
             bool const has_workspace =
                 step_.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
-            if (auto const done =
-                    attend_heads<Backend, float>(q.rows(first, part.tokens), keys.rows(0, known), values.rows(0, known),
-                                                 out.rows(first, part.tokens), options, share, stream_,
-                                                 has_workspace ? step_.scratch : TensorView<float, 1, Backend>{});
+            if (auto const done = attend_heads<Backend, float>(
+                    q.rows(first, part.tokens), keys, values, out.rows(first, part.tokens), options, share, stream_,
+                    has_workspace ? step_.scratch : TensorView<float, 1, Backend>{});
                 !done)
                 return done;
             first += part.tokens;
@@ -330,8 +335,10 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
             most = std::max(most, attend_heads_workspace(options, *block.cut.heads, tokens, context));
             most = std::max(most, attend_heads_workspace(options, *block.cut.heads, 1, context));
         }
-        if (op.kind == OpKind::linear && op.out_features == vocabulary)
-            most = std::max(most, gather_logits_workspace(sequences, vocabulary));
+        if (op.kind == OpKind::linear && op.out_features == vocabulary) {
+            auto const rows = block.program->values()[static_cast<std::size_t>(op.output)].rows;
+            most = std::max(most, gather_logits_workspace(rows == Rows::sequences ? sequences : tokens, vocabulary));
+        }
     }
     return most;
 }

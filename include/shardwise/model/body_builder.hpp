@@ -50,12 +50,14 @@ public:
         return append(op, {ids}, Value{.name = "embedding", .rows = at(ids).rows, .width = width});
     }
 
-    /// Rows of a table of positions or token types; position 0 is row `first_row`.
+    /// Rows of a table of positions or token types; position 0 is row `first_row`, the row before it is that of tokens
+    /// `skipped_id`, which have no position.
     constexpr ValueId table(ValueId ids, TableIndex index, std::string_view weight, std::int64_t entries,
-                            std::int64_t width, std::int64_t first_row = 0) {
+                            std::int64_t width, std::int64_t first_row = 0, std::int64_t skipped_id = -1) {
         auto const out = embedding(ids, weight, entries, width);
         body_.last().index = index;
         body_.last().first_row = first_row;
+        body_.last().skipped_id = skipped_id;
         return out;
     }
     /// A value that the block reads beside its input and that something else makes and owns: the encoder's output.

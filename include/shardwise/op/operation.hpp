@@ -68,6 +68,8 @@ struct Operation {
     /// Of embedding: what numbers the rows, and the row of index 0 (opt's positions begin at row 2).
     TableIndex index = TableIndex::token;
     std::int64_t first_row = 0;
+    /// Of a table of positions: tokens with this id have none; their row is the one before `first_row` (roberta's padding).
+    std::int64_t skipped_id = -1;
     /// Of last_token: take each sequence's first row instead (bert's pooler).
     bool takes_first = false;
 };

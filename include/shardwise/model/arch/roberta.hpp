@@ -25,6 +25,7 @@ struct Roberta {
         positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
         positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
+        natural_field("pad_token_id", &ModelConfig::padding_id, 1),
         choice_field("position_embedding_type", &ModelConfig::position_kind, detail::position_kinds),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
@@ -56,8 +57,7 @@ struct Roberta {
         NameAlias{"blk.{}.layer_output_norm.bias", "roberta.encoder.layer.{}.output.LayerNorm.bias"},
     };
 
-    /// Position 0 is row pad_token_id + 1, with the padding id 1 that every published roberta has.
-    static constexpr detail::BertLayout layout{.prefix = "Roberta", .first_position = 2};
+    static constexpr detail::BertLayout layout{.prefix = "Roberta", .has_padding_row = true};
 
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"RobertaForMaskedLM", "RobertaModel"}); !known)

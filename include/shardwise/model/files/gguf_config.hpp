@@ -117,7 +117,11 @@ private:
 
     Result<> read_field(Field const& field, ModelConfig& config) const {
         if (!field.is_attribute) field.store_default(config);
-        if (field.gguf.empty()) return {};
+        if (field.gguf.empty()) {
+            // llama.cpp cuts off the rows before the first position.
+            if (field.integer == &ModelConfig::padding_id) config.padding_id = -1;
+            return {};
+        }
         auto const key = architecture_ + "." + std::string(field.gguf);
         auto const value = header_.metadata.find(key);
         if (!value) return read_absent(field, key, config);

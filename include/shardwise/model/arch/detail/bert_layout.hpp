@@ -16,8 +16,8 @@ inline constexpr std::array<std::string_view, 3> position_kinds{"absolute", "rel
 struct BertLayout {
     /// The prefix of class names: "Bert".
     std::string_view prefix;
-    /// The table row of the first position: roberta leaves the rows up to its padding id unused.
-    std::int64_t first_position = 0;
+    /// Position 0 is the row behind the padding id's, and padding takes no position but that row (roberta).
+    bool has_padding_row = false;
 };
 
 /// True where positions are added to the embeddings; else attention takes distances.
@@ -113,8 +113,10 @@ constexpr void append_bert_embeddings(BlockProgram& program, ModelConfig const& 
     sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings.weight",
                                    config.type_vocab_size, config.hidden_size));
     if (has_absolute_positions(config)) {
+        auto const first = layout.has_padding_row ? config.padding_id + 1 : 0;
+        auto const skipped = layout.has_padding_row ? config.padding_id : -1;
         sum = body.add(sum, body.table(body.input(), TableIndex::position, "position_embeddings.weight",
-                                       config.max_positions, config.hidden_size, layout.first_position));
+                                       config.max_positions, config.hidden_size, first, skipped));
     }
     (void)body.norm(sum, NormKind::layer, "LayerNorm.weight", "LayerNorm.bias");
     program.append(ModuleRole::embedding, module, program.add(std::move(body).finish()));
