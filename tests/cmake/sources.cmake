@@ -15,8 +15,10 @@ foreach(header IN LISTS headers)
     shardwise_skipped_test(headers.${name} "its library is not installed: ${missing}")
 endforeach()
 
-# Each header twice in a translation unit of its own, then all of them in two units (in opposite orders) that are linked: all
-# but HIP's, whose runtime and CUDA's declare the same names.
+# Each header alone and twice (chain by chain), then all of them in two units (in opposite orders) that are linked: all but
+# HIP's, whose runtime and CUDA's declare the same names.
+include("${CMAKE_CURRENT_LIST_DIR}/header_chains.cmake")
+shardwise_header_chains(chains "${PROJECT_SOURCE_DIR}/include" ${headers})
 set(all_text "")
 set(all_text_reversed "")
 foreach(header IN LISTS headers)
@@ -28,6 +30,13 @@ foreach(header IN LISTS headers)
     string(PREPEND all_text_reversed "#include <${name}>\n")
 endforeach()
 set(header_dir "${CMAKE_CURRENT_BINARY_DIR}/headers")
+foreach(last IN LISTS chains)
+    set(text "")
+    foreach(name IN LISTS ${last}_chain)
+        string(APPEND text "#include <${name}>\n" "#include <${name}>\n")
+    endforeach()
+    file(CONFIGURE OUTPUT "${header_dir}/chains/${last}.cpp" CONTENT "${text}" @ONLY)
+endforeach()
 file(CONFIGURE OUTPUT "${header_dir}/all.cpp" CONTENT "${all_text}" @ONLY)
 file(CONFIGURE OUTPUT "${header_dir}/all_reversed.cpp" CONTENT "${all_text_reversed}int main() {}\n" @ONLY)
 
@@ -39,11 +48,12 @@ foreach(compiler gcc clang)
         continue()
     endif()
     set(objects "")
-    foreach(header IN LISTS headers)
-        cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include" OUTPUT_VARIABLE name)
-        set(object "${header_dir}/${compiler}/${name}.o")
-        shardwise_compile(OUT "${object}" SOURCE "" COMPILER ${compiler} NOTE "${name}, twice"
-                          FLAGS ${shardwise_strict_flags} ${optional_flags} -include "${header}" -include "${header}")
+    foreach(last IN LISTS chains)
+        list(LENGTH ${last}_chain length)
+        set(object "${header_dir}/${compiler}/${last}.o")
+        shardwise_compile(OUT "${object}" SOURCE "${header_dir}/chains/${last}.cpp" COMPILER ${compiler}
+                          NOTE "${last}, ${length} headers alone and twice"
+                          FLAGS ${shardwise_strict_flags} ${optional_flags})
         list(APPEND objects "${object}")
     endforeach()
     set(linked "")
