@@ -76,11 +76,12 @@ std::span<Command const> commands() {
             .summary = "generate with a model on this machine, sharded over ranks",
             .description =
                 "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
-                "this process, and generates. Weights keep the file's format, activations and the cache are "
+                "this process, and generates. Weights keep the file's format, activations are "
                 "fp32.\n\nWith --deterministic the logits have the same bits for any number of ranks. Dense decoders "
                 "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox and what "
                 "is built like them.",
-            .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), output_options()},
+            .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), run_cache_options(),
+                       output_options()},
             .examples =
                 {{"shardwise run model.gguf --prompt 'The capital of France is' --tp 2", "two ranks, greedily"},
                  {"shardwise run ./SmolLM2-135M-Instruct --chat --prompt 'Why is the sky blue?' --temperature 0.7",

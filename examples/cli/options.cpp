@@ -11,6 +11,8 @@ namespace shardwise::cli {
 
 namespace {
 
+constexpr std::array<std::string_view, 3> run_cache_words{"fp32", "bf16", "int8"};
+
 constexpr auto dtype_words = [] {
     std::array<std::string_view, dtype_table.size()> words{};
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = dtype_table[i].short_name;
@@ -261,10 +263,7 @@ constexpr std::array generation_table{
            .standard = "1",
            .word = &Arguments::repetition_penalty},
     Option{.flag = "--seed", .value = "S", .help = "of the draws", .standard = "0", .word = &Arguments::seed},
-    Option{.flag = "--stop",
-           .value = "TEXT",
-           .help = "end where this text would appear",
-           .word = &Arguments::stop},
+    Option{.flag = "--stop", .value = "TEXT", .help = "end where this text would appear", .word = &Arguments::stop},
     Option{.flag = "--logits",
            .value = "FILE",
            .help = "write the last logits of each step, float32 [steps, vocabulary]",
@@ -282,6 +281,15 @@ constexpr std::array rank_table{
     Option{.flag = "--deterministic",
            .help = "the same bits for any number of ranks",
            .is_set = &Arguments::deterministic},
+};
+
+constexpr std::array run_cache_table{
+    Option{.flag = "--kv-dtype",
+           .value = "D",
+           .help = "element type of the key-value cache: fp32, bf16, or int8 with a scale per token and head",
+           .standard = "fp32",
+           .suggestions = run_cache_words,
+           .word = &Arguments::kv_dtype},
 };
 
 constexpr std::array tokenize_table{
@@ -362,6 +370,9 @@ OptionGroup generation_options() {
 }
 OptionGroup rank_options() {
     return {"Ranks", rank_table};
+}
+OptionGroup run_cache_options() {
+    return {"Cache", run_cache_table};
 }
 OptionGroup tokenize_options() {
     return {"Text", tokenize_table};

@@ -102,6 +102,8 @@ struct Command {
 [[nodiscard]] OptionGroup generation_options();
 /// --tp, --threads, --deterministic of `run`.
 [[nodiscard]] OptionGroup rank_options();
+/// --kv-dtype of `run`.
+[[nodiscard]] OptionGroup run_cache_options();
 /// --text, --decode.
 [[nodiscard]] OptionGroup tokenize_options();
 /// --json, --color.

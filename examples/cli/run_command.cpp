@@ -97,6 +97,18 @@ volatile std::sig_atomic_t is_interrupted = 0;
         if (!threads) return threads.error();
         options.threads = static_cast<int>(*threads);
     }
+    if (arguments.kv_dtype) {
+        auto const dtype = parse_dtype(*arguments.kv_dtype);
+        bool const is_kept = dtype && (*dtype == Dtype::f32 || *dtype == Dtype::bf16 || *dtype == Dtype::i8);
+        if (!is_kept) {
+            return Error{ErrorCode::invalid_argument}
+                .in("--kv-dtype")
+                .at(*arguments.kv_dtype)
+                .because("is no element type that keys and values are kept in")
+                .fix("use fp32, bf16 or int8");
+        }
+        options.kv_dtype = *dtype;
+    }
     return options;
 }
 

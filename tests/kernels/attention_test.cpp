@@ -1,4 +1,5 @@
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/store_rows.hpp>
 
 #include <doctest/doctest.h>
 
@@ -285,4 +286,113 @@ TEST_CASE("attention: shapes that do not go together are refused with the number
     workspace.resize(3);
     CHECK(run(problem, tensors, stream, workspace).error().message().find("workspace is too small") !=
           std::string::npos);
+}
+
+namespace {
+
+/// Keys or values in pages of 16 that lie apart, or some behind one another, in whatever order.
+template <class Cache>
+struct Paged {
+    std::vector<Cache> memory;
+    std::vector<float> scales;
+    std::vector<std::int32_t> pages;
+    std::int64_t heads;
+    std::int64_t rows;
+
+    Paged(std::vector<float> const& from, std::int64_t count, std::int64_t kv_heads) : heads(kv_heads), rows(count) {
+        auto const width = static_cast<std::int64_t>(from.size()) / count;
+        auto const used = (count + 15) / 16;
+        // Two behind one another, then two far away.
+        for (std::int64_t i = 0; i < used; ++i)
+            pages.push_back(static_cast<std::int32_t>(i / 2 % 2 == 0 ? i : 2 * used - 1 - i));
+        memory.resize(static_cast<std::size_t>(2 * used * 16 * width));
+        scales.resize(static_cast<std::size_t>(2 * used * 16 * heads), 1e30F);
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        store_rows<Cache>({from.data(), {count, width}}, {memory.data(), {2 * used * 16, width}}, view(), 0, stream,
+                          {scales.data(), {2 * used * 16, heads}});
+    }
+    [[nodiscard]] CachedRows<Cache, Host> view() const {
+        auto const all = static_cast<std::int64_t>(scales.size()) / heads;
+        return {{memory.data(), {all, static_cast<std::int64_t>(memory.size()) / all}},
+                pages.data(),
+                16,
+                rows,
+                {scales.data(), {all, heads}}};
+    }
+    /// What an element is after it was rounded.
+    [[nodiscard]] float value(std::int64_t row, std::int64_t column) const {
+        auto const stored = view().row(row)[column];
+        if constexpr (std::same_as<Cache, std::int8_t>) {
+            auto const head = column / (view().width() / heads);
+            return static_cast<float>(stored) * view().scale(row, head);
+        } else {
+            return static_cast<float>(stored);
+        }
+    }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("attention: keys and values in pages of any order give the bits of those in one piece", Cache, float,
+                   Bfloat16, std::int8_t) {
+    for (auto const& problem : problems()) {
+        CAPTURE(problem.name);
+        Tensors<float> tensors(problem);
+        auto const& shape = problem.options.shape;
+        Paged<Cache> const k(tensors.k, problem.keys, shape.kv_heads);
+        Paged<Cache> const v(tensors.v, problem.keys, shape.kv_heads);
+        // What a cache rounds away: of bytes at most half a step of the head's greatest element.
+        auto const round = [](std::vector<float>& values, Paged<Cache> const& paged, std::int64_t dim) {
+            auto const width = paged.view().width();
+            int wrong = 0;
+            for (std::size_t head = 0; head < values.size(); head += static_cast<std::size_t>(dim)) {
+                float most = 0.0F;
+                for (std::size_t i = head; i < head + static_cast<std::size_t>(dim); ++i)
+                    most = std::max(most, std::abs(values[i]));
+                for (std::size_t i = head; i < head + static_cast<std::size_t>(dim); ++i) {
+                    auto const at = static_cast<std::int64_t>(i);
+                    auto const stored = paged.value(at / width, at % width);
+                    auto const bound = std::same_as<Cache, float>      ? 0.0F
+                                       : std::same_as<Cache, Bfloat16> ? std::abs(values[i]) * 0x1p-8F
+                                                                       : most / 254.0F * 1.001F;
+                    wrong += std::abs(stored - values[i]) <= bound ? 0 : 1;
+                    values[i] = stored;
+                }
+            }
+            CHECK(wrong == 0);
+        };
+        auto exact = tensors;
+        round(exact.k, k, shape.key_dim);
+        round(exact.v, v, shape.value_dim);
+        for (auto const level : levels()) {
+            CAPTURE(name_of(level));
+            HostContext context({.threads = 2, .isa = level});
+            auto stream = context.make_stream();
+            std::vector<float> workspace(
+                static_cast<std::size_t>(attention_workspace(problem.options, problem.queries, problem.keys)));
+            REQUIRE(run(problem, exact, stream, workspace));
+            auto const once = exact.out;
+            auto const row = static_cast<std::int64_t>(tensors.q.size()) / problem.queries;
+            auto const out = static_cast<std::int64_t>(tensors.out.size()) / problem.queries;
+            for (bool const is_split : {false, true}) {
+                std::fill(tensors.out.begin(), tensors.out.end(), 77.0F);
+                REQUIRE(attention<float, Cache>(
+                    {tensors.q.data(), {problem.queries, row}}, k.view(), v.view(),
+                    {tensors.out.data(), {problem.queries, out}}, problem.options, stream,
+                    {workspace.data(), {is_split ? static_cast<std::int64_t>(workspace.size()) : 0}},
+                    {tensors.sinks.data(), {static_cast<std::int64_t>(tensors.sinks.size())}},
+                    {tensors.slopes.data(), {static_cast<std::int64_t>(tensors.slopes.size())}}));
+                if constexpr (std::same_as<Cache, std::int8_t>) {
+                    // Scales are multiplied in last, and values of the size of 1 are summed.
+                    float most = 0.0F;
+                    for (std::size_t i = 0; i < once.size(); ++i)
+                        most = std::max(most, std::abs(once[i] - tensors.out[i]));
+                    CHECK(most < 1e-4F);
+                } else {
+                    CHECK(count_differences(once, tensors.out) == 0);
+                }
+            }
+        }
+    }
 }

@@ -8,7 +8,9 @@
 #include <shardwise/backend/memory_counter.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -39,6 +41,9 @@ public:
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }
+    /// Products by held weights so far, whatever their rows: what a step costs in reads of weights.
+    [[nodiscard]] std::int64_t products() const { return products_.load(std::memory_order_relaxed); }
+    void count_product() { products_.fetch_add(1, std::memory_order_relaxed); }
     /// The instruction set of its products, or why the one that was asked for cannot be had.
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
     [[nodiscard]] HostStream make_stream() { return HostStream(options_.streams, &pool_, isa_); }
@@ -52,6 +57,7 @@ private:
     HostOptions options_;
     Result<IsaLevel> isa_;
     MemoryCounter memory_;
+    std::atomic<std::int64_t> products_{0};
     ThreadPool pool_;
 };
 

@@ -2,12 +2,15 @@
 
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/deadline.hpp>
 #include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,6 +20,11 @@
 
 namespace shardwise::inline v0_2_0 {
 
+/// What a rank caches for an attention.
+[[nodiscard]] constexpr KvLayer kv_layer(AttentionShape const& shape, HeadShare const& share) {
+    return {share.kv.size(), shape.key_dim, shape.value_dim, shape.window};
+}
+
 /// How much a rank makes room for.
 struct ExecutorLimits {
     /// Sequences whose caches are kept.
@@ -25,6 +33,10 @@ struct ExecutorLimits {
     std::int64_t context = 0;
     /// Tokens of all sequences that one call computes.
     std::int64_t step_tokens = 0;
+    /// Tokens that the caches of all sequences hold together, in pages that they share; 0: `sequences` times `context`.
+    std::int64_t cache_tokens = 0;
+    /// What keys and values are kept in: f32, bf16 or i8 (executor/kv_cache.hpp).
+    Dtype kv_dtype = Dtype::f32;
     /// False: the head (scores of the vocabulary, a pooler) is left out, and what the layers make is the result.
     bool has_head = true;
 };
@@ -37,7 +49,7 @@ struct ExecutorOutput {
     bool is_logits = false;
 };
 
-/// One tensor-parallel rank of a model: its share of every weight, its heads' caches and one arena, which the planner of memory/
+/// One tensor-parallel rank of a model: its share of every weight, its heads' cache and one arena, which the planner of memory/
 /// lays out from the model's block program. It walks that program; no family is known here.
 ///
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
@@ -48,7 +60,8 @@ class RankExecutor {
 public:
     using Stream = typename Backend::Stream;
 
-    /// Loads what `place` owns. `model` and `context` outlive this; `parameters` is not needed afterwards.
+    /// Loads what `place` owns. `model` and `context` outlive this, which waits for its last step when it goes; `parameters` is not
+    /// needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet; those of loading; out_of_memory; size_overflow;
     ///         invalid_argument for limits below 1 or beyond the model's positions
@@ -57,7 +70,7 @@ public:
                                                      ExecutorLimits const& limits) {
         Error refused{ErrorCode::invalid_argument};
         refused.in("executor");
-        if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1)
+        if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
             return refused.because("needs room for a sequence, a context and a step").got(limits.context).expected(1);
         if (model.config.max_positions > 0 && limits.context > model.config.max_positions) {
             return refused.at("context")
@@ -95,14 +108,14 @@ public:
         return Result<RankExecutor>(std::move(executor));
     }
 
-    /// Computes new tokens of some sequences: their keys and values enter the caches, and what output() says, of a decoder the
-    /// logits behind each sequence's last token, is put together on every rank. Models that see in both directions cache
-    /// nothing: each part is its whole sequence.
+    /// Computes new tokens of some sequences: their keys and values enter the cache, where a sequence takes the pages that it lacks
+    /// (`cache()` gives them back), and what output() says, of a decoder the logits behind each sequence's last token, is put
+    /// together on every rank. Models that see in both directions cache nothing: each part is its whole sequence.
     ///
     /// Shapes  ids [sum of parts' tokens], one sequence behind another; out [parts or tokens, output().width] dense
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
     /// Errors  invalid_argument for ids outside of the vocabulary, parts that leave a cache, or more tokens than there is room
-    ///         for
+    ///         for; out_of_memory where the cache has no free pages
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                    TensorView<float, 2, Backend> out, C& comm, Stream& stream) {
@@ -115,30 +128,34 @@ public:
             for (std::int64_t i = 0; i < part.tokens; ++i, ++next)
                 positions_.data()[next] = ids_.data()[next] == skipped_id_ ? -1 : position++;
         }
-        StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, limits_.context};
+        for (auto const& part : parts) {
+            if (auto const done = cache_.reserve(part.slot, part.past + part.tokens); !done) return done;
+        }
+        StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, &cache_};
         step.scratch = scratch_.view();
         WalkState<Backend> state{arena_.data(), out, 0};
+        Result<> done;
         for (auto& block : blocks_) {
             auto const& plan = bodies_[block.body].plan;
-            if (auto const done = walk_block(*model_, block, plan, step, state, comm, stream); !done) return done;
+            done = walk_block(*model_, block, plan, step, state, comm, stream);
+            if (!done) break;
         }
-        if (output_.is_logits) return {};
-        TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
-        detail::copy_rows<Backend>(hidden, out, stream);
-        return {};
+        if (done && !output_.is_logits) {
+            TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
+            detail::copy_rows<Backend>(hidden, out, stream);
+        }
+        last_.event.record(stream);
+        return done;
     }
 
     [[nodiscard]] Model const& model() const { return *model_; }
+    [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
     /// True where tokens see what comes behind them.
     [[nodiscard]] bool is_bidirectional() const { return is_bidirectional_; }
     /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
-    [[nodiscard]] Bytes cache_bytes() const {
-        Bytes sum{0};
-        for (auto const& block : blocks_) sum = sum + block.keys.bytes() + block.values.bytes();
-        return sum;
-    }
+    [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
     [[nodiscard]] Bytes activation_bytes() const {
         return arena_.bytes() + scratch_.bytes() + ids_.bytes() + positions_.bytes();
     }
@@ -146,6 +163,15 @@ public:
 private:
     using Block = HeldBlock<Backend, Policy>;
 
+    /// The end of the last step in its stream.
+    struct LastStep {
+        typename Backend::Event event;
+
+        LastStep() = default;
+        LastStep(LastStep&&) noexcept = default;
+        LastStep& operator=(LastStep&&) noexcept = default;
+        ~LastStep() { (void)event.synchronize(Deadline::after(std::chrono::hours(24 * 365))); }
+    };
     struct Body {
         BlockBody local;
         /// Of the largest step: every smaller one fits at the same places.
@@ -212,12 +238,9 @@ private:
         return {};
     }
 
-    /// Caches, the arena, and scratch for what kernels and sums need.
+    /// The cache, the arena, and scratch for what kernels and sums need.
     [[nodiscard]] Result<> make_room(typename Backend::Context& context) {
-        auto const cache_elements = [rows = limits_.sequences * limits_.context](std::int64_t heads,
-                                                                                 std::int64_t width) {
-            return checked_multiply(rows, heads * width);
-        };
+        std::vector<KvLayer> layers;
         std::int64_t scratch = 0;
         Bytes arena{0};
         for (auto& body : bodies_) {
@@ -230,19 +253,18 @@ private:
                                                        model_->config.vocab_size));
             for (auto const& op : block.program->operations()) {
                 if (op.kind != OpKind::attention || !op.attention.is_causal) continue;
-                auto const& share = *block.cut.heads;
-                auto const of_keys = cache_elements(share.kv.size(), op.attention.key_dim);
-                auto const of_values = cache_elements(share.kv.size(), op.attention.value_dim);
-                if (!of_keys || !of_values)
-                    return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits_.context);
-                auto keys = Buffer<float, Backend>::allocate(context, *of_keys);
-                if (!keys) return keys.error();
-                auto values = Buffer<float, Backend>::allocate(context, *of_values);
-                if (!values) return values.error();
-                block.keys = std::move(*keys);
-                block.values = std::move(*values);
+                block.cache_layer = layers.size();
+                layers.push_back(kv_layer(op.attention, *block.cut.heads));
             }
         }
+        auto cache = KvCache<Backend>::create(context, layers,
+                                              {.sequences = limits_.sequences,
+                                               .context = limits_.context,
+                                               .step_tokens = limits_.step_tokens,
+                                               .tokens = limits_.cache_tokens,
+                                               .dtype = limits_.kv_dtype});
+        if (!cache) return cache.error();
+        cache_ = std::move(*cache);
         auto const hold = [&](auto& to, std::int64_t count) -> Result<> {
             auto made = std::remove_reference_t<decltype(to)>::allocate(context, count);
             if (!made) return made.error();
@@ -337,10 +359,13 @@ private:
     std::vector<Body> bodies_;
     std::vector<Block> blocks_;
     Bytes weight_bytes_{0};
+    KvCache<Backend> cache_;
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;
     Buffer<std::int32_t, Backend> ids_;
     Buffer<std::int32_t, Backend> positions_;
+    /// Goes first: what a stream still reads outlives it.
+    LastStep last_;
 };
 
 }  // namespace shardwise::inline v0_2_0

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
@@ -24,7 +25,7 @@ namespace shardwise::inline v0_2_0 {
 
 /// New tokens of one sequence in one step.
 struct SequencePart {
-    /// The sequence's cache.
+    /// The sequence's place in the cache.
     std::int64_t slot = 0;
     /// Tokens in the cache.
     std::int64_t past = 0;
@@ -41,9 +42,8 @@ struct HeldBlock {
     std::vector<HeldOperation<Backend, Policy>> operations;
     Buffer<float, Backend> frequencies;
     float rope_scale = 1.0F;
-    /// [sequences, context, own kv heads * width]
-    Buffer<float, Backend> keys;
-    Buffer<float, Backend> values;
+    /// Its attention's number among the layers of the cache.
+    std::size_t cache_layer = 0;
 };
 
 /// What one step computes.
@@ -53,8 +53,7 @@ struct StepView {
     TensorView<std::int32_t const, 1, Backend> positions;
     std::span<SequencePart const> parts;
     TensorView<float, 1, Backend> scratch;
-    /// Tokens of a sequence that a cache holds.
-    std::int64_t context = 0;
+    KvCache<Backend>* cache = nullptr;
 };
 
 /// Where a walk is: the arena holds the hidden state of `rows` rows at `hidden`.
@@ -235,36 +234,39 @@ private:
         if (model_.config.query_scale > 0.0)
             options.scale = static_cast<float>(1.0 / std::sqrt(model_.config.query_scale));
         auto const out = view(op.output);
+        auto& cache = *step_.cache;
+        auto const layer = block_.cache_layer;
         std::int64_t first = 0;
         for (auto const& part : step_.parts) {
             options.first_query = part.past;
             auto const known = part.past + part.tokens;
-            auto keys = k.rows(first, part.tokens);
-            auto values = v.rows(first, part.tokens);
-            // An encoder sees its whole sequence in one step and keeps nothing.
-            if (shape.is_causal) {
-                copy_rows<Backend>(keys, cache(block_.keys, k.extent(1), part).rows(part.past, part.tokens), stream_);
-                copy_rows<Backend>(values, cache(block_.values, v.extent(1), part).rows(part.past, part.tokens),
-                                   stream_);
-                keys = cache(block_.keys, k.extent(1), part).rows(0, known);
-                values = cache(block_.values, v.extent(1), part).rows(0, known);
-            }
+            auto const keys = k.rows(first, part.tokens);
+            auto const values = v.rows(first, part.tokens);
             // Without the workspace fewer threads share the work, and the bits are the same.
             bool const has_workspace =
                 step_.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
-            if (auto const done = attend_heads<Backend, float>(
-                    q.rows(first, part.tokens), keys, values, out.rows(first, part.tokens), options, share, stream_,
-                    has_workspace ? step_.scratch : TensorView<float, 1, Backend>{});
-                !done)
-                return done;
+            auto const attend_to = [&]<class Cache>(CachedRows<Cache, Backend> const& seen_keys,
+                                                    CachedRows<Cache, Backend> const& seen_values) {
+                return attend_heads<Backend, Cache>(q.rows(first, part.tokens), seen_keys, seen_values,
+                                                    out.rows(first, part.tokens), options, share, stream_,
+                                                    has_workspace ? step_.scratch : TensorView<float, 1, Backend>{});
+            };
+            auto const attend_to_cache = [&]<class Cache>(Cache) {
+                return attend_to(cache.template keys<Cache>(layer, part.slot, known),
+                                 cache.template values<Cache>(layer, part.slot, known));
+            };
+            Result<> done;
+            if (shape.is_causal) {
+                cache.store(layer, part.slot, part.past, keys, values, stream_);
+                done = cache.with_element(attend_to_cache);
+            } else {
+                // An encoder sees its whole sequence in one step and keeps nothing.
+                done = attend_to(CachedRows<float, Backend>(keys), CachedRows<float, Backend>(values));
+            }
+            if (!done) return done;
             first += part.tokens;
         }
         return {};
-    }
-    [[nodiscard]] Matrix cache(Buffer<float, Backend> const& all, std::int64_t width, SequencePart const& part) const {
-        // The block is const to a walk, its caches are not.
-        auto* const data = const_cast<float*>(all.data()) + part.slot * step_.context * width;
-        return {data, {step_.context, width}};
     }
 
     [[nodiscard]] Result<> activate(Operation const& op) {

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -58,7 +59,7 @@ struct HostAttention {
     [[nodiscard]] KeyRange parts_of(AttentionTile const& tile) const {
         auto const first = task.keys_of(tile.first_query);
         auto const last = task.keys_of(tile.first_query + tile.queries - 1);
-        return {std::min(first.begin, task.k.extent(0)) / attention_part_keys,
+        return {std::min(first.begin, task.k.count()) / attention_part_keys,
                 std::min(cut.parts, ceil_divide(last.end, attention_part_keys))};
     }
 
@@ -137,24 +138,25 @@ struct HostAttention {
 /// out = softmax(q k^T * scale) v for one sequence, never holding more scores than one part of the context has.
 ///
 /// Each head's context is cut into parts of 256 keys, whatever the number of threads, and the parts are merged in order: the
-/// bits of a query's result depend on its own row, the keys it sees and the instruction set, not on who computes beside it.
+/// bits of a query's result depend on its own row, the keys it sees and the instruction set, not on who computes beside it, nor on
+/// the pages in which keys lie.
 ///
-/// Shapes  q [queries, heads * key_dim], k [keys, kv_heads * key_dim], v [keys, kv_heads * value_dim],
-///         out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
+/// Shapes  q [queries, heads * key_dim], k [keys, kv_heads * key_dim], v [keys, kv_heads * value_dim], of bytes a scale per key
+///         and key-value head; out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
 ///         empty: ALiBi's, times the distance; workspace [attention_workspace(...)] or empty: then queries and heads alone are
 ///         dealt to threads
 /// Order   on `stream`
 /// Errors  shape_mismatch; what the stream says of its instruction set
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Press et al., ALiBi, 2021
-template <ActivationElement T, ActivationElement Cache>
-[[nodiscard]] Result<> attention(TensorView<T const, 2, Host> q, TensorView<Cache const, 2, Host> k,
-                                 TensorView<Cache const, 2, Host> v, TensorView<T, 2, Host> out,
+template <ActivationElement T, CacheElement Cache>
+[[nodiscard]] Result<> attention(TensorView<T const, 2, Host> q, CachedRows<Cache, Host> const& k,
+                                 CachedRows<Cache, Host> const& v, TensorView<T, 2, Host> out,
                                  AttentionOptions const& options, HostStream& stream,
                                  TensorView<float, 1, Host> workspace = {}, TensorView<float const, 1, Host> sinks = {},
                                  TensorView<float const, 1, Host> slopes = {}) {
     auto const& shape = options.shape;
     auto const queries = q.extent(0);
-    auto const keys = k.extent(0);
+    auto const keys = k.count();
     Error error{ErrorCode::shape_mismatch};
     error.in("attention");
     auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) {
@@ -166,13 +168,15 @@ template <ActivationElement T, ActivationElement Cache>
     if (q.extent(1) != shape.heads * shape.key_dim) {
         return differs("the queries are not as wide as the heads", q.extent(1), shape.heads * shape.key_dim);
     }
-    if (k.extent(1) != shape.kv_heads * shape.key_dim) {
-        return differs("the keys are not as wide as the heads", k.extent(1), shape.kv_heads * shape.key_dim);
+    if (k.width() != shape.kv_heads * shape.key_dim) {
+        return differs("the keys are not as wide as the heads", k.width(), shape.kv_heads * shape.key_dim);
     }
-    if (v.extent(1) != shape.kv_heads * shape.value_dim) {
-        return differs("the values are not as wide as the heads", v.extent(1), shape.kv_heads * shape.value_dim);
+    if (v.width() != shape.kv_heads * shape.value_dim) {
+        return differs("the values are not as wide as the heads", v.width(), shape.kv_heads * shape.value_dim);
     }
-    if (v.extent(0) != keys) return differs("there are not as many values as keys", v.extent(0), keys);
+    if (v.count() != keys) return differs("there are not as many values as keys", v.count(), keys);
+    if (std::same_as<Cache, std::int8_t> && keys > 0 && !(k.has_scales() && v.has_scales()))
+        return differs("keys and values of bytes need scales", 0, keys * shape.kv_heads);
     if (out.extent(0) != queries || out.extent(1) != shape.heads * shape.value_dim) {
         return differs("the output has another shape than queries and heads", out.elements(),
                        queries * shape.heads * shape.value_dim);
@@ -211,6 +215,17 @@ template <ActivationElement T, ActivationElement Cache>
     Host::launch(
         tiles, [=](std::int64_t begin, std::int64_t end) { host.merge_parts(begin, end, memory); }, stream);
     return {};
+}
+
+/// The same for keys and values in one piece.
+template <ActivationElement T, ActivationElement Cache>
+[[nodiscard]] Result<> attention(TensorView<T const, 2, Host> q, TensorView<Cache const, 2, Host> k,
+                                 TensorView<Cache const, 2, Host> v, TensorView<T, 2, Host> out,
+                                 AttentionOptions const& options, HostStream& stream,
+                                 TensorView<float, 1, Host> workspace = {}, TensorView<float const, 1, Host> sinks = {},
+                                 TensorView<float const, 1, Host> slopes = {}) {
+    return attention<T, Cache>(q, CachedRows<Cache, Host>(k), CachedRows<Cache, Host>(v), out, options, stream,
+                               workspace, sinks, slopes);
 }
 
 }  // namespace shardwise::inline v0_2_0

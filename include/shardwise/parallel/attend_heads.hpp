@@ -3,6 +3,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/op/head_share.hpp>
 
 #include <algorithm>
@@ -52,9 +53,9 @@ struct HeadRun {
 ///         workspace [attend_heads_workspace(...)] or empty; sinks and slopes [own heads], or empty
 /// Order   on `stream`
 /// Errors  shape_mismatch
-template <ComputeBackend Backend, class Cache>
-[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, TensorView<Cache const, 2, Backend> k,
-                                    TensorView<Cache const, 2, Backend> v, TensorView<float, 2, Backend> out,
+template <ComputeBackend Backend, CacheElement Cache>
+[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, CachedRows<Cache, Backend> const& k,
+                                    CachedRows<Cache, Backend> const& v, TensorView<float, 2, Backend> out,
                                     AttentionOptions const& options, HeadShare const& share,
                                     typename Backend::Stream& stream, TensorView<float, 1, Backend> workspace = {},
                                     TensorView<float const, 1, Backend> sinks = {},
@@ -66,9 +67,9 @@ template <ComputeBackend Backend, class Cache>
         return error.because("queries or output are not as wide as this rank's heads")
             .got(q.extent(1))
             .expected(share.query.size() * shape.key_dim);
-    if (k.extent(1) != share.kv.size() * shape.key_dim || v.extent(1) != share.kv.size() * shape.value_dim)
+    if (k.width() != share.kv.size() * shape.key_dim || v.width() != share.kv.size() * shape.value_dim)
         return error.because("keys or values are not as wide as this rank's heads")
-            .got(k.extent(1))
+            .got(k.width())
             .expected(share.kv.size() * shape.key_dim);
     auto const part_of = [](TensorView<float const, 1, Backend> per_head, std::int64_t first, std::int64_t count) {
         return per_head.empty() ? per_head : per_head.part(first, count);
@@ -82,15 +83,28 @@ template <ComputeBackend Backend, class Cache>
         auto part = options;
         part.shape.heads = heads;
         part.shape.kv_heads = kv_heads;
-        auto const done = attention(q.columns(first * shape.key_dim, heads * shape.key_dim),
-                                    k.columns(first_kv * shape.key_dim, kv_heads * shape.key_dim),
-                                    v.columns(first_kv * shape.value_dim, kv_heads * shape.value_dim),
-                                    out.columns(first * shape.value_dim, heads * shape.value_dim), part, stream,
-                                    workspace, part_of(sinks, first, heads), part_of(slopes, first, heads));
+        auto const done =
+            attention(q.columns(first * shape.key_dim, heads * shape.key_dim),
+                      k.columns(first_kv * shape.key_dim, kv_heads * shape.key_dim, first_kv, kv_heads),
+                      v.columns(first_kv * shape.value_dim, kv_heads * shape.value_dim, first_kv, kv_heads),
+                      out.columns(first * shape.value_dim, heads * shape.value_dim), part, stream, workspace,
+                      part_of(sinks, first, heads), part_of(slopes, first, heads));
         if (!done) return done;
         head = run.query.end;
     }
     return {};
+}
+
+/// The same for keys and values in one piece.
+template <ComputeBackend Backend, ActivationElement Cache>
+[[nodiscard]] Result<> attend_heads(TensorView<float const, 2, Backend> q, TensorView<Cache const, 2, Backend> k,
+                                    TensorView<Cache const, 2, Backend> v, TensorView<float, 2, Backend> out,
+                                    AttentionOptions const& options, HeadShare const& share,
+                                    typename Backend::Stream& stream, TensorView<float, 1, Backend> workspace = {},
+                                    TensorView<float const, 1, Backend> sinks = {},
+                                    TensorView<float const, 1, Backend> slopes = {}) {
+    return attend_heads<Backend, Cache>(q, CachedRows<Cache, Backend>(k), CachedRows<Cache, Backend>(v), out, options,
+                                        share, stream, workspace, sinks, slopes);
 }
 
 }  // namespace shardwise::inline v0_2_0

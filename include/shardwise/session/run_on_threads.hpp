@@ -35,6 +35,10 @@ struct RunOptions {
     std::int64_t context = 0;
     /// Tokens that one step computes at most.
     std::int64_t step_tokens = 512;
+    /// Tokens that the caches of all sequences hold together; 0: each its whole context.
+    std::int64_t cache_tokens = 0;
+    /// What keys and values are kept in: f32, bf16 or i8.
+    Dtype kv_dtype = Dtype::f32;
     /// How long ranks wait for each other.
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// How long all of it may take.
@@ -118,7 +122,7 @@ private:
         options.sequences, 1, std::max<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1));
     auto const room = checked_multiply(sequences, context);
     auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
-    return {sequences, context, step};
+    return {sequences, context, step, options.cache_tokens, options.kv_dtype};
 }
 
 template <ReductionPolicy Policy>

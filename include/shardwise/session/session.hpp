@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -26,6 +27,8 @@ struct GenerationRequest {
     SamplingOptions sampling{};
     /// Tokens that end the text; they are not part of it.
     std::vector<std::int32_t> stop_tokens{};
+    /// Which stream of its seed's random numbers it draws from; unset: its number, so that requests of one seed draw differently.
+    std::optional<std::uint64_t> random_stream{};
 };
 
 /// Why a sequence ended.
@@ -43,8 +46,10 @@ using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
 /// Called with the logits that each new token is chosen from.
 using OnLogits = std::function<void(std::int64_t request, std::span<float const> logits)>;
 
-/// Generates tokens for many requests at once: prompts are computed in chunks, sequences that are done make room for those that
-/// wait, and every step is one pass through the model for all of them.
+/// Generates tokens for many requests at once: prompts are computed in chunks, sequences that are done give their pages of the cache
+/// to those that wait, and every step is one pass through the model for all of them: one product by each weight.
+///
+/// A request begins when there is a slot and pages for all that it may become, in the order of requests: once begun it never waits.
 ///
 /// All ranks of a group run the same session with the same requests: logits have the same bits on every rank and the generator
 /// counts, so that all choose the same tokens without telling each other. What a sequence becomes does not depend on what runs
@@ -57,7 +62,8 @@ public:
     using Executor = RankExecutor<Backend, Policy>;
     using Stream = typename Backend::Stream;
 
-    /// `executor`, `comm` and `stream` outlive the session. `limits` are those that the executor was made with.
+    /// `executor`, `comm` and `stream` outlive the session, which waits for the stream when it goes. `limits` are those that the
+    /// executor was made with.
     ///
     /// Errors  out_of_memory
     [[nodiscard]] static Result<Session> create(typename Backend::Context& context, Executor& executor,
@@ -76,7 +82,8 @@ public:
     /// Queues a request; its number counts from 0.
     ///
     /// Errors  invalid_argument for an empty prompt, a prompt that leaves no room in the context, a negative number of tokens,
-    ///         or ids outside of the vocabulary
+    ///         ids outside of the vocabulary, or sampling options outside of their range; out_of_memory for a request that the
+    ///         cache cannot hold even alone
     [[nodiscard]] Result<std::int64_t> add(GenerationRequest request) {
         Error error{ErrorCode::invalid_argument};
         error.in("request");
@@ -98,6 +105,17 @@ public:
                     .because("has an id that is not in the vocabulary")
                     .got(id)
                     .expected(vocabulary - 1);
+        }
+        if (auto const checked = detail::check_sampling({request.sampling}, vocabulary); !checked)
+            return checked.error();
+        if (auto const needed = cached_tokens(request); !executor_->cache().could_hold(needed)) {
+            return Error{ErrorCode::out_of_memory}
+                .in("request")
+                .at("tokens")
+                .because("are more than the cache can hold, even alone")
+                .got(needed)
+                .expected(limits_.cache_tokens)
+                .fix("ask for fewer new tokens, or make room for more in the cache");
         }
         auto const number = next_request_++;
         waiting_.push_back({number, std::move(request)});
@@ -170,7 +188,7 @@ private:
         std::int64_t number = 0;
         GenerationRequest request;
     };
-    /// A sequence with a cache of its own.
+    /// A sequence with pages of the cache.
     struct Running {
         std::int64_t number = 0;
         std::int64_t slot = 0;
@@ -184,6 +202,11 @@ private:
             return static_cast<std::int64_t>(tokens.size() - request.prompt.size());
         }
     };
+    struct WaitForStream {
+        void operator()(Stream* stream) const {
+            (void)stream->synchronize(Deadline::after(std::chrono::hours(24 * 365)));
+        }
+    };
     struct StepPlan {
         std::vector<std::int32_t> ids;
         std::vector<SequencePart> parts;
@@ -193,12 +216,22 @@ private:
     };
 
     Session(Executor& executor, ExecutorLimits const& limits, C& comm, Stream& stream)
-        : executor_(&executor), limits_(limits), comm_(&comm), stream_(&stream) {
+        : executor_(&executor), limits_(limits), comm_(&comm), stream_(&stream), waits_(&stream) {
         for (auto slot = limits.sequences; slot-- > 0;) free_slots_.push_back(slot);
+    }
+
+    /// Tokens of a request that are in the cache at most: the last one that it makes is not.
+    [[nodiscard]] std::int64_t cached_tokens(GenerationRequest const& request) const {
+        auto const prompt = static_cast<std::int64_t>(request.prompt.size());
+        auto const more = std::max<std::int64_t>(request.max_new_tokens, 1) - 1;
+        return more < limits_.context - prompt ? prompt + more : limits_.context;
     }
 
     void admit() {
         while (!waiting_.empty() && !free_slots_.empty()) {
+            auto const needed = cached_tokens(waiting_.front().request);
+            auto& cache = executor_->cache();
+            if (!cache.has_room(needed) || !cache.reserve(free_slots_.back(), needed)) return;
             auto next = std::move(waiting_.front());
             waiting_.pop_front();
             Running sequence{next.number, free_slots_.back(), std::move(next.request), {}, 0};
@@ -253,6 +286,7 @@ private:
             if (!plan.chooses[i]) continue;
             rows[i].options = sequence.request.sampling;
             rows[i].history = sequence.tokens;
+            rows[i].sequence = sequence.request.random_stream.value_or(static_cast<std::uint64_t>(sequence.number));
             rows[i].step = static_cast<std::uint64_t>(sequence.made());
         }
         TensorView<std::int32_t, 1, Backend> const chosen(chosen_.data(), {static_cast<std::int64_t>(rows.size())});
@@ -292,6 +326,7 @@ private:
         auto& sequence = running_[index];
         auto const prompt = static_cast<std::ptrdiff_t>(sequence.request.prompt.size());
         ended.push_back({sequence.number, {sequence.tokens.begin() + prompt, sequence.tokens.end()}, reason});
+        executor_->cache().release(sequence.slot);
         free_slots_.push_back(sequence.slot);
         running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
     }
@@ -302,7 +337,6 @@ private:
     Stream* stream_;
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
-    /// What the stream still reads where a step's deadline has passed.
     std::vector<SamplingRow> rows_;
     std::deque<Waiting> waiting_;
     std::vector<Running> running_;
@@ -312,6 +346,8 @@ private:
     OnLogits on_logits_;
     std::int64_t next_request_ = 0;
     std::int64_t steps_ = 0;
+    /// Goes first: what the stream still reads where a step's deadline has passed outlives it.
+    std::unique_ptr<Stream, WaitForStream> waits_;
 };
 
 }  // namespace shardwise::inline v0_2_0

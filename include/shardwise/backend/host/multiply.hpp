@@ -94,6 +94,7 @@ inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight c
                                           .out_stride = out.stride(0)};
     stream.submit([kernel, task, context = &weight.context()]() -> Result<> {
         if (task.rows == 0 || task.weight.outputs == 0) return {};
+        context->count_product();
         if (kernel.prepared_bytes != nullptr) return detail::run_prepared(kernel, task, *context);
         detail::run_panels(kernel, task, context->pool());
         return {};

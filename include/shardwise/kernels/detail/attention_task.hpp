@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
@@ -29,8 +30,8 @@ struct KeyRange {
 template <class T, class Cache>
 struct AttentionTask {
     TensorView<T const, 2, Host> q;
-    TensorView<Cache const, 2, Host> k;
-    TensorView<Cache const, 2, Host> v;
+    CachedRows<Cache, Host> k;
+    CachedRows<Cache, Host> v;
     AttentionShape shape;
     float scale;
     float soft_cap;
@@ -40,7 +41,7 @@ struct AttentionTask {
     /// The keys that a query sees.
     [[nodiscard]] KeyRange keys_of(std::int64_t query) const {
         auto const position = first_query + query;
-        KeyRange range{0, k.extent(0)};
+        KeyRange range{0, k.count()};
         if (shape.is_causal) range.end = std::min(range.end, position + 1);
         if (shape.window > 0) {
             range.begin = std::max(range.begin, position - shape.window + 1);

@@ -56,6 +56,14 @@ SHARDWISE_ALWAYS_INLINE Floats load(Bfloat16 const* from) {
 SHARDWISE_ALWAYS_INLINE Floats load(Float16 const* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<__m128i const*>(from)));
 }
+SHARDWISE_ALWAYS_INLINE Floats load(std::int8_t const* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<__m128i const*>(from))));
+}
+SHARDWISE_ALWAYS_INLINE Floats load_part(std::int8_t const* from, std::int64_t count) {
+    std::int8_t bytes[8] = {};
+    for (std::int64_t i = 0; i < count; ++i) bytes[i] = from[i];
+    return load(bytes);
+}
 SHARDWISE_ALWAYS_INLINE Floats load_part(float const* from, std::int64_t count) {
     return _mm256_maskload_ps(from, first_lanes(count));
 }

@@ -46,6 +46,9 @@ SHARDWISE_ALWAYS_INLINE Floats load(Bfloat16 const* from) {
 SHARDWISE_ALWAYS_INLINE Floats load(Float16 const* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(from)));
 }
+SHARDWISE_ALWAYS_INLINE Floats load(std::int8_t const* from) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<__m128i const*>(from))));
+}
 /// The first elements; zeros in the other lanes, whose memory is not touched.
 SHARDWISE_ALWAYS_INLINE Floats load_part(float const* from, std::int64_t count) {
     return _mm512_maskz_loadu_ps(first_lanes(count), from);
@@ -55,6 +58,9 @@ SHARDWISE_ALWAYS_INLINE Floats load_part(Bfloat16 const* from, std::int64_t coun
 }
 SHARDWISE_ALWAYS_INLINE Floats load_part(Float16 const* from, std::int64_t count) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(count), from));
+}
+SHARDWISE_ALWAYS_INLINE Floats load_part(std::int8_t const* from, std::int64_t count) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first_lanes(count), from)));
 }
 /// To the nearest, ties to even; NaNs stay NaNs.
 SHARDWISE_ALWAYS_INLINE __m256i narrow_bf16(Floats value) {

@@ -1,0 +1,264 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/kernels/store_rows.hpp>
+#include <shardwise/memory/kv_pages.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// The keys and values that one rank keeps, in pages of a fixed number of tokens that all sequences share. A sequence has a list of
+/// pages, the same for all layers that see equally far; in layers with a window it writes over the pages that no query sees any more.
+///
+/// Slots number the sequences. Keys and values are written and read in stream order; lists of pages change at once, between steps: a
+/// slot that is released, or used by another sequence, waits for the stream first.
+///
+/// Memory  kv_layer_bytes of each layer, when it is made; lists of pages lie beside the context's memory
+template <AllocatesMemory Backend>
+class KvCache {
+public:
+    using Context = typename Backend::Context;
+    using Stream = typename Backend::Stream;
+    using Matrix = TensorView<float const, 2, Backend>;
+
+    KvCache() = default;
+
+    /// Pages for the layers of a rank.
+    ///
+    /// Errors  unsupported for an element type that is neither f32, bf16 nor i8; size_overflow; out_of_memory
+    [[nodiscard]] static Result<KvCache> create(Context& context, std::span<KvLayer const> layers, KvRoom const& room) {
+        if (room.dtype != Dtype::f32 && room.dtype != Dtype::bf16 && room.dtype != Dtype::i8) {
+            return Error{ErrorCode::unsupported}
+                .in("kv cache")
+                .at(traits(room.dtype).short_name)
+                .because("is no element type that keys and values are kept in")
+                .fix("use fp32, bf16 or int8");
+        }
+        KvCache cache(room);
+        for (auto const& shape : layers) {
+            auto const pages = kv_pages(room, shape.window);
+            if (!kv_layer_bytes(shape, room) || !pages || *pages > std::numeric_limits<std::int32_t>::max())
+                return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(room.context);
+            auto const rows = *pages * kv_page_tokens;
+            auto const hold = [&](Half& half, std::int64_t width) -> Result<> {
+                auto const bytes = rows * shape.heads * width * bits(room.dtype) / 8;
+                auto elements = Buffer<std::byte, Backend>::allocate(context, bytes);
+                if (!elements) return elements.error();
+                half.elements = std::move(*elements);
+                half.width = shape.heads * width;
+                if (room.dtype != Dtype::i8) return {};
+                auto scales = Buffer<float, Backend>::allocate(context, rows * shape.heads);
+                if (!scales) return scales.error();
+                half.scales = std::move(*scales);
+                return {};
+            };
+            Layer layer{shape, 0, rows, {}, {}};
+            if (auto const done = hold(layer.keys, shape.key_dim); !done) return done.error();
+            if (auto const done = hold(layer.values, shape.value_dim); !done) return done.error();
+            // Lists take little beside what is held by now.
+            layer.group = cache.group_of(shape.window);
+            cache.layers_.push_back(std::move(layer));
+        }
+        return Result<KvCache>(std::move(cache));
+    }
+
+    [[nodiscard]] KvRoom const& room() const { return room_; }
+    [[nodiscard]] Bytes bytes() const {
+        Bytes sum{0};
+        for (auto const& layer : layers_) sum += layer.keys.bytes() + layer.values.bytes();
+        return sum;
+    }
+
+    /// Whether a sequence of so many tokens fits at all, and whether it fits beside those that have pages.
+    [[nodiscard]] bool could_hold(std::int64_t tokens) const {
+        return tokens <= room_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
+                   return group.needed(tokens) <= group.pages;
+               });
+    }
+    [[nodiscard]] bool has_room(std::int64_t tokens) const {
+        return tokens <= room_.context && std::all_of(groups_.begin(), groups_.end(), [&](Group const& group) {
+                   return group.needed(tokens) <= static_cast<std::int64_t>(group.free.size());
+               });
+    }
+    /// Pages that no sequence has, in layers that see everything (or, where there are none, the first window).
+    [[nodiscard]] std::int64_t free_pages() const {
+        return groups_.empty() ? 0 : static_cast<std::int64_t>(groups_.front().free.size());
+    }
+
+    /// Gives a sequence the pages that it still lacks for so many tokens.
+    ///
+    /// Errors  invalid_argument for a slot that does not exist or more tokens than a sequence has; out_of_memory where too few pages are
+    ///         free: then none is taken
+    [[nodiscard]] Result<> reserve(std::int64_t slot, std::int64_t tokens) {
+        Error error{ErrorCode::invalid_argument};
+        error.in("kv cache");
+        if (slot < 0 || slot >= room_.sequences)
+            return error.at("slot").because("has no cache").got(slot).expected(room_.sequences - 1);
+        if (tokens > room_.context) {
+            return error.at("context")
+                .because("is not long enough for the sequence's past and new tokens")
+                .got(tokens)
+                .expected(room_.context)
+                .fix("make a longer context");
+        }
+        for (auto const& group : groups_) {
+            auto const more = group.needed(tokens) - group.held(slot);
+            auto const free = static_cast<std::int64_t>(group.free.size());
+            if (more <= free) continue;
+            return Error{ErrorCode::out_of_memory}
+                .in("kv cache")
+                .because("has not enough free pages for the sequence")
+                .got(free)
+                .expected(more)
+                .fix("wait until a sequence is done, or make room for more tokens");
+        }
+        for (auto& group : groups_) group.take(slot, tokens);
+        return {};
+    }
+    /// Takes a sequence's pages back: what it has written is forgotten.
+    void release(std::int64_t slot) {
+        for (auto& group : groups_) group.give_back(slot);
+    }
+
+    /// Calls visit(element) with a value of the element type.
+    template <class Visit>
+    auto with_element(Visit const& visit) const {
+        switch (room_.dtype) {
+            case Dtype::bf16:
+                return visit(Bfloat16{});
+            case Dtype::i8:
+                return visit(std::int8_t{});
+            default:
+                return visit(float{});
+        }
+    }
+
+    /// The keys or the values of a sequence's first `count` tokens; of a layer with a window those that the next queries see.
+    template <CacheElement Cache>
+    [[nodiscard]] CachedRows<Cache, Backend> keys(std::size_t layer, std::int64_t slot, std::int64_t count) const {
+        return rows<Cache>(layers_[layer], layers_[layer].keys, slot, count);
+    }
+    template <CacheElement Cache>
+    [[nodiscard]] CachedRows<Cache, Backend> values(std::size_t layer, std::int64_t slot, std::int64_t count) const {
+        return rows<Cache>(layers_[layer], layers_[layer].values, slot, count);
+    }
+
+    /// Puts the keys and values of new tokens behind a sequence's first `past`; it has pages for them.
+    ///
+    /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has none
+    /// Order   on `stream`
+    void store(std::size_t layer, std::int64_t slot, std::int64_t past, Matrix keys, Matrix values, Stream& stream) {
+        auto& to = layers_[layer];
+        with_element([&]<class Cache>(Cache) {
+            auto const count = past + keys.extent(0);
+            auto const put = [&](Half& half, Matrix from) {
+                if (half.width == 0) return;
+                store_rows<Cache>(from, {reinterpret_cast<Cache*>(half.elements.data()), {to.rows, half.width}},
+                                  rows<Cache>(to, half, slot, count), past, stream,
+                                  {half.scales.data(), {half.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
+            };
+            put(to.keys, keys);
+            put(to.values, values);
+        });
+    }
+
+private:
+    /// Keys or values of a layer: [rows, width], and [rows, heads] scales of bytes.
+    struct Half {
+        Buffer<std::byte, Backend> elements;
+        Buffer<float, Backend> scales;
+        std::int64_t width = 0;
+
+        [[nodiscard]] Bytes bytes() const { return elements.bytes() + scales.bytes(); }
+    };
+    struct Layer {
+        KvLayer shape;
+        std::size_t group = 0;
+        std::int64_t rows = 0;
+        Half keys;
+        Half values;
+    };
+    /// The pages of layers that see equally far.
+    struct Group {
+        std::int64_t window = 0;
+        std::int64_t pages = 0;
+        /// Pages that one sequence has at most; from there on it uses its first ones again.
+        std::int64_t most = 0;
+        /// The next one to take is the last.
+        std::vector<std::int32_t> free;
+        /// By slot: where each page of the sequence lies.
+        std::vector<std::vector<std::int32_t>> lists;
+
+        [[nodiscard]] std::int64_t needed(std::int64_t tokens) const {
+            return std::min(ceil_divide(tokens, kv_page_tokens), most);
+        }
+        [[nodiscard]] std::int64_t held(std::int64_t slot) const {
+            return std::min(static_cast<std::int64_t>(lists[static_cast<std::size_t>(slot)].size()), most);
+        }
+        void take(std::int64_t slot, std::int64_t tokens) {
+            auto& list = lists[static_cast<std::size_t>(slot)];
+            auto const wanted = static_cast<std::size_t>(ceil_divide(tokens, kv_page_tokens));
+            while (list.size() < wanted) {
+                if (static_cast<std::int64_t>(list.size()) < most) {
+                    list.push_back(free.back());
+                    free.pop_back();
+                } else {
+                    list.push_back(list[list.size() - static_cast<std::size_t>(most)]);
+                }
+            }
+        }
+        void give_back(std::int64_t slot) {
+            auto& list = lists[static_cast<std::size_t>(slot)];
+            // The first page becomes the next to take again: one sequence after another uses the same memory.
+            for (auto i = held(slot); i-- > 0;) free.push_back(list[static_cast<std::size_t>(i)]);
+            list.clear();
+        }
+    };
+
+    explicit KvCache(KvRoom const& room) : room_(room) {}
+
+    [[nodiscard]] std::size_t group_of(std::int64_t window) {
+        auto const found =
+            std::find_if(groups_.begin(), groups_.end(), [&](Group const& group) { return group.window == window; });
+        auto const index = static_cast<std::size_t>(found - groups_.begin());
+        if (found != groups_.end()) return index;
+        Group group;
+        group.window = window;
+        group.pages = *kv_pages(room_, window);
+        group.most = kv_sequence_pages(room_, window, room_.context);
+        for (auto page = group.pages; page-- > 0;) group.free.push_back(static_cast<std::int32_t>(page));
+        group.lists.resize(static_cast<std::size_t>(room_.sequences));
+        // A step never moves a list.
+        for (auto& list : group.lists)
+            list.reserve(static_cast<std::size_t>(ceil_divide(room_.context, kv_page_tokens)));
+        groups_.push_back(std::move(group));
+        return index;
+    }
+
+    template <CacheElement Cache>
+    [[nodiscard]] CachedRows<Cache, Backend> rows(Layer const& layer, Half const& half, std::int64_t slot,
+                                                  std::int64_t count) const {
+        auto const& list = groups_[layer.group].lists[static_cast<std::size_t>(slot)];
+        return {{reinterpret_cast<Cache const*>(half.elements.data()), {layer.rows, half.width}},
+                list.data(),
+                kv_page_tokens,
+                count,
+                {half.scales.data(), {half.scales.size() == 0 ? 0 : layer.rows, layer.shape.heads}}};
+    }
+
+    KvRoom room_;
+    std::vector<Group> groups_;
+    std::vector<Layer> layers_;
+};
+
+}  // namespace shardwise::inline v0_2_0

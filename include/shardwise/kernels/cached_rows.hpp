@@ -1,0 +1,85 @@
+#pragma once
+
+#include <shardwise/core/tensor_view.hpp>
+#include <shardwise/kernels/detail/element.hpp>
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What keys and values are cached in: an activation's type, or bytes with a scale per token and head.
+template <class T>
+concept CacheElement = ActivationElement<T> || std::same_as<T, std::int8_t>;
+
+/// Rows that lie behind one another.
+template <class Cache>
+struct RowRun {
+    Cache const* data = nullptr;
+    std::int64_t rows = 0;
+};
+
+/// The keys or the values of one sequence as attention reads them: all in one piece, or in pages of a memory that sequences share.
+///
+/// Shapes  [count, width]; bytes have scales [rows of the memory, heads]
+/// Memory  views; the list of pages too outlives what reads it
+template <CacheElement Cache, class Backend>
+class CachedRows {
+public:
+    using Matrix = TensorView<Cache const, 2, Backend>;
+    using Scales = TensorView<float const, 2, Backend>;
+
+    /// Pages are powers of two of at least so many rows: a register's worth of keys lies in one page.
+    static constexpr std::int64_t least_page_rows = 16;
+
+    CachedRows() = default;
+    /// Rows in one piece.
+    CachedRows(Matrix rows, Scales scales = {}) : memory_(rows), scales_(scales), count_(rows.extent(0)) {}
+    /// Row i is row i % page_rows of the page pages[i / page_rows] of `memory`.
+    CachedRows(Matrix memory, std::int32_t const* pages, std::int64_t page_rows, std::int64_t count, Scales scales = {})
+        : memory_(memory),
+          scales_(scales),
+          pages_(pages),
+          shift_(std::countr_zero(static_cast<std::uint64_t>(page_rows))),
+          count_(count) {}
+
+    [[nodiscard]] std::int64_t count() const { return count_; }
+    [[nodiscard]] std::int64_t width() const { return memory_.extent(1); }
+    [[nodiscard]] std::int64_t stride() const { return memory_.stride(0); }
+    [[nodiscard]] bool has_scales() const { return !scales_.empty(); }
+    /// Some columns, and the scales of their heads.
+    [[nodiscard]] CachedRows columns(std::int64_t begin, std::int64_t count, std::int64_t first_head,
+                                     std::int64_t heads) const {
+        auto out = *this;
+        out.memory_ = memory_.columns(begin, count);
+        if (has_scales()) out.scales_ = scales_.columns(first_head, heads);
+        return out;
+    }
+
+    /// Where a row lies in the memory.
+    [[nodiscard]] std::int64_t place(std::int64_t row) const {
+        if (pages_ == nullptr) return row;
+        auto const in_page = row & ((std::int64_t{1} << shift_) - 1);
+        return (static_cast<std::int64_t>(pages_[row >> shift_]) << shift_) + in_page;
+    }
+    [[nodiscard]] Cache const* row(std::int64_t row) const { return memory_.row(place(row)); }
+    [[nodiscard]] float scale(std::int64_t row, std::int64_t head) const { return scales_.row(place(row))[head]; }
+    /// The rows from `first` on, up to `end`, that lie together.
+    [[nodiscard]] RowRun<Cache> run(std::int64_t first, std::int64_t end) const {
+        if (pages_ == nullptr) return {memory_.row(first), end - first};
+        auto page = first >> shift_;
+        auto next = (page + 1) << shift_;
+        for (; next < end && pages_[page + 1] == pages_[page] + 1; ++page) next += std::int64_t{1} << shift_;
+        return {row(first), (next < end ? next : end) - first};
+    }
+
+private:
+    Matrix memory_;
+    Scales scales_;
+    std::int32_t const* pages_ = nullptr;
+    int shift_ = 0;
+    std::int64_t count_ = 0;
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,107 @@
+#include <shardwise/executor/kv_cache.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+
+constexpr std::array layers{KvLayer{.heads = 2, .key_dim = 3, .value_dim = 2},
+                            KvLayer{.heads = 1, .key_dim = 4, .value_dim = 0, .window = 5}};
+
+TEST_CASE_TEMPLATE("KvCache: allocates what kv_layer_bytes says, and gives back what was written, page by page", Cache,
+                   float, Bfloat16, std::int8_t) {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    KvRoom const room{.sequences = 2, .context = 50, .step_tokens = 4, .dtype = dtype_of<Cache>};
+    auto made = KvCache<Host>::create(context, layers, room);
+    REQUIRE(made);
+    auto& cache = *made;
+    auto const predicted = *kv_layer_bytes(layers[0], room) + *kv_layer_bytes(layers[1], room);
+    CHECK(context.memory().current() == predicted);
+    CHECK(cache.bytes() == predicted);
+
+    // Two sequences take pages in turn, so that each one's lie apart.
+    std::vector<float> keys(6);
+    std::vector<float> values(4);
+    std::vector<float> latent(4);
+    auto const key = [](std::int64_t slot, std::int64_t token, std::int64_t i) {
+        return static_cast<float>(slot * 1000 + token * 8 + i);
+    };
+    for (std::int64_t token = 0; token < 50; ++token) {
+        for (std::int64_t slot = 0; slot < 2; ++slot) {
+            REQUIRE(cache.reserve(slot, token + 1));
+            for (std::int64_t i = 0; i < 6; ++i) keys[static_cast<std::size_t>(i)] = key(slot, token, i);
+            for (std::int64_t i = 0; i < 4; ++i)
+                values[static_cast<std::size_t>(i)] = latent[static_cast<std::size_t>(i)] = -key(slot, token, i);
+            cache.store(0, slot, token, {keys.data(), {1, 6}}, {values.data(), {1, 4}}, stream);
+            cache.store(1, slot, token, {latent.data(), {1, 4}}, {}, stream);
+            // The tokens of the window, whatever lay in their pages before.
+            auto const seen = cache.template keys<Cache>(1, slot, token + 1);
+            for (auto past = std::max<std::int64_t>(0, token - 4); past <= token; ++past) {
+                auto const got = static_cast<float>(seen.row(past)[3]);
+                auto const scale = seen.has_scales() ? seen.scale(past, 0) : 1.0F;
+                CHECK(got * scale == doctest::Approx(static_cast<double>(-key(slot, past, 3))).epsilon(0.01));
+            }
+        }
+    }
+    CHECK(cache.free_pages() == 0);
+    for (std::int64_t slot = 0; slot < 2; ++slot) {
+        auto const rows = cache.template keys<Cache>(0, slot, 50);
+        CHECK(rows.count() == 50);
+        for (std::int64_t token = 0; token < 50; ++token) {
+            auto const scale = rows.has_scales() ? rows.scale(token, 1) : 1.0F;
+            CHECK(static_cast<float>(rows.row(token)[5]) * scale ==
+                  doctest::Approx(static_cast<double>(key(slot, token, 5))).epsilon(0.01));
+        }
+    }
+}
+
+TEST_CASE("KvCache: sequences share the pages; one that lacks them gets none, and takes what another gives back") {
+    HostContext context({.threads = 1});
+    auto made = KvCache<Host>::create(context, layers, {.sequences = 3, .context = 64, .step_tokens = 4, .tokens = 96});
+    REQUIRE(made);
+    auto& cache = *made;
+    CHECK(cache.free_pages() == 6);
+    CHECK(cache.could_hold(64));
+    CHECK_FALSE(cache.could_hold(65));
+    REQUIRE(cache.reserve(0, 64));
+    CHECK(cache.free_pages() == 2);
+    CHECK(cache.has_room(32));
+    CHECK_FALSE(cache.has_room(33));
+    auto const refused = cache.reserve(1, 33);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::out_of_memory);
+    CHECK(refused.error().message().find("not enough free pages") != std::string::npos);
+    CHECK(cache.free_pages() == 2);
+    REQUIRE(cache.reserve(1, 20));
+    // Nothing more for what it has already.
+    REQUIRE(cache.reserve(1, 32));
+    CHECK(cache.free_pages() == 0);
+    cache.release(0);
+    CHECK(cache.free_pages() == 4);
+    REQUIRE(cache.reserve(2, 64));
+    cache.release(1);
+    cache.release(2);
+    CHECK(cache.free_pages() == 6);
+    CHECK(cache.reserve(3, 1).error().code() == ErrorCode::invalid_argument);
+    CHECK(cache.reserve(0, 65).error().code() == ErrorCode::invalid_argument);
+}
+
+TEST_CASE("KvCache: element types and sizes that no cache has are refused") {
+    HostContext context({.threads = 1});
+    auto const refused = [&](KvRoom const& room) {
+        return KvCache<Host>::create(context, layers, room).error().code();
+    };
+    CHECK(refused({.context = 8, .step_tokens = 8, .dtype = Dtype::f16}) == ErrorCode::unsupported);
+    CHECK(refused({.sequences = 1 << 20, .context = std::int64_t{1} << 44, .step_tokens = 8}) ==
+          ErrorCode::size_overflow);
+    CHECK(context.memory().current() == Bytes{0});
+}
+
+}  // namespace
