@@ -157,7 +157,8 @@ struct Report {
 int main(int argc, char** argv) {
     Report report;
     report.is_json = argc > 1 && std::string_view{argv[1]} == "--json";
-    HostContext context;
+    // A process of its own runs the peer: before this thread is pinned.
+    HostContext context({.is_pinned = true});
     if (!context.isa())
         return std::fprintf(stderr, "bench_attention: %s\n", context.isa().error().message().c_str()), 1;
     auto const threads = context.pool().size();
@@ -174,6 +175,7 @@ int main(int argc, char** argv) {
             seconds_per_case);
     }
     auto const peer = ask_peer(cases, threads);
+    CorePin const pin(0);
     for (std::size_t i = 0; i < cases.size(); ++i) {
         auto const& wanted = cases[i];
         // The rate is measured beside the case that it bounds.

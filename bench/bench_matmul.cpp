@@ -95,8 +95,10 @@ std::vector<Contender> contenders(bench::PeerWays ways) {
 int main(int argc, char** argv) {
     Report report;
     report.is_json = argc > 1 && std::string_view{argv[1]} == "--json";
-    HostContext context;
+    HostContext context({.is_pinned = true});
     auto const threads = context.pool().size();
+    bench::pin_openmp(threads);
+    CorePin const pin(0);
     auto stream = context.make_stream();
     if (!stream.isa()) {
         std::fprintf(stderr, "%s\n", stream.isa().error().message().c_str());

@@ -33,6 +33,9 @@ constexpr std::int64_t copies_bytes = std::int64_t{150} << 20;
 /// Something that is timed: the best of its times counts.
 struct Contender {
     std::function<void()> run;
+    /// Before and after what is timed.
+    std::function<void()> wake = [] {};
+    std::function<void()> rest = [] {};
     double best = 1e30;
 };
 
@@ -40,7 +43,9 @@ struct Contender {
 void race(std::vector<Contender*> const& contenders, int rounds) {
     for (int round = 0; round <= rounds; ++round) {
         for (auto* const contender : contenders) {
+            contender->wake();
             auto const time = bench::time_once(contender->run);
+            contender->rest();
             if (round > 0) contender->best = std::min(contender->best, time);
         }
     }
@@ -212,6 +217,8 @@ double share_goal(WeightFormat format) {
 class Bench {
 public:
     explicit Bench(bool is_json) : ggml_(bench::open_ggml()), stream_(context_.make_stream()) {
+        bench::pin_openmp(context_.pool().size());
+        pin_.emplace(0);
         report_.is_json = is_json;
     }
 
@@ -276,7 +283,10 @@ private:
                                context_.pool().size());
         }
         std::vector<Contender> theirs;
-        for (auto& graph : graphs) theirs.push_back({[&graph] { graph->run(); }});
+        for (auto& graph : graphs) {
+            theirs.push_back({[&graph] { graph->run(); }, [&graph] { graph->wake(); }, [&graph] { graph->rest(); }});
+            graph->rest();
+        }
         std::vector<Contender> dense[2];
         if (format == WeightFormat::f32 && rows == 1) {
             bench::PeerProduct const product{reinterpret_cast<float const*>(checkpoint.data.data()),
@@ -306,7 +316,9 @@ private:
         }
         if (ggml_type(format)) {
             for (auto& graph : graphs) {
+                graph->wake();
                 graph->run();
+                graph->rest();
                 multiply(copies.weights[0], out, rows);
                 if (!is_alike(out, graph->out())) {
                     std::fprintf(stderr, "%s: ggml's result is another\n", name.c_str());
@@ -328,7 +340,8 @@ private:
 
     Report report_;
     std::unique_ptr<bench::Ggml> ggml_;
-    HostContext context_;
+    HostContext context_{HostOptions{.is_pinned = true}};
+    std::optional<CorePin> pin_;
     HostStream stream_;
     std::vector<float> in_ = std::vector<float>(512 * inputs);
     double read_rate_ = 0.0;

@@ -27,8 +27,12 @@ struct GgmlProduct {
 class GgmlGraph {
 public:
     virtual ~GgmlGraph() = default;
+    /// Wakes its threads, which then spin until there is work: not timed.
+    virtual void wake() = 0;
     /// All copies once.
     virtual void run() = 0;
+    /// Lets its threads sleep: they would spin for a tenth of a second on the cores of whoever is timed next.
+    virtual void rest() = 0;
     /// The result by the last copy.
     virtual std::vector<float> out() = 0;
 };

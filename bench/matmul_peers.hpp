@@ -29,6 +29,10 @@ PeerWays eigen_ways(PeerProduct const& product);
 /// oneDNN with OpenMP: matmul and inner product, each with the weight in the order that it asks for.
 PeerWays onednn_ways(PeerProduct const& product);
 
+/// Keeps OpenMP's threads, the caller too, on cores of their own, as ours are: the peers' best setting where the system packs
+/// threads onto few cores.
+void pin_openmp(int threads);
+
 /// What they are, for people.
 std::string_view eigen_configuration();
 std::string_view onednn_configuration();

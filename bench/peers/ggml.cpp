@@ -1,5 +1,6 @@
 #include "../ggml_peer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,20 @@ struct InitParameters {
 /// Larger than any ggml_threadpool_params, which ggml fills itself.
 using PoolParameters = std::array<unsigned char, 4096>;
 
+/// Its first fields: which cores may be used, how many threads, ..., and whether each thread stays on one core.
+constexpr std::size_t pool_cores = 512;
+constexpr std::size_t pool_threads_at = pool_cores;
+constexpr std::size_t pool_is_strict_at = pool_cores + 12;
+
+/// Keeps the pool's threads on cores of their own, as ours are, where its fields are those that are known here.
+void pin(PoolParameters& parameters, int threads) {
+    int found = 0;
+    std::memcpy(&found, parameters.data() + pool_threads_at, sizeof found);
+    if (found != threads) return;
+    std::memset(parameters.data(), 1, std::min(static_cast<std::size_t>(threads), pool_cores));
+    parameters[pool_is_strict_at] = 1;
+}
+
 struct Functions {
     void* (*init)(InitParameters);
     void (*free)(void*);
@@ -32,6 +47,8 @@ struct Functions {
     void (*threadpool_params_init)(void*, int);
     void* (*threadpool_new)(void*);
     void (*threadpool_free)(void*);
+    void (*threadpool_pause)(void*);
+    void (*threadpool_resume)(void*);
     void* (*backend_cpu_init)();
     void (*backend_free)(void*);
     void (*backend_cpu_set_n_threads)(void*, int);
@@ -56,6 +73,7 @@ public:
         : ggml_(ggml), elements_(static_cast<std::size_t>(product.rows * product.outputs)) {
         PoolParameters parameters{};
         ggml.threadpool_params_init(parameters.data(), threads);
+        pin(parameters, threads);
         pool_ = ggml.threadpool_new(parameters.data());
         backend_ = ggml.backend_cpu_init();
         ggml.backend_cpu_set_n_threads(backend_, threads);
@@ -96,6 +114,8 @@ public:
 
     [[nodiscard]] bool is_ready() const { return is_ready_; }
 
+    void wake() override { ggml_.threadpool_resume(pool_); }
+    void rest() override { ggml_.threadpool_pause(pool_); }
     void run() override {
         if (ggml_.backend_graph_compute(backend_, graph_) != 0) std::abort();
     }
@@ -202,6 +222,8 @@ std::unique_ptr<Ggml> open_ggml() {
     take("ggml_threadpool_params_init", ggml.threadpool_params_init);
     take("ggml_threadpool_new", ggml.threadpool_new);
     take("ggml_threadpool_free", ggml.threadpool_free);
+    take("ggml_threadpool_pause", ggml.threadpool_pause);
+    take("ggml_threadpool_resume", ggml.threadpool_resume);
     take("ggml_backend_cpu_init", ggml.backend_cpu_init);
     take("ggml_backend_free", ggml.backend_free);
     take("ggml_backend_cpu_set_n_threads", ggml.backend_cpu_set_n_threads);

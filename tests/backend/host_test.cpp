@@ -67,6 +67,32 @@ TEST_CASE("ThreadPool: threads that went to sleep wake for the next loop") {
     }
 }
 
+TEST_CASE("CorePin: a thread stays on one core while it lives, and may use all again afterwards") {
+    auto const before = detail::allowed_cores();
+    if (before < 2) return;
+    for (int const index : {0, before - 1, before}) {
+        {
+            CorePin const pin(index);
+            REQUIRE(pin.is_pinned());
+            CHECK(detail::allowed_cores() == 1);
+        }
+        CHECK(detail::allowed_cores() == before);
+    }
+    // The pool's threads lie beside the caller's core, which may be counted past the last.
+    for (int const first_core : {0, before - 1}) {
+        HostContext context({.threads = 2, .is_pinned = true, .first_core = first_core});
+        std::atomic<int> cores{0};
+        std::atomic<int> begun{0};
+        context.pool().run(2, [&](std::int64_t) {
+            begun.fetch_add(1);
+            // Until both threads have a part.
+            while (begun.load() < 2) std::this_thread::yield();
+            cores.fetch_add(detail::allowed_cores());
+        });
+        CHECK(cores.load() == before + 1);
+    }
+}
+
 TEST_CASE("Host memory is aligned, and its count and peak follow what is held") {
     HostContext context({.threads = 1});
     {

@@ -22,10 +22,13 @@ namespace shardwise::inline v0_2_0 {
 struct HostOptions {
     /// Threads that share the work of one kernel, the caller's included; 0: as many as the machine has cores.
     int threads = 0;
+    /// Keeps the threads that the context starts on cores of their own: CorePin does it for the thread that uses the context.
     bool is_pinned = false;
     StreamMode streams = StreamMode::immediate;
     /// The instruction set of the products, one that the machine has; unset: what choose_isa() says.
     std::optional<IsaLevel> isa = std::nullopt;
+    /// Where pinned: the caller's core, counted among those that it may use; the context's threads take the next ones.
+    int first_core = 0;
 };
 
 class HostWeight;
@@ -37,7 +40,7 @@ public:
     explicit HostContext(HostOptions const& options = {})
         : options_(options),
           isa_(options.isa ? check_isa(*options.isa) : choose_isa()),
-          pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned) {}
+          pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned, options.first_core) {}
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }

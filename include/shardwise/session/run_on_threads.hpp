@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
@@ -136,7 +137,14 @@ template <ReductionPolicy Policy>
     auto const begin = Clock::now();
     auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
     auto const threads = options.threads > 0 ? options.threads : cores;
-    HostContext context({.threads = std::max(1, threads / comm.size())});
+    auto const own_threads = std::max(1, threads / comm.size());
+    // Where all cores are taken, each thread has its own: elsewhere the system may move them about.
+    auto const taken = own_threads * comm.size();
+    bool const is_pinned = taken > 1 && taken == detail::allowed_cores();
+    auto const first_core = comm.rank() * own_threads;
+    HostContext context({.threads = own_threads, .is_pinned = is_pinned, .first_core = first_core});
+    std::optional<CorePin> pin;
+    if (is_pinned) pin.emplace(first_core);
     auto stream = context.make_stream();
     auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits);
     if (!executor) return executor.error();

@@ -1,17 +1,15 @@
 #pragma once
 
+#include <shardwise/backend/host/core_pin.hpp>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
-
-#if defined(__linux__)
-#include <pthread.h>
-#include <sched.h>
-#endif
 
 namespace shardwise::inline v0_2_0 {
 
@@ -21,11 +19,15 @@ namespace shardwise::inline v0_2_0 {
 ///        thread that asked for it
 class ThreadPool {
 public:
-    /// `threads` in all, at least 1; pinned to the cores that the process may use, one after another, where asked.
-    explicit ThreadPool(int threads, bool is_pinned = false) {
+    /// `threads` in all, at least 1. Where asked, those that it starts are pinned to the cores that the caller may use, one after
+    /// another behind the `first_core`-th, which is left to the caller (CorePin).
+    explicit ThreadPool(int threads, bool is_pinned = false, int first_core = 0) {
         for (int i = 1; i < threads; ++i) {
-            workers_.emplace_back([this] { work_until_stopped(); });
-            if (is_pinned) pin(workers_.back(), i);
+            workers_.emplace_back([this, is_pinned, core = first_core + i] {
+                std::optional<CorePin> pin;
+                if (is_pinned) pin.emplace(core);
+                work_until_stopped();
+            });
         }
     }
     ThreadPool(ThreadPool const&) = delete;
@@ -82,24 +84,6 @@ private:
 
     static void relax(int spin) {
         if (spin > spins_before_yield && spin % 16 == 0) std::this_thread::yield();
-    }
-
-    static void pin([[maybe_unused]] std::thread& thread, [[maybe_unused]] int index) {
-#if defined(__linux__)
-        cpu_set_t allowed;
-        CPU_ZERO(&allowed);
-        if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-        auto place = index % CPU_COUNT(&allowed);
-        for (int core = 0; core < CPU_SETSIZE; ++core) {
-            if (!CPU_ISSET(static_cast<unsigned>(core), &allowed) || place-- > 0) continue;
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            CPU_SET(static_cast<unsigned>(core), &one);
-            // A refusal (a container's limits) leaves the thread where the system puts it.
-            (void)pthread_setaffinity_np(thread.native_handle(), sizeof one, &one);
-            return;
-        }
-#endif
     }
 
     void take_parts() {

@@ -20,7 +20,8 @@ namespace detail {
 [[nodiscard]] inline std::span<std::uint8_t const> gguf_block(WeightSource const& source, std::int64_t row,
                                                               std::int64_t block) {
     auto const unit = traits(source.format);
-    auto const index = row * (source.inputs / unit.block_elements) + block * quant_block / unit.block_elements;
+    // Rows are whole blocks, of 32 or 256: a division for each would take most of the time of packing.
+    auto const index = (row * source.inputs + block * quant_block) >> (unit.block_elements == 256 ? 8U : 5U);
     return {reinterpret_cast<std::uint8_t const*>(source.data.data()) + index * unit.block_bytes,
             static_cast<std::size_t>(unit.block_bytes)};
 }
@@ -109,24 +110,32 @@ inline void read_codes(WeightSource const& source, std::int64_t row, std::int64_
     }
 }
 
-/// Puts the codes of one output into its lane of a block (product/quant_layout.hpp); the block's bytes were zero.
+/// Puts the codes of one output into its lane of a block (product/quant_layout.hpp): the four of a step are a word of bytes, so
+/// that shifts which leave each code in its byte move four at a time.
 inline void write_codes(std::uint8_t const* codes, int bits, std::int64_t lane, std::uint8_t* block) {
-    for (std::int64_t step = 0; step < 8; ++step) {
-        for (std::int64_t b = 0; b < 4; ++b) {
-            auto const code = static_cast<unsigned>(codes[4 * step + b]);
-            auto const place = 4 * lane + b;
-            if (bits == 8) {
-                block[step * 64 + place] = static_cast<std::uint8_t>(code);
-                continue;
-            }
-            auto& low = block[step / 2 * 64 + place];
-            low = static_cast<std::uint8_t>(low | ((code & 15U) << (step % 2 * 4)));
-            if (bits == 5) block[256 + place] = static_cast<std::uint8_t>(block[256 + place] | (code >> 4U) << step);
-            if (bits == 6) {
-                auto& high = block[256 + step / 4 * 64 + place];
-                high = static_cast<std::uint8_t>(high | (code >> 4U) << (step % 4 * 2));
-            }
-        }
+    std::uint32_t steps[8];
+    std::memcpy(steps, codes, sizeof steps);
+    auto* const place = block + 4 * lane;
+    auto const put = [place](std::int64_t vector, std::uint32_t word) {
+        std::memcpy(place + 64 * vector, &word, sizeof word);
+    };
+    if (bits == 8) {
+        for (int step = 0; step < 8; ++step) put(step, steps[step]);
+        return;
+    }
+    constexpr std::uint32_t halves = 0x0F0F0F0FU;
+    for (int pair = 0; pair < 4; ++pair) {
+        put(pair, (steps[2 * pair] & halves) | (steps[2 * pair + 1] & halves) << 4U);
+    }
+    if (bits == 4) return;
+    // What is above four bits: one bit of each of eight steps, or two of each of four.
+    unsigned const width = bits == 5 ? 1 : 2;
+    unsigned const together = 8 / width;
+    std::uint32_t const mask = bits == 5 ? 0x01010101U : 0x03030303U;
+    for (unsigned first = 0; first < 8; first += together) {
+        std::uint32_t high = 0;
+        for (unsigned i = 0; i < together; ++i) high |= ((steps[first + i] >> 4U) & mask) << (i * width);
+        put(4 + first / together, high);
     }
 }
 
