@@ -21,6 +21,10 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
         app.add_flag(flag, arguments.*option.is_set);
         return;
     }
+    if (option.words != nullptr) {
+        app.add_option(flag, arguments.*option.words)->allow_extra_args(false);
+        return;
+    }
     // Words are kept as they were given.
     auto& target = arguments.*option.word;
     auto* added = app.add_option_function<std::string>(flag, [&target](std::string const& word) { target = word; });

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -19,6 +20,8 @@ struct Arguments {
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> prefer, out;
     std::optional<std::string> text, decode;
+    std::vector<std::string> texts;
+    std::optional<std::string> pooling;
     std::optional<std::string> prompt, prompt_ids, prompt_file, stop, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     bool sequence_parallel = false;
@@ -26,6 +29,7 @@ struct Arguments {
     bool offload_buffers = false;
     bool chat = false;
     bool deterministic = false;
+    bool normalize = false;
     bool json = false;
 };
 

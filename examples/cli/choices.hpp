@@ -3,6 +3,7 @@
 #include <shardwise/memory/request.hpp>
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
+#include <shardwise/session/pooling.hpp>
 
 #include "requests.hpp"
 #include "values.hpp"
@@ -60,6 +61,9 @@ inline constexpr std::array<Choice<DeviceKind>, 4> prefer_choices{{{"cuda", Devi
                                                                    {"hip", DeviceKind::hip},
                                                                    {"metal", DeviceKind::metal},
                                                                    {"cpu", DeviceKind::cpu}}};
+
+inline constexpr std::array<Choice<Pooling>, 3> pooling_choices{
+    {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"none", Pooling::none}}};
 
 /// Quantisations worth offering; parse_quant_scheme takes more.
 inline constexpr std::array<std::string_view, 24> quant_words{

@@ -88,6 +88,21 @@ std::span<Command const> commands() {
                   "an answer"},
                  {"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --json", "two ranks, greedily"}},
             .run = run_run},
+        Command{
+            .name = "embed",
+            .summary = "vectors of texts by a model on this machine, sharded over ranks",
+            .description =
+                "Loads a checkpoint, cuts it over tensor-parallel ranks that are threads of this process, and computes "
+                "the "
+                "states behind the last layer of each text's tokens, pooled into a vector: bert and roberta, and "
+                "decoders too. What the tokenizer puts before and after each text is put there; padding and truncation "
+                "are not applied. Each vector is a line of numbers.",
+            .groups = {model_argument(), embed_options(), rank_options(), output_options()},
+            .examples = {{"shardwise embed ./all-MiniLM-L6-v2 --text 'a cat' --text 'a kitten' --normalize",
+                          "two vectors of length 1, a line each"},
+                         {"shardwise embed ./bert-base-uncased --text 'a cat' --pooling none --json",
+                          "a vector for each token"}},
+            .run = run_embed},
         Command{.name = "tokenize",
                 .summary = "the token ids of a text, or the text of token ids",
                 .description = "Reads the tokenizer of a model: a tokenizer.json in its folder, or the vocabulary that "

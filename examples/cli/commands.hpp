@@ -12,6 +12,7 @@ namespace shardwise::cli {
 [[nodiscard]] ExitCode run_plan(Arguments const& arguments);
 [[nodiscard]] ExitCode run_detect(Arguments const& arguments);
 [[nodiscard]] ExitCode run_run(Arguments const& arguments);
+[[nodiscard]] ExitCode run_embed(Arguments const& arguments);
 [[nodiscard]] ExitCode run_tokenize(Arguments const& arguments);
 [[nodiscard]] ExitCode run_completion(Arguments const& arguments);
 [[nodiscard]] ExitCode run_man(Arguments const& arguments);

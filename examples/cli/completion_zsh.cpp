@@ -61,7 +61,9 @@ constexpr std::string_view program_arguments =
     auto const help = "[" + quoted(option.help) + "]";
     auto const flag = std::string(option.flag);
     if (option.is_switch()) return "'" + flag + help + "'";
-    return "'" + flag + "=" + help + ":" + quoted(option.value) + ":" + action(option) + "'";
+    // A flag that may be given again is offered again.
+    return std::string(option.words != nullptr ? "'*" : "'") + flag + "=" + help + ":" + quoted(option.value) + ":" +
+           action(option) + "'";
 }
 
 }  // namespace

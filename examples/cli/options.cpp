@@ -292,6 +292,20 @@ constexpr std::array run_cache_table{
            .word = &Arguments::kv_dtype},
 };
 
+constexpr std::array embed_table{
+    Option{.flag = "--text",
+           .value = "T",
+           .help = "a text to embed; give it again for each further text",
+           .words = &Arguments::texts},
+    Option{.flag = "--pooling",
+           .value = "POOLING",
+           .help = "what is made of the tokens' states: their mean, the first one's, or every token's",
+           .standard = "mean",
+           .choices = words_of<pooling_choices>,
+           .word = &Arguments::pooling},
+    Option{.flag = "--normalize", .help = "divide vectors by their length", .is_set = &Arguments::normalize},
+};
+
 constexpr std::array tokenize_table{
     Option{.flag = "--text",
            .value = "T",
@@ -373,6 +387,9 @@ OptionGroup rank_options() {
 }
 OptionGroup run_cache_options() {
     return {"Cache", run_cache_table};
+}
+OptionGroup embed_options() {
+    return {"Embedding", embed_table};
 }
 OptionGroup tokenize_options() {
     return {"Text", tokenize_table};

@@ -30,6 +30,8 @@ struct Option {
     ValueKind kind = ValueKind::text;
     /// Where its word goes; null for a switch.
     std::optional<std::string> Arguments::*word = nullptr;
+    /// Where its words go, if it may be given several times.
+    std::vector<std::string> Arguments::*words = nullptr;
     /// Where a switch goes.
     bool Arguments::*is_set = nullptr;
     /// Several may be given, and come as one word with commas between.
@@ -100,10 +102,12 @@ struct Command {
 [[nodiscard]] OptionGroup prompt_options();
 /// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --logits.
 [[nodiscard]] OptionGroup generation_options();
-/// --tp, --threads, --deterministic of `run`.
+/// --tp, --threads, --deterministic of `run` and `embed`.
 [[nodiscard]] OptionGroup rank_options();
 /// --kv-dtype of `run`.
 [[nodiscard]] OptionGroup run_cache_options();
+/// --text, --pooling, --normalize.
+[[nodiscard]] OptionGroup embed_options();
 /// --text, --decode.
 [[nodiscard]] OptionGroup tokenize_options();
 /// --json, --color.

@@ -1,7 +1,5 @@
 #include <shardwise/core/files/write_file.hpp>
-#include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
-#include <shardwise/model/presets.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "commands.hpp"
@@ -10,6 +8,7 @@
 #include "requests.hpp"
 #include "run_answer.hpp"
 #include "run_prompt.hpp"
+#include "runnable_model.hpp"
 #include "text_stream.hpp"
 #include "values.hpp"
 
@@ -112,41 +111,15 @@ volatile std::sig_atomic_t is_interrupted = 0;
     return options;
 }
 
-/// The files of a MODEL that can be run.
-[[nodiscard]] Result<ModelSource> find_files(std::string const& name) {
-    auto source = find_model(name, {}, HubCache(HubEnvironment::current()));
-    if (!source) {
-        if (source.error().code() != ErrorCode::unknown_name || find_preset(name) == nullptr) return source.error();
-        return Error{ErrorCode::invalid_argument}
-            .in(name)
-            .because("is a preset: there are no weights to run")
-            .fix("name a folder, a .gguf file, or org/name in the Hugging Face cache");
-    }
-    if (source->kind == SourceKind::config || source->kind == SourceKind::preset) {
-        return Error{ErrorCode::invalid_argument}
-            .in(name)
-            .because("has no weights to run")
-            .fix("name a folder with safetensors beside config.json, or a .gguf file");
-    }
-    return source;
-}
-
 [[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, GenerationRequest request, RunOptions options) {
     RunAnswer answer;
-    auto const source = find_files(*arguments.model);
-    if (!source) return source.error();
-    auto checkpoint = read_checkpoint(*source);
-    if (!checkpoint) return checkpoint.error();
-    if (!checkpoint->is_known_architecture) {
-        return Error{ErrorCode::unsupported}
-            .in(source->name)
-            .because("has an architecture that this version does not know")
-            .fix("use shardwise map, which places any checkpoint");
-    }
-    auto stops = end_tokens(*source);
+    auto model = find_runnable(*arguments.model);
+    if (!model) return model.error();
+    auto const& source = model->source;
+    auto stops = end_tokens(source);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
-    auto prompt = read_prompt(arguments, *source);
+    auto prompt = read_prompt(arguments, source);
     if (!prompt) return prompt.error();
     if (arguments.stop && !prompt->tokenizer) {
         return Error{ErrorCode::unsupported}
@@ -154,9 +127,9 @@ volatile std::sig_atomic_t is_interrupted = 0;
             .because("needs text, and the model's files have no tokenizer that can be read")
             .fix("leave it out");
     }
-    answer.model = source->name;
+    answer.model = source.name;
     answer.prompt = request.prompt = prompt->ids;
-    answer.warnings = std::move(checkpoint->warnings);
+    answer.warnings = std::move(model->checkpoint.warnings);
     print_warnings(answer.warnings);
 
     std::optional<TextStream> stream;
@@ -182,7 +155,7 @@ volatile std::sig_atomic_t is_interrupted = 0;
         is_interrupted = 1;
         std::signal(SIGINT, SIG_DFL);
     });
-    auto report = run_on_threads(*source, checkpoint->model, {request}, options);
+    auto report = run_on_threads(source, model->checkpoint.model, {request}, options);
     std::signal(SIGINT, SIG_DFL);
     if (!report) return report.error();
     answer.report = *std::move(report);

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/executor/encoders.json: what transformers 4.57 computes with small encoders.
+"""Writes tests/golden/executor/encoders.json and embed.json: what transformers 4.57 computes with small encoders.
 
 Weights are those of executor_logits.py's formula. Each sequence is computed alone; "output" is what the class gives: of a
-masked language model the scores of every token, of a model with a pooler what it makes, else nothing. Needs
-transformers==4.57.6 and torch.
+masked language model the scores of every token, of a model with a pooler what it makes, else the states. embed.json has texts, their ids by
+tests/golden/tokenizer/bert.json, and the pooled states of a bert. Needs transformers==4.57.6 and torch.
 
-    executor_encoders.py OUTPUT
+    executor_encoders.py FOLDER
 """
 import json
+import pathlib
 import sys
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 from executor_logits import fill
 
@@ -23,6 +24,10 @@ CASES = {
     "bert_masked": (AutoModelForMaskedLM, 2, dict(COMMON, model_type="bert", num_hidden_layers=1)),
     "roberta": (AutoModel, 0, dict(COMMON, model_type="roberta", type_vocab_size=1, layer_norm_eps=1e-5)),
     "roberta_seed": (AutoModel, 3, dict(COMMON, model_type="roberta", hidden_act="relu", num_attention_heads=4)),
+    "gemma3_encoder": (AutoModel, 5, dict(COMMON, model_type="gemma3_text", num_key_value_heads=2, head_dim=8,
+                                          query_pre_attn_scalar=8, sliding_window=6, use_bidirectional_attention=True,
+                                          layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "llama_headless": (AutoModel, 6, dict(COMMON, model_type="llama", num_key_value_heads=2, num_hidden_layers=2)),
     "roberta_masked": (AutoModelForMaskedLM, 4, dict(COMMON, model_type="roberta", num_hidden_layers=1)),
 }
 
@@ -31,7 +36,30 @@ def rows(values):
     return [float("%.8g" % value) for value in values.double().flatten()]
 
 
-def main(output):
+def write(out, path):
+    with open(path, "w") as file:
+        json.dump(out, file, separators=(",", ":"))
+        file.write("\n")
+
+
+def embed(folder):
+    config = dict(COMMON, model_type="bert", vocab_size=600, hidden_size=12, intermediate_size=20, num_attention_heads=4)
+    model = fill(AutoModel.from_config(AutoConfig.for_model(**config)).eval(), 5)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder.parent / "tokenizer" / "bert.json"))
+    texts = ["The quick brown fox", "", "Hello, world! \u00e9t\u00e9"]
+    out = {"config": json.dumps(config | {"architectures": ["BertModel"]}), "seed": 5, "texts": []}
+    for text in texts:
+        ids = tokenizer(text)["input_ids"]
+        with torch.no_grad():
+            states = model(torch.tensor([ids])).last_hidden_state[0]
+        mean = states.mean(0)
+        out["texts"].append({"text": text, "ids": ids, "mean": rows(mean), "cls": rows(states[0]), "none": rows(states),
+                             "normalized": rows(torch.nn.functional.normalize(mean, dim=0))})
+    write(out, folder / "embed.json")
+
+
+def main(folder):
+    embed(folder)
     out = {}
     for case, (kind, seed, config) in CASES.items():
         made = AutoConfig.for_model(**config)
@@ -46,7 +74,8 @@ def main(output):
             for ids in sequences:
                 got = model(torch.tensor([ids]), output_hidden_states=True)
                 hidden += rows(got.hidden_states[-1])
-                result += rows(got.logits if hasattr(got, "logits") else got.pooler_output)
+                last = got.get("logits", got.get("pooler_output"))
+                result += rows(got.last_hidden_state if last is None else last)
         out[case] = {
             "config": json.dumps(config | {"architectures": [type(model).__name__]}),
             "seed": seed,
@@ -55,10 +84,8 @@ def main(output):
             "output": result,
         }
         print(case, max(map(abs, hidden)), max(map(abs, result)))
-    with open(output, "w") as file:
-        json.dump(out, file, separators=(",", ":"))
-        file.write("\n")
+    write(out, folder / "encoders.json")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(pathlib.Path(sys.argv[1]))

@@ -5,6 +5,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
@@ -72,26 +73,15 @@ public:
         refused.in("executor");
         if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
             return refused.because("needs room for a sequence, a context and a step").got(limits.context).expected(1);
-        if (model.config.max_positions > 0 && limits.context > model.config.max_positions) {
+        if (auto const most = longest_context(model); most && limits.context > *most) {
             return refused.at("context")
                 .because("is longer than the model's positions")
                 .got(limits.context)
-                .expected(model.config.max_positions)
+                .expected(*most)
                 .fix("ask for a shorter context");
         }
         if (!checked_multiply(limits.sequences, limits.context))
             return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits.context);
-        for (auto const& body : model.program.bodies()) {
-            for (auto const& op : body.operations()) {
-                bool const is_table = op.kind == OpKind::embedding && op.index == TableIndex::position;
-                if (!is_table || limits.context <= op.in_features - op.first_row) continue;
-                return refused.at("context")
-                    .because("is longer than the table of positions")
-                    .got(limits.context)
-                    .expected(op.in_features - op.first_row)
-                    .fix("ask for a shorter context");
-            }
-        }
         RankExecutor executor(model, place, limits);
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
@@ -151,8 +141,6 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
-    /// True where tokens see what comes behind them.
-    [[nodiscard]] bool is_bidirectional() const { return is_bidirectional_; }
     /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
@@ -179,14 +167,15 @@ private:
     };
 
     RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits)
-        : model_(&model), place_(place), limits_(limits), bodies_(model.program.bodies().size()) {}
+        : model_(&model),
+          place_(place),
+          limits_(limits),
+          is_bidirectional_(shardwise::is_bidirectional(model)),
+          bodies_(model.program.bodies().size()) {}
 
     void note_output(shardwise::Block const& block) {
         auto const& body = model_->program.body(block);
-        for (auto const& op : body.operations()) {
-            is_bidirectional_ = is_bidirectional_ || (op.kind == OpKind::attention && !op.attention.is_causal);
-            if (op.kind == OpKind::embedding) skipped_id_ = std::max(skipped_id_, op.skipped_id);
-        }
+        for (auto const& op : body.operations()) skipped_id_ = std::max(skipped_id_, op.skipped_id);
         auto const& last = body.values()[static_cast<std::size_t>(body.operations().back().output)];
         output_ = {last.rows, last.width, last.is_fp32};
     }
@@ -354,7 +343,7 @@ private:
     TensorPlace place_;
     ExecutorLimits limits_;
     ExecutorOutput output_;
-    bool is_bidirectional_ = false;
+    bool is_bidirectional_;
     std::int64_t skipped_id_ = -1;
     std::vector<Body> bodies_;
     std::vector<Block> blocks_;

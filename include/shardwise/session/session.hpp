@@ -65,9 +65,15 @@ public:
     /// `executor`, `comm` and `stream` outlive the session, which waits for the stream when it goes. `limits` are those that the
     /// executor was made with.
     ///
-    /// Errors  out_of_memory
+    /// Errors  out_of_memory; unsupported for a model that scores no next token
     [[nodiscard]] static Result<Session> create(typename Backend::Context& context, Executor& executor,
                                                 ExecutorLimits const& limits, C& comm, Stream& stream) {
+        if (auto const& made = executor.output(); !made.is_logits || made.rows != Rows::sequences) {
+            return Error{ErrorCode::unsupported}
+                .in(executor.model().config.model_class.view())
+                .because("gives no scores of a next token, so that nothing can be generated")
+                .fix("embed texts with it, or name a checkpoint with a language model's head");
+        }
         Session session(executor, limits, comm, stream);
         auto const vocabulary = executor.model().config.vocab_size;
         auto logits = Buffer<float, Backend>::allocate(context, limits.sequences * vocabulary);

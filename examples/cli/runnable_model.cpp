@@ -1,0 +1,45 @@
+#include "runnable_model.hpp"
+
+#include <shardwise/model/presets.hpp>
+
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] Result<ModelSource> find_files(std::string const& name) {
+    auto source = find_model(name, {}, HubCache(HubEnvironment::current()));
+    if (!source) {
+        if (source.error().code() != ErrorCode::unknown_name || find_preset(name) == nullptr) return source.error();
+        return Error{ErrorCode::invalid_argument}
+            .in(name)
+            .because("is a preset: there are no weights to run")
+            .fix("name a folder, a .gguf file, or org/name in the Hugging Face cache");
+    }
+    if (source->kind == SourceKind::config || source->kind == SourceKind::preset) {
+        return Error{ErrorCode::invalid_argument}
+            .in(name)
+            .because("has no weights to run")
+            .fix("name a folder with safetensors beside config.json, or a .gguf file");
+    }
+    return source;
+}
+
+}  // namespace
+
+Result<RunnableModel> find_runnable(std::string const& name) {
+    auto source = find_files(name);
+    if (!source) return source.error();
+    auto checkpoint = read_checkpoint(*source);
+    if (!checkpoint) return checkpoint.error();
+    if (!checkpoint->is_known_architecture) {
+        return Error{ErrorCode::unsupported}
+            .in(source->name)
+            .because("has an architecture that this version does not know")
+            .fix("use shardwise map, which places any checkpoint");
+    }
+    return RunnableModel{*std::move(source), *std::move(checkpoint)};
+}
+
+}  // namespace shardwise::cli

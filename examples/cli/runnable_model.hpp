@@ -1,0 +1,22 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/model/files/checkpoint.hpp>
+
+#include <string>
+
+namespace shardwise::cli {
+
+/// A checkpoint whose weights can be computed with.
+struct RunnableModel {
+    ModelSource source;
+    Checkpoint checkpoint;
+};
+
+/// Finds the files of a MODEL and reads what they describe.
+///
+/// Errors  invalid_argument for a preset or a config without weights; unsupported for an unknown architecture; those of the
+///         readers
+[[nodiscard]] Result<RunnableModel> find_runnable(std::string const& name);
+
+}  // namespace shardwise::cli

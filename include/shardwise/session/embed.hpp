@@ -1,0 +1,256 @@
+#pragma once
+
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/model_reach.hpp>
+#include <shardwise/executor/rank_executor.hpp>
+#include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/session/pooling.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How texts are embedded in this process.
+struct EmbedOptions {
+    Pooling pooling = Pooling::mean;
+    /// Vectors are divided by their length.
+    bool is_normalized = false;
+    /// Tensor-parallel ranks, each a thread.
+    std::int32_t tp = 1;
+    /// Threads of all ranks together; 0: as many as the machine has cores.
+    int threads = 0;
+    /// The same bits for any number of ranks.
+    bool is_deterministic = false;
+    /// Tokens that one step computes at most; an encoder's longest text needs a step of its own length.
+    std::int64_t step_tokens = 512;
+    /// How long ranks wait for each other.
+    std::chrono::nanoseconds timeout = std::chrono::minutes(5);
+    /// How long one step may take.
+    std::chrono::nanoseconds limit = std::chrono::hours(24);
+};
+
+/// The vectors of one text: one, or without pooling one for each token.
+///
+/// Shapes  values [rows, width]
+struct Embedding {
+    std::int64_t rows = 0;
+    std::int64_t width = 0;
+    std::vector<float> values;
+
+    [[nodiscard]] std::span<float const> row(std::int64_t number) const {
+        return {values.data() + number * width, static_cast<std::size_t>(width)};
+    }
+};
+
+namespace detail {
+
+/// Divides a vector by its length as torch's normalize does: by 1e-12 at least.
+inline void normalize(std::span<float> vector) {
+    double squares = 0.0;
+    for (auto const value : vector) squares += static_cast<double>(value) * static_cast<double>(value);
+    auto const length = std::max(std::sqrt(squares), 1e-12);
+    for (auto& value : vector) value = static_cast<float>(static_cast<double>(value) / length);
+}
+
+/// Takes the states of texts as they come, some tokens of one at a time.
+class Pooler {
+public:
+    Pooler(EmbedOptions const& options, std::vector<std::vector<std::int32_t>> const& texts, std::int64_t width)
+        : options_(options), sums_(static_cast<std::size_t>(width)) {
+        for (auto const& text : texts) {
+            auto const rows = options.pooling == Pooling::none ? static_cast<std::int64_t>(text.size()) : 1;
+            embeddings_.push_back({rows, width, {}});
+            embeddings_.back().values.reserve(static_cast<std::size_t>(rows * width));
+        }
+    }
+
+    /// The states of the tokens from `first` on of one text, of `length` in all; a text's come in order, one text after another.
+    void take(std::size_t text, std::int64_t first, std::int64_t length, std::span<float const> states) {
+        auto& values = embeddings_[text].values;
+        auto const width = sums_.size();
+        if (options_.pooling == Pooling::none || (options_.pooling == Pooling::cls && first == 0)) {
+            auto const count = options_.pooling == Pooling::none ? states.size() : width;
+            values.insert(values.end(), states.begin(), states.begin() + static_cast<std::ptrdiff_t>(count));
+        } else if (options_.pooling == Pooling::mean) {
+            if (first == 0) std::fill(sums_.begin(), sums_.end(), 0.0);
+            for (std::size_t i = 0; i < states.size(); ++i) sums_[i % width] += static_cast<double>(states[i]);
+            if (first + static_cast<std::int64_t>(states.size() / width) < length) return;
+            for (auto const sum : sums_) values.push_back(static_cast<float>(sum / static_cast<double>(length)));
+        }
+    }
+    [[nodiscard]] std::vector<Embedding> finish() && {
+        for (auto& one : embeddings_) {
+            for (std::int64_t row = 0; row < one.rows && options_.is_normalized; ++row)
+                normalize({one.values.data() + row * one.width, static_cast<std::size_t>(one.width)});
+        }
+        return std::move(embeddings_);
+    }
+
+private:
+    EmbedOptions options_;
+    std::vector<double> sums_;
+    std::vector<Embedding> embeddings_;
+};
+
+/// A text's tokens in one step.
+struct EmbedPart {
+    std::size_t text = 0;
+    std::int64_t first = 0;
+    std::int64_t tokens = 0;
+};
+
+/// Deals texts to steps: encoders take each whole, decoders may take it in pieces, one step after another.
+[[nodiscard]] inline std::vector<std::vector<EmbedPart>> embed_steps(
+    std::vector<std::vector<std::int32_t>> const& texts, ExecutorLimits const& limits, bool is_whole) {
+    std::vector<std::vector<EmbedPart>> steps;
+    std::int64_t room = 0;
+    for (std::size_t text = 0; text < texts.size(); ++text) {
+        auto const length = static_cast<std::int64_t>(texts[text].size());
+        for (std::int64_t first = 0; first < length;) {
+            auto const left = length - first;
+            bool const is_full = room < 1 || (is_whole && left > room) ||
+                                 static_cast<std::int64_t>(steps.back().size()) == limits.sequences;
+            if (is_full) {
+                steps.emplace_back();
+                room = limits.step_tokens;
+            }
+            auto const tokens = std::min(left, room);
+            steps.back().push_back({text, first, tokens});
+            room -= tokens;
+            first += tokens;
+        }
+    }
+    return steps;
+}
+
+/// The room that texts need.
+///
+/// Errors  invalid_argument for no texts, and texts that are empty or have more tokens than the model has positions
+[[nodiscard]] inline Result<ExecutorLimits> embed_limits(Model const& model,
+                                                         std::vector<std::vector<std::int32_t>> const& texts,
+                                                         std::int64_t step_tokens, bool is_whole) {
+    Error error{ErrorCode::invalid_argument};
+    error.in("embed");
+    if (texts.empty()) return error.at("texts").because("are none").fix("give at least one");
+    if (step_tokens < 1) return error.at("step_tokens").because("is less than one").got(step_tokens).expected(1);
+    auto const most = longest_context(model);
+    std::int64_t longest = 1;
+    std::int64_t all = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        auto const length = static_cast<std::int64_t>(texts[i].size());
+        auto const name = "text " + std::to_string(i + 1);
+        if (length < 1) return error.at(name).because("has no tokens").fix("leave it out");
+        if (most && length > *most) {
+            return error.at(name)
+                .because("has more tokens than the model has positions")
+                .got(length)
+                .expected(*most)
+                .fix("cut it into shorter texts");
+        }
+        longest = std::max(longest, length);
+        all += length;
+    }
+    auto const count = static_cast<std::int64_t>(texts.size());
+    auto const step = std::min(is_whole ? std::max(step_tokens, longest) : step_tokens, all);
+    // An encoder caches nothing: as many texts as a step has tokens. A decoder's caches hold a step's tokens.
+    auto const sequences = std::clamp<std::int64_t>(is_whole ? step : step / longest, 1, count);
+    return ExecutorLimits{.sequences = sequences, .context = longest, .step_tokens = step, .has_head = false};
+}
+
+template <ReductionPolicy Policy>
+[[nodiscard]] Result<> embed_rank(Threads& comm, Model const& model, StoredParameters const& parameters,
+                                  std::vector<std::vector<std::int32_t>> const& texts, ExecutorLimits const& limits,
+                                  std::vector<std::vector<EmbedPart>> const& steps, EmbedOptions const& options,
+                                  std::vector<Embedding>& embeddings) {
+    auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+    auto const threads = options.threads > 0 ? options.threads : cores;
+    HostContext context({.threads = std::max(1, threads / comm.size())});
+    auto stream = context.make_stream();
+    auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits);
+    if (!executor) return executor.error();
+    auto const width = executor->output().width;
+    auto states = Buffer<float, Host>::allocate(context, limits.step_tokens * width);
+    if (!states) return states.error();
+    Pooler pooler(options, texts, width);
+    std::vector<std::int32_t> ids;
+    std::vector<SequencePart> parts;
+    for (auto const& step : steps) {
+        ids.clear();
+        parts.clear();
+        for (auto const& part : step) {
+            auto const begin = texts[part.text].begin() + part.first;
+            ids.insert(ids.end(), begin, begin + part.tokens);
+            // A text in pieces keeps its cache; a step's texts follow one another, so that none meets another's.
+            parts.push_back({static_cast<std::int64_t>(part.text) % limits.sequences, part.first, part.tokens});
+        }
+        auto const rows = static_cast<std::int64_t>(ids.size());
+        TensorView<float, 2, Host> const out(states->data(), {rows, width});
+        if (auto const done = executor->forward(ids, parts, out, comm, stream); !done) return done;
+        if (auto const done = stream.synchronize(Deadline::after(options.limit)); !done) return done;
+        if (comm.rank() != 0) continue;
+        auto const* from = states->data();
+        for (auto const& part : step) {
+            auto const count = static_cast<std::size_t>(part.tokens * width);
+            pooler.take(part.text, part.first, static_cast<std::int64_t>(texts[part.text].size()), {from, count});
+            from += count;
+        }
+    }
+    if (comm.rank() == 0) embeddings = std::move(pooler).finish();
+    return {};
+}
+
+}  // namespace detail
+
+/// Loads a checkpoint over ranks that are threads of this process and embeds texts that are token ids, special tokens included:
+/// the states behind the last layer (and its norm), pooled as the options say. Encoders and decoders alike; an encoder's pooler
+/// and a decoder's head are not read.
+///
+/// `source` and `model` are what find_model and read_checkpoint gave. Embeddings are in the order of the texts.
+///
+/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of loading, of
+///         the executor and of the ranks
+/// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
+///          auto const checkpoint = read_checkpoint(*source);
+///          auto const loaded = load_tokenizer(*source);
+///          auto const ids = loaded->tokenizer.encode("a cat");
+///          auto const vectors = embed_on_threads(*source, checkpoint->model, {*ids}, {.is_normalized = true});
+///          float const first = vectors->front().row(0)[0];
+[[nodiscard]] inline Result<std::vector<Embedding>> embed_on_threads(
+    ModelSource const& source, Model const& model, std::vector<std::vector<std::int32_t>> const& texts,
+    EmbedOptions const& options = {}) {
+    if (options.tp < 1) {
+        return Error{ErrorCode::invalid_argument}.in("tp").because("is less than one rank").got(options.tp).expected(1);
+    }
+    bool const is_whole = is_bidirectional(model);
+    auto const limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
+    if (!limits) return limits.error();
+    auto const parameters = StoredParameters::open(source, model);
+    if (!parameters) return parameters.error();
+    auto const steps = detail::embed_steps(texts, *limits, is_whole);
+    std::vector<Embedding> embeddings;
+    auto const done = run_threads(
+        options.tp,
+        [&](Threads& comm) {
+            return options.is_deterministic
+                       ? detail::embed_rank<Deterministic>(comm, model, *parameters, texts, *limits, steps, options,
+                                                           embeddings)
+                       : detail::embed_rank<Fast>(comm, model, *parameters, texts, *limits, steps, options, embeddings);
+        },
+        {.timeout = options.timeout});
+    if (!done) return done.error();
+    return embeddings;
+}
+
+}  // namespace shardwise::inline v0_2_0

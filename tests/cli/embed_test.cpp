@@ -1,0 +1,119 @@
+#include <shardwise/model/files/checkpoint.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../executor/formula.hpp"
+#include "program.hpp"
+#include "temporary_folder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+namespace {
+
+Answer const& golden() {
+    static Answer const answer(read_text(SHARDWISE_SOURCE_DIR "/tests/golden/executor/embed.json"));
+    return answer;
+}
+
+/// A small bert with a WordPiece tokenizer, which would pad and truncate.
+struct SmallBert {
+    shardwise::testing::TemporaryFolder folder;
+
+    SmallBert() {
+        (void)folder.write("config.json", golden().text("config"));
+        (void)folder.write("tokenizer.json", read_text(SHARDWISE_SOURCE_DIR "/tests/golden/tokenizer/bert.json"));
+        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
+        REQUIRE(only);
+        auto const described = read_checkpoint(*only);
+        REQUIRE(described);
+        shardwise::testing::write_formula_model(described->model, folder / "model.safetensors",
+                                                static_cast<std::uint64_t>(golden().integer("seed")));
+    }
+    /// `embed` of all golden texts.
+    [[nodiscard]] Answer embed(std::vector<std::string> const& flags) const {
+        std::vector<std::string> arguments{"embed", folder.path(), "--json"};
+        for (std::size_t i = 0; i < golden().size("texts"); ++i)
+            arguments.insert(arguments.end(), {"--text", golden().text("texts", i, "text")});
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        auto const ran = run(arguments);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        return Answer(ran.out);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("embed: ids and pooled states of a small bert are transformers', over any ranks") {
+    SmallBert const model;
+    for (auto const* const pooling : {"mean", "cls", "normalized"}) {
+        CAPTURE(pooling);
+        std::string const word = pooling;
+        std::vector<std::string> flags{"--tp", word == "cls" ? "3" : "1"};
+        if (word == "normalized")
+            flags.push_back("--normalize");
+        else
+            flags.insert(flags.end(), {"--pooling", word});
+        auto const answer = model.embed(flags);
+        CHECK(answer.text("schema") == "shardwise.embed/1");
+        REQUIRE(answer.size("embeddings") == golden().size("texts"));
+        for (std::size_t text = 0; text < golden().size("texts"); ++text) {
+            REQUIRE(answer.size("token_ids", text) == golden().size("texts", text, "ids"));
+            for (std::size_t i = 0; i < answer.size("token_ids", text); ++i)
+                CHECK(answer.integer("token_ids", text, i) == golden().integer("texts", text, "ids", i));
+            REQUIRE(answer.size("embeddings", text) == golden().size("texts", text, pooling));
+            for (std::size_t i = 0; i < answer.size("embeddings", text); ++i) {
+                auto const expected = golden().real("texts", text, pooling, i);
+                CHECK(std::abs(answer.real("embeddings", text, i) - expected) < 1e-4);
+            }
+        }
+    }
+}
+
+TEST_CASE("embed: without pooling every token has a row, and the lines are the same numbers") {
+    SmallBert const model;
+    auto const answer = model.embed({"--pooling", "none"});
+    CHECK(answer.integer("dimensions") == 12);
+    for (std::size_t text = 0; text < golden().size("texts"); ++text) {
+        REQUIRE(answer.size("embeddings", text) == golden().size("texts", text, "ids"));
+        for (std::size_t row = 0; row < answer.size("embeddings", text); ++row) {
+            REQUIRE(answer.size("embeddings", text, row) == 12);
+            for (std::size_t i = 0; i < 12; ++i) {
+                auto const expected = golden().real("texts", text, "none", row * 12 + i);
+                CHECK(std::abs(answer.real("embeddings", text, row, i) - expected) < 1e-4);
+            }
+        }
+    }
+    auto const lines = run({"embed", model.folder.path(), "--text", "The", "--text", "fox", "--deterministic"});
+    CHECK(lines.status == 0);
+    CHECK(std::count(lines.out.begin(), lines.out.end(), '\n') == 2);
+    CHECK(std::count(lines.out.begin(), lines.out.end(), ' ') == 22);
+    // What runs beside a text changes nothing.
+    auto const alone = run({"embed", model.folder.path(), "--text", "fox", "--tp", "2", "--deterministic"});
+    CHECK(lines.out.ends_with(alone.out));
+}
+
+TEST_CASE("embed: what cannot be embedded is refused by name, with the right status") {
+    SmallBert const model;
+    auto const status = [&](std::vector<std::string> arguments, std::string const& text) {
+        auto const ran = run(arguments);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+        return ran.status;
+    };
+    auto const& path = model.folder.path();
+    CHECK(status({"embed", path}, "--text") == 2);
+    CHECK(status({"embed", path, "--text", "a", "--pooling", "meen"}, "did you mean mean?") == 2);
+    CHECK(status({"embed", path, "--text", "a", "--tp", "5"}, "query heads") == 1);
+    std::string many;
+    for (int i = 0; i < 60; ++i) many += "fox ";
+    CHECK(status({"embed", path, "--text", "a", "--text", many},
+                 "text 2: has more tokens than the model has positions") == 1);
+    CHECK(status({"run", path, "--prompt", "fox"}, "gives no scores of a next token") == 1);
+}
