@@ -78,7 +78,7 @@ def write_decoders(cases, output):
     out = {}
     for case, config in cases.items():
         seed = config.get("formula_seed", 0)
-        config = {key: value for key, value in config.items() if value is not None and key != "formula_seed"}
+        config = {key: value for key, value in config.items() if key != "formula_seed"}
         made = AutoConfig.for_model(**config)
         made._attn_implementation = "eager"
         torch.manual_seed(0)

@@ -273,24 +273,26 @@ TEST_CASE("rope: turns the pairs of either layout by position times frequency an
         std::vector<std::int32_t> const positions{0, 1, 17, 131'071};
         auto const before = random_matrix<float>(4, 3 * head_dim, 9);
         for (auto const layout : {RopeLayout::half, RopeLayout::interleaved}) {
-            auto after = before;
-            REQUIRE(rope<float>(after.view(), {positions.data(), {4}}, {frequencies.data(), {pairs}}, head_dim, layout,
-                                stream, 1.5F));
-            check_close<float>(
-                after,
-                [&](std::int64_t token, std::int64_t i) {
-                    auto const within = i % head_dim;
-                    if (within >= 2 * pairs) return before.at(token, i);
-                    bool const is_half = layout == RopeLayout::half;
-                    auto const pair = is_half ? within % pairs : within / 2;
-                    bool const is_first = is_half ? within < pairs : within % 2 == 0;
-                    auto const partner = i + (is_first ? 1 : -1) * (is_half ? pairs : 1);
-                    auto const angle = positions[static_cast<std::size_t>(token)] *
-                                       static_cast<double>(frequencies[static_cast<std::size_t>(pair)]);
-                    return 1.5 * (before.at(token, i) * std::cos(angle) +
-                                  (is_first ? -1.0 : 1.0) * before.at(token, partner) * std::sin(angle));
-                },
-                6.0, 10.0);
+            for (std::int64_t const first : {0, 2}) {
+                auto after = before;
+                REQUIRE(rope<float>(after.view(), {positions.data(), {4}}, {frequencies.data(), {pairs}}, head_dim,
+                                    layout, stream, 1.5F, first));
+                check_close<float>(
+                    after,
+                    [&](std::int64_t token, std::int64_t i) {
+                        auto const within = i % head_dim - first;
+                        if (within < 0 || within >= 2 * pairs) return before.at(token, i);
+                        bool const is_half = layout == RopeLayout::half;
+                        auto const pair = is_half ? within % pairs : within / 2;
+                        bool const is_first = is_half ? within < pairs : within % 2 == 0;
+                        auto const partner = i + (is_first ? 1 : -1) * (is_half ? pairs : 1);
+                        auto const angle = positions[static_cast<std::size_t>(token)] *
+                                           static_cast<double>(frequencies[static_cast<std::size_t>(pair)]);
+                        return 1.5 * (before.at(token, i) * std::cos(angle) +
+                                      (is_first ? -1.0 : 1.0) * before.at(token, partner) * std::sin(angle));
+                    },
+                    6.0, 10.0);
+            }
         }
     }
 }

@@ -116,7 +116,6 @@ private:
 
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
         auto const& shape = op.attention;
-        if (shape.latent > 0) return not_executed("multi-head latent attention");
         if (shape.is_cross) return not_executed("cross-attention");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
         auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
@@ -125,6 +124,12 @@ private:
         auto const of = [](UnitRange heads, std::int64_t width, std::int64_t first = 0) {
             return UnitRange{first + heads.begin * width, first + heads.end * width};
         };
+        if (shape.latent > 0) {
+            // Every rank keeps the whole latent, and nobody makes the keys and values that it stands for.
+            columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
+            columns(op.inputs[2]) = {UnitRange{0, 0}};
+            return {};
+        }
         if (op.inputs[0] != op.inputs[1]) {
             columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
             columns(op.inputs[1]) = {of(share->kv, shape.key_dim)};

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/executor/block_cut.hpp>
+#include <shardwise/executor/latent_attention.hpp>
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
@@ -34,7 +35,7 @@ struct HeldTable {
 /// What a rank holds of one operation's parameters.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 using HeldOperation = std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, ColumnLinear<Backend>,
-                                   RowLinear<Backend, Policy>>;
+                                   RowLinear<Backend, Policy>, LatentHeads<Backend>>;
 
 namespace detail {
 
@@ -63,6 +64,9 @@ public:
             case OpKind::embedding:
                 return load_table(op);
             case OpKind::linear:
+                if (auto const attention = attention_that_reads(op.output, body);
+                    attention && attention->attention.latent > 0 && op.output == attention->inputs[2])
+                    return load_latent(op, attention->attention, cut);
                 return body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial
                            ? load_row(op, cut)
                            : load_column(op, body, cut);
@@ -222,6 +226,17 @@ private:
             context_, matrix->source, *cut.pieces[static_cast<std::size_t>(op.inputs[0])], place_, whole.view());
         if (!row) return named(row.error(), op);
         return Held{std::move(*row)};
+    }
+    /// What expands a latent: held by heads, for the attention.
+    [[nodiscard]] Result<Held> load_latent(Operation const& op, AttentionShape const& shape,
+                                           BlockCut const& cut) const {
+        auto const stored = find(op.parameters[0]);
+        if (!stored) return stored.error();
+        auto const matrix = matrix_of(*stored, op.out_features, op.in_features, false, name_of(op.parameters[0]));
+        if (!matrix) return matrix.error();
+        auto heads = LatentHeads<Backend>::create(context_, matrix->source, shape, cut.heads->query);
+        if (!heads) return named(heads.error(), op);
+        return Held{std::move(*heads)};
     }
     [[nodiscard]] Error named(Error error, Operation const& op) const { return error.at(name_of(op.parameters[0])); }
 

@@ -21,8 +21,9 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// What a rank caches for an attention.
+/// What a rank caches for an attention: its heads' keys and values, or the latent, which every rank needs whole.
 [[nodiscard]] constexpr KvLayer kv_layer(AttentionShape const& shape, HeadShare const& share) {
+    if (shape.latent > 0) return {1, shape.latent, 0, 0};
     return {share.kv.size(), shape.key_dim, shape.value_dim, shape.window};
 }
 
@@ -215,7 +216,8 @@ private:
             rope.kind = RopeKind::standard;
             rope.theta = rope.local_theta;
         }
-        auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, op.attention.key_dim),
+        auto const width = op.attention.rotary > 0 ? op.attention.rotary : op.attention.key_dim;
+        auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, width),
                                                   .max_positions = model_->config.max_positions,
                                                   .sequence = limits_.context});
         if (!made) return made.error();

@@ -166,13 +166,16 @@ private:
     [[nodiscard]] Result<> normalise(Operation const& op, HeldNorm<Backend> const& norm) {
         auto in = view(op.inputs[0]);
         auto out = view(op.output);
-        // A norm of each head: heads are rows.
-        if (in.extent(1) != op.in_features) {
+        if (op.is_first_part) {
+            in = in.columns(0, op.in_features);
+            out = out.columns(0, op.in_features);
+        } else if (in.extent(1) != op.in_features) {
+            // A norm of each head: heads are rows.
             auto const heads = in.extent(1) / op.in_features;
             in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
             out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
         }
-        auto const epsilon = static_cast<float>(model_.config.norm_epsilon);
+        auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : model_.config.norm_epsilon);
         if (op.norm == NormKind::layer) {
             return layer_norm<float>(in, vector(norm.weight), vector(norm.bias), out, epsilon, stream_);
         }
@@ -181,6 +184,8 @@ private:
     }
 
     [[nodiscard]] Result<> multiply(Operation const& op, HeldOperation<Backend, Policy> const& held) {
+        // Its keys and values are never made.
+        if (std::holds_alternative<LatentHeads<Backend>>(held)) return {};
         auto const in = view(op.inputs[0]);
         auto const out = view(op.output);
         if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&held))
@@ -210,11 +215,51 @@ private:
                               (op.attention.heads + op.attention.kv_heads) * op.attention.key_dim +
                                   op.attention.kv_heads * op.attention.value_dim;
         if (is_fused) values = values.columns(0, turning);
-        return rope<float>(values, step_.positions, vector(block_.frequencies), op.attention.key_dim, RopeLayout::half,
-                           stream_, block_.rope_scale);
+        auto const layout = model_.config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
+        auto const first = op.attention.rotary > 0 ? op.attention.key_dim - op.attention.rotary : 0;
+        return rope<float>(values, step_.positions, vector(block_.frequencies), op.attention.key_dim, layout, stream_,
+                           block_.rope_scale, first);
+    }
+
+    /// What multiplies an attention's scores; 0: 1 / sqrt(key_dim).
+    [[nodiscard]] float score_scale(AttentionShape const& shape) const {
+        auto const& config = model_.config;
+        if (config.yarn_scores && config.rope.mscale_all_dim != 0.0) {
+            auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
+            return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
+        }
+        return config.query_scale > 0.0 ? static_cast<float>(1.0 / std::sqrt(config.query_scale)) : 0.0F;
+    }
+
+    [[nodiscard]] Result<> attend_latent(Operation const& op) {
+        auto const& operations = block_.program->operations();
+        std::size_t expands = 0;
+        while (operations[expands].output != op.inputs[2]) ++expands;
+        auto const& heads = std::get<LatentHeads<Backend>>(block_.operations[expands]);
+        auto const q = view(op.inputs[0]);
+        auto const latents = view(op.inputs[1]);
+        auto const out = view(op.output);
+        // In the latent keys are wider, but the scores are those of the heads.
+        auto const given = score_scale(op.attention);
+        auto const plain = static_cast<float>(1.0 / std::sqrt(static_cast<double>(op.attention.key_dim)));
+        auto& cache = *step_.cache;
+        std::int64_t first = 0;
+        for (auto const& part : step_.parts) {
+            cache.store(block_.cache_layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream_);
+            auto const attend_to_cache = [&]<class Cache>(Cache) {
+                return heads.template attend<Cache>(
+                    q.rows(first, part.tokens),
+                    cache.template keys<Cache>(block_.cache_layer, part.slot, part.past + part.tokens),
+                    out.rows(first, part.tokens), part.past, given > 0.0F ? given : plain, step_.scratch, stream_);
+            };
+            if (auto const done = cache.with_element(attend_to_cache); !done) return done;
+            first += part.tokens;
+        }
+        return {};
     }
 
     [[nodiscard]] Result<> attend(Operation const& op) {
+        if (op.attention.latent > 0) return attend_latent(op);
         auto const& share = *block_.cut.heads;
         auto const& shape = op.attention;
         auto q = view(op.inputs[0]);
@@ -231,8 +276,7 @@ private:
         AttentionOptions options;
         options.shape = shape;
         options.soft_cap = static_cast<float>(model_.config.attention_softcap);
-        if (model_.config.query_scale > 0.0)
-            options.scale = static_cast<float>(1.0 / std::sqrt(model_.config.query_scale));
+        options.scale = score_scale(shape);
         auto const out = view(op.output);
         auto& cache = *step_.cache;
         auto const layer = block_.cache_layer;
@@ -330,7 +374,9 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
         auto const& op = operations[i];
         if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&block.operations[i]))
             most = std::max(most, row->workspace(tokens));
-        if (op.kind == OpKind::attention) {
+        if (auto const* const latent = std::get_if<LatentHeads<Backend>>(&block.operations[i]))
+            most = std::max(most, latent->workspace(tokens, context));
+        if (op.kind == OpKind::attention && op.attention.latent == 0) {
             AttentionOptions options;
             options.shape = op.attention;
             // For the longest chunk and for one token: a chunk between them that needs more goes without.

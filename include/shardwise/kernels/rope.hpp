@@ -36,9 +36,10 @@ inline void fill_turns(std::int32_t position, TensorView<float const, 1, Host> f
 }  // namespace detail
 
 /// Turns the first elements of every head by its token's position, in place: the pair i of position p by the angle
-/// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor).
+/// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor). Those behind `first` others
+/// turn where it is given (MLA).
 ///
-/// Shapes  values [tokens, heads * head_dim]; positions [tokens]; frequencies [rotary / 2], rotary at most head_dim
+/// Shapes  values [tokens, heads * head_dim]; positions [tokens]; frequencies [rotary / 2], first + rotary at most head_dim
 /// Units   frequencies in radians per token
 /// Order   on `stream`
 /// Errors  shape_mismatch; what the stream says of its instruction set
@@ -46,15 +47,15 @@ inline void fill_turns(std::int32_t position, TensorView<float const, 1, Host> f
 template <ActivationElement T>
 [[nodiscard]] Result<> rope(TensorView<T, 2, Host> values, TensorView<std::int32_t const, 1, Host> positions,
                             TensorView<float const, 1, Host> frequencies, std::int64_t head_dim, RopeLayout layout,
-                            HostStream& stream, float scale = 1.0F) {
+                            HostStream& stream, float scale = 1.0F, std::int64_t first = 0) {
     Error error{ErrorCode::shape_mismatch};
     error.in("rope");
     auto const pairs = frequencies.elements();
     if (head_dim < 1 || values.extent(1) % head_dim != 0) {
         return error.because("a row is not made of whole heads").got(values.extent(1)).expected(head_dim);
     }
-    if (2 * pairs > head_dim)
-        return error.because("more elements turn than a head has").got(2 * pairs).expected(head_dim);
+    if (first < 0 || 2 * pairs > head_dim - first)
+        return error.because("more elements turn than a head has").got(2 * pairs).expected(head_dim - first);
     if (positions.elements() != values.extent(0)) {
         return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
     }
@@ -70,7 +71,7 @@ template <ActivationElement T>
         for (auto token = begin; token < end; ++token) {
             detail::fill_turns(positions.data()[token], frequencies, layout, scale, cosines, sines);
             for (std::int64_t head = 0; head < heads; ++head) {
-                auto* const elements = values.row(token) + head * head_dim;
+                auto* const elements = values.row(token) + head * head_dim + first;
                 (layout == RopeLayout::half ? halves : neighbours)(elements, cosines, sines, pairs);
             }
         }

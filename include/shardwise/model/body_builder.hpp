@@ -66,11 +66,13 @@ public:
     }
 
     /// A norm over the last axis.
-    constexpr ValueId norm(ValueId in, NormKind kind, std::string_view weight, std::string_view bias = {}) {
+    constexpr ValueId norm(ValueId in, NormKind kind, std::string_view weight, std::string_view bias = {},
+                           double epsilon = 0.0) {
         Operation op{.kind = OpKind::norm};
         op.parameters = {weight, bias};
         op.in_features = op.out_features = at(in).width;
         op.norm = kind;
+        op.epsilon = epsilon;
         auto out = at(in);
         out.name = "normed";
         if (out.spread == Spread::partial) out.spread = Spread::replicated;
@@ -84,6 +86,15 @@ public:
         op.in_features = op.out_features = head_dim;
         op.norm = kind;
         return append_in_place(op, in);
+    }
+
+    /// A norm over the first `width` elements of a row, in place.
+    constexpr ValueId part_norm(ValueId in, NormKind kind, std::string_view weight, std::int64_t width,
+                                double epsilon = 0.0) {
+        auto const out = head_norm(in, kind, weight, width);
+        body_.last().epsilon = epsilon;
+        body_.last().is_first_part = true;
+        return out;
     }
 
     /// in * weight^T + bias; `in_features` above 0 reads only so many of each row.

@@ -74,6 +74,8 @@ struct ModelConfig {
     bool is_bidirectional = false;     // gemma3: use_bidirectional_attention
     bool norm_expert_weights = true;   // qwen moe: norm_topk_prob
     bool remove_final_norm = false;    // opt: _remove_final_layer_norm
+    bool interleaved_rope = false;     // deepseek: neighbours of a head turn together, not its halves
+    bool yarn_scores = false;          // deepseek_v3: scores grow by the square of yarn_magnitude(factor, mscale_all_dim)
     bool norm_affine = true;           // opt: layer_norm_elementwise_affine
     bool residual_from_norm = false;   // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn

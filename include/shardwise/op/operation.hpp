@@ -41,6 +41,8 @@ struct AttentionShape {
     std::int64_t value_dim = 0;
     /// MLA: elements of the compressed cache per token (latent + rope part); 0 where keys and values are cached.
     std::int64_t latent = 0;
+    /// MLA: elements at the end of each key, and of the latent, that turn; 0 where the first ones of a head do.
+    std::int64_t rotary = 0;
     /// Tokens that a query can see; 0 is all of them.
     std::int64_t window = 0;
     bool is_causal = true;
@@ -64,6 +66,10 @@ struct Operation {
     /// Of attention and rope.
     AttentionShape attention{};
     NormKind norm = NormKind::rms;
+    /// Of norm: what is added to the variance; 0: the model's.
+    double epsilon = 0.0;
+    /// Of norm: only the first `in_features` of a row are normalised, in place.
+    bool is_first_part = false;
     ActivationKind activation = ActivationKind::silu;
     /// Of embedding: what numbers the rows, and the row of index 0 (opt's positions begin at row 2).
     TableIndex index = TableIndex::token;

@@ -56,6 +56,7 @@ struct DeepseekV2 {
         if (auto const known = detail::check_class(config, {"DeepseekV2ForCausalLM", "DeepseekV2Model"}); !known)
             return known;
         config.head_dim = 0;
+        config.interleaved_rope = true;
         return detail::complete_deepseek(config);
     }
 

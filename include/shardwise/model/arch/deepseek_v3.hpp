@@ -38,6 +38,7 @@ struct DeepseekV3 {
         natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 3)
             .in_gguf("leading_dense_block_count"),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true).in_gguf("expert_weights_norm"),
+        flag_field("rope_interleave", &ModelConfig::interleaved_rope, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
@@ -56,13 +57,12 @@ struct DeepseekV3 {
         if (auto const known = detail::check_class(config, {"DeepseekV3ForCausalLM", "DeepseekV3Model"}); !known)
             return known;
         config.mlp_bias = false;
+        config.yarn_scores = true;
         return detail::complete_deepseek(config);
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::deepseek_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::deepseek_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::deepseek_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<DeepseekV3>);

@@ -87,8 +87,20 @@ struct DeepseekLayout {
             .kv_heads = config.heads,
             .key_dim = config.qk_nope_head_dim + config.qk_rope_head_dim,
             .value_dim = config.v_head_dim,
-            .latent = config.kv_lora_rank + config.qk_rope_head_dim};
+            .latent = config.kv_lora_rank + config.qk_rope_head_dim,
+            .rotary = config.qk_rope_head_dim};
 }
+
+/// The latent as rotation sees it: one head, whose end is the key that all heads share.
+[[nodiscard]] constexpr AttentionShape latent_shape(ModelConfig const& config) {
+    auto shape = mla_shape(config);
+    shape.heads = shape.kv_heads = 1;
+    shape.key_dim = shape.latent;
+    return shape;
+}
+
+/// transformers' classes make these two norms without the configuration's epsilon.
+inline constexpr double latent_norm_epsilon = 1e-6;
 
 /// self_attn: the low-rank pairs q_a, q_b (or q_proj) and kv_a, kv_b with norms between; tensor-parallel ranks deal the
 /// heads of the second of each pair.
@@ -171,15 +183,16 @@ struct DeepseekLayout {
     if (config.q_lora_rank > 0) {
         q = body.linear(normed, "q_latent", "self_attn.q_a_proj.weight", config.q_lora_rank, {},
                         bias("self_attn.q_a_proj.bias"));
-        q = body.norm(q, NormKind::rms, "self_attn.q_a_layernorm.weight");
+        q = body.norm(q, NormKind::rms, "self_attn.q_a_layernorm.weight", {}, latent_norm_epsilon);
     }
     q = body.linear(q, "q", config.q_lora_rank > 0 ? "self_attn.q_b_proj.weight" : "self_attn.q_proj.weight",
                     config.heads * shape.key_dim, split);
     auto latent = body.linear(normed, "latent", "self_attn.kv_a_proj_with_mqa.weight", shape.latent, {},
                               bias("self_attn.kv_a_proj_with_mqa.bias"));
-    latent = body.head_norm(latent, NormKind::rms, "self_attn.kv_a_layernorm.weight", config.kv_lora_rank);
+    latent = body.part_norm(latent, NormKind::rms, "self_attn.kv_a_layernorm.weight", config.kv_lora_rank,
+                            latent_norm_epsilon);
     q = body.rope(q, shape);
-    latent = body.rope(latent, shape);
+    latent = body.rope(latent, latent_shape(config));
     auto const kv =
         body.linear(latent, "kv", "self_attn.kv_b_proj.weight",
                     config.heads * (config.qk_nope_head_dim + config.v_head_dim), split, {}, config.kv_lora_rank);

@@ -1,0 +1,196 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/op/operation.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A rank's heads of multi-head latent attention. Each head's queries are taken into the latent before the attention, and its
+/// result out of it behind: the cache holds the latent alone, one key-value head that all heads share, and is never expanded.
+///
+/// Source  DeepSeek-V2 (arXiv 2405.04434), section 2.1.2
+template <ComputeBackend Backend>
+class LatentHeads {
+public:
+    using Stream = typename Backend::Stream;
+    using Matrix = TensorView<float, 2, Backend>;
+
+    /// Holds the heads `own` of the weight that expands the latent, whose rows are each head's keys, then its values; `source` is
+    /// not needed afterwards.
+    ///
+    /// Shapes  source [heads * (key_dim - rotary + value_dim), latent - rotary]
+    /// Errors  shape_mismatch; out_of_memory
+    [[nodiscard]] static Result<LatentHeads> create(typename Backend::Context& context, WeightSource const& source,
+                                                    AttentionShape const& shape, UnitRange own) {
+        LatentHeads layer;
+        layer.shape_ = shape;
+        auto const key = layer.plain_key();
+        auto const rows = key + shape.value_dim;
+        if (source.outputs != shape.heads * rows || source.inputs != layer.latent_width()) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("latent_heads")
+                .because("the weight does not expand a latent into these heads")
+                .got(source.outputs)
+                .expected(shape.heads * rows);
+        }
+        for (auto head = own.begin; head < own.end; ++head) {
+            auto const turned = turn(source, {head * rows, head * rows + key});
+            auto into = Backend::hold_weight(context, turned.source);
+            if (!into) return into.error();
+            UnitRange const values[] = {{head * rows + key, (head + 1) * rows}};
+            auto const slice = slice_weight(source, values, {0, source.inputs});
+            if (!slice) return slice.error();
+            auto out_of = Backend::hold_weight(context, slice->source());
+            if (!out_of) return out_of.error();
+            layer.heads_.push_back({std::move(*into), std::move(*out_of)});
+        }
+        return Result<LatentHeads>(std::move(layer));
+    }
+
+    /// Floats that `attend` needs beside its tensors, for so many tokens of a sequence that is `context` long with them.
+    [[nodiscard]] std::int64_t workspace(std::int64_t tokens, std::int64_t context) const {
+        auto const rows = std::min(tokens, most_rows);
+        return rows * own() * (shape_.latent + latent_width()) +
+               std::max(attention_workspace(options(0, 0.0F), rows, context),
+                        attention_workspace(options(0, 0.0F), 1, context));
+    }
+
+    /// Attends to a sequence's latents, those of the new tokens included.
+    ///
+    /// Shapes  q [tokens, own heads * key_dim]; latents [past + tokens, latent], what turns behind the rest;
+    ///         out [tokens, own heads * value_dim]; workspace [workspace(...)] or more
+    /// Memory  allocates nothing; nothing overlaps
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    template <CacheElement Cache>
+    [[nodiscard]] Result<> attend(Matrix q, CachedRows<Cache, Backend> const& latents, Matrix out, std::int64_t past,
+                                  float scale, TensorView<float, 1, Backend> workspace, Stream& stream) const {
+        if (heads_.empty()) return {};
+        for (std::int64_t first = 0; first < q.extent(0); first += most_rows) {
+            auto const rows = std::min(most_rows, q.extent(0) - first);
+            auto const done = attend_rows(q.rows(first, rows), latents, out.rows(first, rows), past + first, scale,
+                                          workspace, stream);
+            if (!done) return done;
+        }
+        return {};
+    }
+
+private:
+    struct Head {
+        /// [latent without what turns, keys without it]
+        typename Backend::Weight into;
+        /// [values, latent without what turns]
+        typename Backend::Weight out_of;
+    };
+    struct Turned {
+        WeightSource source;
+        std::vector<std::byte> data;
+    };
+
+    /// Rows that go through the latent at once: as many as keep the scratch small beside the weights that they share.
+    static constexpr std::int64_t most_rows = 32;
+
+    LatentHeads() = default;
+
+    [[nodiscard]] std::int64_t own() const { return static_cast<std::int64_t>(heads_.size()); }
+    [[nodiscard]] std::int64_t plain_key() const { return shape_.key_dim - shape_.rotary; }
+    [[nodiscard]] std::int64_t latent_width() const { return shape_.latent - shape_.rotary; }
+
+    /// The attention in the latent: one key-value head, whose values are the first part of its keys.
+    [[nodiscard]] AttentionOptions options(std::int64_t past, float scale) const {
+        AttentionOptions options;
+        options.shape = shape_;
+        options.shape.heads = own();
+        options.shape.kv_heads = 1;
+        options.shape.key_dim = shape_.latent;
+        options.shape.value_dim = latent_width();
+        options.scale = scale;
+        options.first_query = past;
+        return options;
+    }
+
+    template <CacheElement Cache>
+    [[nodiscard]] Result<> attend_rows(Matrix q, CachedRows<Cache, Backend> const& latents, Matrix out,
+                                       std::int64_t past, float scale, TensorView<float, 1, Backend> workspace,
+                                       Stream& stream) const {
+        auto const rows = q.extent(0);
+        auto const width = latent_width();
+        auto const queries_size = rows * own() * shape_.latent;
+        auto const taken = queries_size + rows * own() * width;
+        auto const split = attention_workspace(options(0, 0.0F), rows, latents.count());
+        Error error{ErrorCode::shape_mismatch};
+        if (workspace.elements() < taken)
+            return error.in("latent_heads").because("the workspace is too small").got(workspace.elements());
+        Matrix const queries(workspace.data(), {rows, own() * shape_.latent});
+        Matrix const sums(workspace.data() + queries_size, {rows, own() * width});
+        for (std::int64_t head = 0; head < own(); ++head) {
+            auto const from = q.columns(head * shape_.key_dim, shape_.key_dim);
+            auto const to = queries.columns(head * shape_.latent, shape_.latent);
+            auto const& held = heads_[static_cast<std::size_t>(head)];
+            if (auto const done =
+                    Backend::multiply(from.columns(0, plain_key()), held.into, to.columns(0, width), stream);
+                !done)
+                return done;
+            detail::copy_rows<Backend>(from.columns(plain_key(), shape_.rotary), to.columns(width, shape_.rotary),
+                                       stream);
+        }
+        // Without it fewer threads share the work, and the bits are the same.
+        auto const scores =
+            workspace.elements() - taken >= split ? workspace.part(taken, split) : TensorView<float, 1, Backend>{};
+        auto const attended = attention(TensorView<float const, 2, Backend>(queries), latents,
+                                        latents.columns(0, width, 0, 1), sums, options(past, scale), stream, scores);
+        if (!attended) return attended;
+        for (std::int64_t head = 0; head < own(); ++head) {
+            auto const done =
+                Backend::multiply(sums.columns(head * width, width), heads_[static_cast<std::size_t>(head)].out_of,
+                                  out.columns(head * shape_.value_dim, shape_.value_dim), stream);
+            if (!done) return done;
+        }
+        return {};
+    }
+
+    /// Some rows of a weight, turned round: in its format where that has plain elements, else in fp32.
+    [[nodiscard]] static Turned turn(WeightSource const& source, UnitRange rows) {
+        auto const count = rows.size();
+        bool const is_plain = source.format == WeightFormat::f32 || source.format == WeightFormat::bf16 ||
+                              source.format == WeightFormat::f16;
+        auto const size = is_plain ? static_cast<std::size_t>(traits(source.format).block_bytes) : sizeof(float);
+        Turned out;
+        out.data.resize(static_cast<std::size_t>(count * source.inputs) * size);
+        std::vector<float> row(static_cast<std::size_t>(source.inputs));
+        for (std::int64_t i = 0; i < count; ++i) {
+            auto const at = static_cast<std::size_t>((rows.begin + i) * source.inputs) * size;
+            auto const* from = is_plain ? source.data.data() + at : reinterpret_cast<std::byte const*>(row.data());
+            if (!is_plain) detail::decode_source(source, rows.begin + i, 0, source.inputs, row.data());
+            for (std::int64_t j = 0; j < source.inputs; ++j)
+                std::memcpy(out.data.data() + static_cast<std::size_t>(j * count + i) * size,
+                            from + static_cast<std::size_t>(j) * size, size);
+        }
+        out.source = {.format = is_plain ? source.format : WeightFormat::f32,
+                      .outputs = source.inputs,
+                      .inputs = count,
+                      .data = out.data,
+                      .scales = {}};
+        return out;
+    }
+
+    AttentionShape shape_;
+    std::vector<Head> heads_;
+};
+
+}  // namespace shardwise::inline v0_2_0
