@@ -105,8 +105,10 @@ TEST_CASE(
             for (auto& value : q) value *= 8.0F;
             auto const expected = expanded(weight.values, q, latents, past, tokens);
             for (auto const own : {UnitRange{0, 3}, UnitRange{1, 2}, UnitRange{3, 3}}) {
+                auto const before = memory.memory().current();
                 auto const heads = LatentHeads<Host>::create(memory, weight.source, shape, own);
                 REQUIRE(heads);
+                CHECK(memory.memory().current() - before == *latent_weight_bytes(format, shape, own.size()));
                 std::vector<float> out(static_cast<std::size_t>(tokens * own.size() * 6));
                 std::vector<float> scratch(static_cast<std::size_t>(heads->workspace(tokens, context)));
                 TensorView<float, 2, Host> const all(q.data(), {tokens, 27});

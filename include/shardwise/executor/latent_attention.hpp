@@ -2,11 +2,14 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/core/checked.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/op/operation.hpp>
+#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -19,6 +22,52 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
+
+namespace detail {
+
+/// Rows that go through the latent at once: few enough that the scratch stays small, many enough to share what is read of weights.
+inline constexpr std::int64_t latent_rows = 32;
+
+/// Attention in the latent: one key-value head, whose values are the first part of its keys.
+[[nodiscard]] constexpr AttentionShape in_latent(AttentionShape const& shape, std::int64_t heads) {
+    auto out = shape;
+    out.heads = heads;
+    out.kv_heads = 1;
+    out.key_dim = shape.latent;
+    out.value_dim = shape.latent - shape.rotary;
+    return out;
+}
+/// The format of a weight that is turned round: its own where that has plain elements.
+[[nodiscard]] constexpr WeightFormat turned_format(WeightFormat format) {
+    bool const is_plain = format == WeightFormat::f32 || format == WeightFormat::bf16 || format == WeightFormat::f16;
+    return is_plain ? format : WeightFormat::f32;
+}
+
+}  // namespace detail
+
+/// Floats that `LatentHeads::attend` needs beside its tensors with so many heads of its own, for so many tokens of a sequence that
+/// is `context` long with them. `shape` is the whole model's.
+[[nodiscard]] inline std::int64_t latent_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
+                                                   std::int64_t context) {
+    auto const rows = std::min(tokens, detail::latent_rows);
+    AttentionOptions options;
+    options.shape = detail::in_latent(shape, heads);
+    return rows * heads * (options.shape.key_dim + options.shape.value_dim) +
+           std::max(attention_workspace(options, rows, context), attention_workspace(options, 1, context));
+}
+
+/// What LatentHeads holds of a weight of this format for so many heads; nothing where that leaves 63 bits.
+[[nodiscard]] constexpr Optional<Bytes> latent_weight_bytes(WeightFormat format, AttentionShape const& shape,
+                                                            std::int64_t heads, std::int64_t group = 0) {
+    auto const latent = shape.latent - shape.rotary;
+    auto const into = packed_weight_bytes(detail::turned_format(format), latent, shape.key_dim - shape.rotary);
+    auto const out_of = packed_weight_bytes(format, shape.value_dim, latent, group);
+    if (!into || !out_of) return std::nullopt;
+    auto const head = checked_add(into->count(), out_of->count());
+    auto const all = head ? checked_multiply(*head, heads) : head;
+    if (!all) return std::nullopt;
+    return Bytes{*all};
+}
 
 /// A rank's heads of multi-head latent attention. Each head's queries are taken into the latent before the attention, and its
 /// result out of it behind: the cache holds the latent alone, one key-value head that all heads share, and is never expanded.
@@ -64,10 +113,7 @@ public:
 
     /// Floats that `attend` needs beside its tensors, for so many tokens of a sequence that is `context` long with them.
     [[nodiscard]] std::int64_t workspace(std::int64_t tokens, std::int64_t context) const {
-        auto const rows = std::min(tokens, most_rows);
-        return rows * own() * (shape_.latent + latent_width()) +
-               std::max(attention_workspace(options(0, 0.0F), rows, context),
-                        attention_workspace(options(0, 0.0F), 1, context));
+        return latent_workspace(shape_, own(), tokens, context);
     }
 
     /// Attends to a sequence's latents, those of the new tokens included.
@@ -81,8 +127,8 @@ public:
     [[nodiscard]] Result<> attend(Matrix q, CachedRows<Cache, Backend> const& latents, Matrix out, std::int64_t past,
                                   float scale, TensorView<float, 1, Backend> workspace, Stream& stream) const {
         if (heads_.empty()) return {};
-        for (std::int64_t first = 0; first < q.extent(0); first += most_rows) {
-            auto const rows = std::min(most_rows, q.extent(0) - first);
+        for (std::int64_t first = 0; first < q.extent(0); first += detail::latent_rows) {
+            auto const rows = std::min(detail::latent_rows, q.extent(0) - first);
             auto const done = attend_rows(q.rows(first, rows), latents, out.rows(first, rows), past + first, scale,
                                           workspace, stream);
             if (!done) return done;
@@ -102,23 +148,15 @@ private:
         std::vector<std::byte> data;
     };
 
-    /// Rows that go through the latent at once: as many as keep the scratch small beside the weights that they share.
-    static constexpr std::int64_t most_rows = 32;
-
     LatentHeads() = default;
 
     [[nodiscard]] std::int64_t own() const { return static_cast<std::int64_t>(heads_.size()); }
     [[nodiscard]] std::int64_t plain_key() const { return shape_.key_dim - shape_.rotary; }
     [[nodiscard]] std::int64_t latent_width() const { return shape_.latent - shape_.rotary; }
 
-    /// The attention in the latent: one key-value head, whose values are the first part of its keys.
     [[nodiscard]] AttentionOptions options(std::int64_t past, float scale) const {
         AttentionOptions options;
-        options.shape = shape_;
-        options.shape.heads = own();
-        options.shape.kv_heads = 1;
-        options.shape.key_dim = shape_.latent;
-        options.shape.value_dim = latent_width();
+        options.shape = detail::in_latent(shape_, own());
         options.scale = scale;
         options.first_query = past;
         return options;
@@ -167,9 +205,9 @@ private:
     /// Some rows of a weight, turned round: in its format where that has plain elements, else in fp32.
     [[nodiscard]] static Turned turn(WeightSource const& source, UnitRange rows) {
         auto const count = rows.size();
-        bool const is_plain = source.format == WeightFormat::f32 || source.format == WeightFormat::bf16 ||
-                              source.format == WeightFormat::f16;
-        auto const size = is_plain ? static_cast<std::size_t>(traits(source.format).block_bytes) : sizeof(float);
+        auto const format = detail::turned_format(source.format);
+        bool const is_plain = format == source.format;
+        auto const size = static_cast<std::size_t>(traits(format).block_bytes);
         Turned out;
         out.data.resize(static_cast<std::size_t>(count * source.inputs) * size);
         std::vector<float> row(static_cast<std::size_t>(source.inputs));
@@ -181,11 +219,7 @@ private:
                 std::memcpy(out.data.data() + static_cast<std::size_t>(j * count + i) * size,
                             from + static_cast<std::size_t>(j) * size, size);
         }
-        out.source = {.format = is_plain ? source.format : WeightFormat::f32,
-                      .outputs = source.inputs,
-                      .inputs = count,
-                      .data = out.data,
-                      .scales = {}};
+        out.source = {.format = format, .outputs = source.inputs, .inputs = count, .data = out.data, .scales = {}};
         return out;
     }
 

@@ -171,8 +171,8 @@ private:
             if (is_parameter && parameters > 0) return static_cast<void>(++parameters);
             if (!is_parameter && !optional.empty()) return;
             auto name = tensors_.name_of(number);
-            // llama.cpp drops bert's pooler, which its tasks do not use.
-            bool const is_optional = !is_parameter || (layout_ == Layout::gguf && name.substr(0, 7) == "pooler.");
+            // Files lack bert's pooler where their task does not use it (llama.cpp's, embedding models).
+            bool const is_optional = !is_parameter || name.substr(0, 7) == "pooler.";
             if (is_optional && optional.empty())
                 optional = std::move(name);
             else if (!is_optional && parameters++ == 0)
