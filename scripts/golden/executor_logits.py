@@ -71,6 +71,10 @@ def fill(model, seed=0):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape), seed)))
+        # The only buffers of a checkpoint: how deepseek_v3's routers are corrected.
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.from_numpy(formula(name, tuple(buffer.shape), seed)))
     return model
 
 

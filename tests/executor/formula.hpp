@@ -51,7 +51,7 @@ inline void write_formula_model(Model const& model, std::string const& path, std
         for (auto const& tie : model.tree.ties()) {
             if (tie.other == name) return;
         }
-        if (!tensor.is_parameter()) return;
+        if (!tensor.is_parameter() && !name.ends_with("e_score_correction_bias")) return;
         entries.push_back({std::string(name), formula(name, tensor.shape, seed)});
         auto const bytes = entries.back().values.size() * sizeof(float);
         header += header.size() > 1 ? "," : "";

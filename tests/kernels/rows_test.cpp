@@ -4,6 +4,7 @@
 #include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/softmax.hpp>
 
 #include <doctest/doctest.h>
@@ -212,6 +213,21 @@ TEST_CASE("activation: each kind equals its formula in float64, far out too") {
             },
             8.0, 1.0);
     }
+}
+
+TEST_CASE("scale_rows: one number's activation scales a whole row, in place too") {
+    auto const gate = random_matrix<float>(5, 1, 1);
+    auto rows = random_matrix<float>(5, 33, 2);
+    auto const before = rows;
+    HostContext context({.threads = 2});
+    auto stream = context.make_stream();
+    REQUIRE(scale_rows(gate.read(), rows.read(), rows.view(), ActivationKind::sigmoid, stream));
+    auto const factor = [&](std::int64_t row) { return 1.0 / (1.0 + std::exp(-gate.at(row, 0))); };
+    check_close(
+        rows, [&](std::int64_t row, std::int64_t i) { return factor(row) * before.at(row, i); }, 8.0);
+    auto const refused = scale_rows(before.read(), before.read(), rows.view(), ActivationKind::sigmoid, stream);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("one number per row") != std::string::npos);
 }
 
 TEST_CASE_TEMPLATE("softmax: rows sum to one, large values do not overflow, masked rows are zero", T, float, Bfloat16) {

@@ -10,7 +10,9 @@ using namespace shardwise;
 
 namespace {
 
-Model model_of(ModelConfig const& config) { return *describe(config); }
+Model model_of(ModelConfig const& config) {
+    return *describe(config);
+}
 
 BlockBody const& layer_of(Model const& model) {
     for (auto const& block : model.program.blocks()) {
@@ -19,7 +21,9 @@ BlockBody const& layer_of(Model const& model) {
     return model.program.bodies().front();
 }
 
-BlockBody const& head_of(Model const& model) { return model.program.body(model.program.blocks().back()); }
+BlockBody const& head_of(Model const& model) {
+    return model.program.body(model.program.blocks().back());
+}
 
 }  // namespace
 
@@ -62,6 +66,24 @@ TEST_CASE("activations: a mixture of experts holds tokens * k routed rows, not o
     // The widest moment is the experts' output, [tokens * 8, 2048], before it is combined.
     CHECK(peak >= 1000LL * 8 * (2048 + 768) * 2);
     CHECK(peak <= 1000LL * (8 * (2048 + 768) + 4 * 2048) * 2);
+}
+
+TEST_CASE("activations: every operation's workspace has a place of its own while it runs") {
+    BodyBuilder body(64);
+    auto const routes = body.route(body.linear(body.input(), "router", "router", 8), 8, 2);
+    auto const made = body.experts(body.input(), routes, "out", "w", 64, 8, 2, LinearSplit::row());
+    (void)body.combine(made, routes, 8, 2);
+    auto const mixture = std::move(body).finish();
+    auto const context = op_context(mixture, {.batch = 1, .new_tokens = 5, .context = 5, .dtype = Dtype::f32});
+    auto const plan = plan_activations(mixture, context);
+    REQUIRE(plan.workspace_of.size() == 4);
+    CHECK(plan.workspace_of[0] == -1);
+    CHECK(plan.workspace_of[1] == -1);
+    auto const table = plan.items[static_cast<std::size_t>(plan.workspace_of[2])];
+    CHECK(table.birth == 3);
+    CHECK(table.death == 3);
+    CHECK(table.size == Bytes{4 * (5 * 2 + 8 + 1)});
+    CHECK(plan.workspace_of[3] > plan.workspace_of[2]);
 }
 
 TEST_CASE("activations: what lives at once in any published model's blocks is what the arena takes, within alignment") {

@@ -73,7 +73,7 @@ TEST_CASE("BodyBuilder: experts work on routed rows and combine brings back toke
     auto const up = body.experts(body.input(), routes, "up", "experts.*.up.weight", 32, 8, 2, LinearSplit::column(32));
     CHECK(body.at(up).rows == Rows::routed);
     auto const down = body.experts(up, routes, "down", "experts.*.down.weight", 16, 8, 2, LinearSplit::row());
-    auto const out = body.combine(down, routes, 2);
+    auto const out = body.combine(down, routes, 8, 2);
     CHECK(body.at(out).rows == Rows::tokens);
     CHECK(body.at(out).spread == Spread::partial);
     auto const scale = body.linear(body.input(), "scale", "scale.weight", 1);

@@ -74,6 +74,17 @@ TEST_CASE("fixed_tree_sum: any ranks get the bits of comm's deterministic_sum, w
     }
 }
 
+TEST_CASE("fixed_tree_sum: memory for the most tokens is enough for fewer, which may need more") {
+    for (std::int64_t const ranks : {1, 3, 8}) {
+        FixedTreeSum<Host> const tree(64, 512, {ranks, ranks - 1});
+        for (std::int64_t const tokens : {1, 31, 33, 40, 500}) {
+            std::int64_t most = 0;
+            for (std::int64_t fewer = 0; fewer <= tokens; ++fewer) most = std::max(most, tree.workspace(fewer));
+            CHECK(tree.most_workspace(tokens) == most);
+        }
+    }
+}
+
 TEST_CASE("fixed_tree_sum: a leaf that cannot be computed and memory that does not fit are the call's errors") {
     auto group = ThreadsGroup::create(1).value();
     auto comm = group.join(0).value();

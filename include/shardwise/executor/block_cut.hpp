@@ -75,6 +75,7 @@ private:
     [[nodiscard]] Result<> look_at(Operation const& op) {
         switch (op.kind) {
             case OpKind::linear:
+            case OpKind::experts:
                 return value(op.output).spread == Spread::partial ? cut_sum(op) : Result<>{};
             case OpKind::attention:
                 return cut_heads(op);
@@ -85,11 +86,9 @@ private:
             case OpKind::rope:
             case OpKind::add:
             case OpKind::last_token:
-                return {};
             case OpKind::route:
-            case OpKind::experts:
             case OpKind::combine:
-                return not_executed("a layer of experts");
+                return {};
         }
         return {};
     }

@@ -2,7 +2,9 @@
 
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/executor/block_cut.hpp>
+#include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/latent_attention.hpp>
+#include <shardwise/executor/load_experts.hpp>
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
@@ -32,10 +34,17 @@ struct HeldTable {
     UnitRange rows;
 };
 
+/// A vector that is no norm's: the sinks of an attention's own heads, the correction of a router.
+template <ComputeBackend Backend>
+struct HeldVector {
+    Buffer<float, Backend> values;
+};
+
 /// What a rank holds of one operation's parameters.
 template <ComputeBackend Backend, ReductionPolicy Policy>
-using HeldOperation = std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, ColumnLinear<Backend>,
-                                   RowLinear<Backend, Policy>, LatentHeads<Backend>>;
+using HeldOperation =
+    std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, HeldVector<Backend>, ColumnLinear<Backend>,
+                 RowLinear<Backend, Policy>, LatentHeads<Backend>, ExpertColumns<Backend>, ExpertRows<Backend, Policy>>;
 
 namespace detail {
 
@@ -45,13 +54,19 @@ class OperationLoader {
 public:
     using Held = HeldOperation<Backend, Policy>;
 
-    /// `prefix` is the block's module, which parameters' names follow.
+    /// `prefix` is the block's module, which parameters' names follow; `experts` the rank's share of the experts.
     OperationLoader(typename Backend::Context& context, StoredParameters const& parameters, Model const& model,
-                    std::string prefix, TensorPlace place)
-        : context_(context), parameters_(parameters), model_(model), prefix_(std::move(prefix)), place_(place) {}
+                    std::string prefix, TensorPlace place, TensorPlace experts = {})
+        : context_(context),
+          parameters_(parameters),
+          model_(model),
+          prefix_(std::move(prefix)),
+          place_(place),
+          experts_(context, parameters, prefix_, place, experts) {}
 
     /// Inputs of a product's weight that cannot be parted.
     [[nodiscard]] Result<std::int64_t> grain_of(Operation const& op) const {
+        if (op.kind == OpKind::experts) return experts_.grain_of(op);
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
         return input_grain(stored->format);
@@ -71,8 +86,14 @@ public:
                            ? load_row(op, cut)
                            : load_column(op, body, cut);
             case OpKind::attention:
-                if (!op.parameters[0].empty()) return not_executed("an attention with scores of its own");
-                return Held{};
+                return op.parameters[0].empty() ? Result<Held>(Held{}) : load_sinks(op, cut);
+            case OpKind::route: {
+                auto correction = hold_vector(op.parameters[0], op.experts);
+                if (!correction) return correction.error();
+                return Held{HeldVector<Backend>{std::move(*correction)}};
+            }
+            case OpKind::experts:
+                return load_experts(op, body, cut);
             default:
                 return Held{};
         }
@@ -107,6 +128,36 @@ private:
         if (!bias) return bias.error();
         norm.bias = std::move(*bias);
         return Held{std::move(norm)};
+    }
+
+    /// A sink per head (gpt_oss).
+    [[nodiscard]] Result<Held> load_sinks(Operation const& op, BlockCut const& cut) const {
+        auto const stored = find(op.parameters[0]);
+        if (!stored) return stored.error();
+        if (stored->tensor->shape.rank() != 1) return not_executed("an attention with scores of its own");
+        auto const all = floats_of(*stored, op.attention.heads, name_of(op.parameters[0]));
+        if (!all) return all.error();
+        auto const own = cut.heads->query;
+        auto held = hold_floats<Backend>(context_, {all->begin() + own.begin, all->begin() + own.end});
+        if (!held) return held.error();
+        return Held{HeldVector<Backend>{std::move(*held)}};
+    }
+
+    [[nodiscard]] Result<Held> load_experts(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
+        auto const& made = body.values()[static_cast<std::size_t>(op.output)];
+        if (made.spread == Spread::partial) {
+            auto rows = experts_.load_rows(op, *cut.pieces[static_cast<std::size_t>(op.inputs[0])]);
+            if (!rows) return rows.error();
+            return Held{std::move(*rows)};
+        }
+        bool is_alternating = false;
+        for (auto const& reader : body.operations()) {
+            bool const reads = reader.kind == OpKind::activation && reader.inputs[0] == op.output;
+            is_alternating = is_alternating || (reads && reader.activation == ActivationKind::swiglu_clamped);
+        }
+        auto columns = experts_.load_columns(op, cut.columns[static_cast<std::size_t>(op.output)], is_alternating);
+        if (!columns) return columns.error();
+        return Held{std::move(*columns)};
     }
 
     [[nodiscard]] Result<Held> load_table(Operation const& op) const {
@@ -245,6 +296,7 @@ private:
     Model const& model_;
     std::string prefix_;
     TensorPlace place_;
+    ExpertLoader<Backend, Policy> experts_;
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/model_reach.hpp>
@@ -27,32 +28,16 @@ namespace shardwise::inline v0_2_0 {
     return {share.kv.size(), shape.key_dim, shape.value_dim, shape.window};
 }
 
-/// How much a rank makes room for.
-struct ExecutorLimits {
-    /// Sequences whose caches are kept.
-    std::int64_t sequences = 1;
-    /// Tokens of one sequence, the prompt included.
-    std::int64_t context = 0;
-    /// Tokens of all sequences that one call computes.
-    std::int64_t step_tokens = 0;
-    /// Tokens that the caches of all sequences hold together, in pages that they share; 0: `sequences` times `context`.
-    std::int64_t cache_tokens = 0;
-    /// What keys and values are kept in: f32, bf16 or i8 (executor/kv_cache.hpp).
-    Dtype kv_dtype = Dtype::f32;
-    /// False: the head (scores of the vocabulary, a pooler) is left out, and what the layers make is the result.
-    bool has_head = true;
-};
-
-/// What a model gives for a step: scores of the vocabulary, or a hidden state.
-struct ExecutorOutput {
-    /// Each sequence's last token, its pooled one, or every token.
-    Rows rows = Rows::sequences;
-    std::int64_t width = 0;
-    bool is_logits = false;
-};
-
 /// One tensor-parallel rank of a model: its share of every weight, its heads' cache and one arena, which the planner of memory/
 /// lays out from the model's block program. It walks that program; no family is known here.
+///
+/// Expert parallelism: groups of tensor-parallel ranks each hold all of a model but its experts, which are dealt to the groups,
+/// and have sequences of their own; rows travel to their experts and back. Each rank
+///   1 gives `create` its place among the groups, {groups, its own};
+///   2 makes one exchange, `executor.make_exchange(context, peers)`, on a communicator of the ranks that have its
+///     tensor-parallel number in all groups, and keeps it as long as the executor;
+///   3 gives it to every `forward`. All groups call forward in the same step until the last has ended: one that has nothing to
+///     compute does so without ids, without parts and with an `out` of no rows.
 ///
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
@@ -62,14 +47,14 @@ class RankExecutor {
 public:
     using Stream = typename Backend::Stream;
 
-    /// Loads what `place` owns. `model` and `context` outlive this, which waits for its last step when it goes; `parameters` is not
-    /// needed afterwards.
+    /// Loads what `place` owns, and of the experts what `experts` does. `model` and `context` outlive this, which waits for its
+    /// last step when it goes; `parameters` is not needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet; those of loading; out_of_memory; size_overflow;
     ///         invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
-                                                     ExecutorLimits const& limits) {
+                                                     ExecutorLimits const& limits, TensorPlace experts = {}) {
         Error refused{ErrorCode::invalid_argument};
         refused.in("executor");
         if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
@@ -83,7 +68,8 @@ public:
         }
         if (!checked_multiply(limits.sequences, limits.context))
             return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits.context);
-        RankExecutor executor(model, place, limits);
+        if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
+        RankExecutor executor(model, place, limits, experts);
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
             executor.note_output(block);
@@ -110,7 +96,15 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                    TensorView<float, 2, Backend> out, C& comm, Stream& stream) {
-        if (auto const checked = check(ids, parts, out); !checked) return checked;
+        return forward(ids, parts, out, comm, static_cast<ExpertParallel<Backend, C>*>(nullptr), stream);
+    }
+
+    /// The same where experts are dealt to groups: `exchange` is what make_exchange made, null where the rank has all experts.
+    template <Communicator C>
+    [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
+                                   TensorView<float, 2, Backend> out, C& comm, ExpertParallel<Backend, C>* exchange,
+                                   Stream& stream) {
+        if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
         std::copy(ids.begin(), ids.end(), ids_.data());
         std::int64_t next = 0;
@@ -124,11 +118,14 @@ public:
         }
         StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, &cache_};
         step.scratch = scratch_.view();
+        step.routed_room =
+            limits_.step_tokens * std::min(model_->config.experts_per_token,
+                                           split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
         WalkState<Backend> state{arena_.data(), out, 0};
         Result<> done;
         for (auto& block : blocks_) {
             auto const& plan = bodies_[block.body].plan;
-            done = walk_block(*model_, block, plan, step, state, comm, stream);
+            done = walk_block(*model_, block, plan, step, state, comm, exchange, stream);
             if (!done) break;
         }
         if (done && !output_.is_logits) {
@@ -137,6 +134,24 @@ public:
         }
         last_.event.record(stream);
         return done;
+    }
+
+    /// How rows travel between the groups that share the experts: one for all layers. `peers` outlives it.
+    ///
+    /// Errors  invalid_argument where `peers` are not the groups that `create` was told of; as ExpertParallel::create
+    template <Communicator C>
+    [[nodiscard]] Result<ExpertParallel<Backend, C>> make_exchange(typename Backend::Context& context, C& peers) const {
+        if (peers.size() != experts_.ranks || peers.rank() != experts_.rank) {
+            return Error{ErrorCode::invalid_argument}
+                .in("executor")
+                .at("ep")
+                .because("is not the group whose experts were loaded")
+                .got(peers.size())
+                .expected(experts_.ranks);
+        }
+        auto const& config = model_->config;
+        return ExpertParallel<Backend, C>::create(
+            context, peers, {config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens});
     }
 
     [[nodiscard]] Model const& model() const { return *model_; }
@@ -167,9 +182,10 @@ private:
         ActivationPlan plan;
     };
 
-    RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits)
+    RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits, TensorPlace experts)
         : model_(&model),
           place_(place),
+          experts_(experts),
           limits_(limits),
           is_bidirectional_(shardwise::is_bidirectional(model)),
           bodies_(model.program.bodies().size()) {}
@@ -186,7 +202,7 @@ private:
                                            TensorPlace place) {
         auto const& body = model_->program.body(block);
         auto const before = context.memory().current();
-        detail::OperationLoader<Backend, Policy> const loader(context, parameters, *model_, prefix, place);
+        detail::OperationLoader<Backend, Policy> const loader(context, parameters, *model_, prefix, place, experts_);
         auto cut =
             detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
         if (!cut) return cut.error();
@@ -275,13 +291,19 @@ private:
                         .new_tokens = ceil_divide(limits_.step_tokens, sequences),
                         .context = limits_.context,
                         .dtype = Dtype::f32};
-        return plan_activations(local, op_context(local, step));
+        return plan_activations(local, op_context(local, step, {.ep = experts_.ranks, .ep_rank = experts_.rank}));
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                 TensorView<float, 2, Backend> out) const {
+                                 TensorView<float, 2, Backend> out, bool has_exchange) const {
         Error error{ErrorCode::invalid_argument};
         error.in("executor");
+        if (!has_exchange && experts_.ranks > 1) {
+            return error.at("ep")
+                .because("needs an exchange: other ranks have some of the experts")
+                .got(experts_.ranks)
+                .fix("give forward what make_exchange made");
+        }
         if (static_cast<std::int64_t>(parts.size()) > limits_.sequences) {
             return error.at("parts")
                 .because("are more than there are caches")
@@ -309,7 +331,7 @@ private:
             }
             tokens += part.tokens;
         }
-        if (parts.empty() || tokens != static_cast<std::int64_t>(ids.size())) {
+        if ((parts.empty() && !has_exchange) || tokens != static_cast<std::int64_t>(ids.size())) {
             return error.at("ids")
                 .because("are not as many as the sequences' parts say")
                 .got(static_cast<std::int64_t>(ids.size()))
@@ -343,6 +365,7 @@ private:
 
     Model const* model_;
     TensorPlace place_;
+    TensorPlace experts_;
     ExecutorLimits limits_;
     ExecutorOutput output_;
     bool is_bidirectional_;

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <shardwise/executor/held_operation.hpp>
-#include <shardwise/executor/kv_cache.hpp>
-#include <shardwise/kernels/activation.hpp>
+#include <shardwise/executor/block_values.hpp>
+#include <shardwise/executor/walk_experts.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
@@ -23,47 +22,6 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// New tokens of one sequence in one step.
-struct SequencePart {
-    /// The sequence's place in the cache.
-    std::int64_t slot = 0;
-    /// Tokens in the cache.
-    std::int64_t past = 0;
-    std::int64_t tokens = 1;
-};
-
-/// A block as one rank holds it.
-template <ComputeBackend Backend, ReductionPolicy Policy>
-struct HeldBlock {
-    BlockBody const* program = nullptr;
-    /// Its number among the program's bodies.
-    std::size_t body = 0;
-    BlockCut cut;
-    std::vector<HeldOperation<Backend, Policy>> operations;
-    Buffer<float, Backend> frequencies;
-    float rope_scale = 1.0F;
-    /// Its attention's number among the layers of the cache.
-    std::size_t cache_layer = 0;
-};
-
-/// What one step computes.
-template <ComputeBackend Backend>
-struct StepView {
-    TensorView<std::int32_t const, 1, Backend> ids;
-    TensorView<std::int32_t const, 1, Backend> positions;
-    std::span<SequencePart const> parts;
-    TensorView<float, 1, Backend> scratch;
-    KvCache<Backend>* cache = nullptr;
-};
-
-/// Where a walk is: the arena holds the hidden state of `rows` rows at `hidden`.
-template <ComputeBackend Backend>
-struct WalkState {
-    float* arena;
-    TensorView<float, 2, Backend> logits;
-    float* hidden;
-};
-
 namespace detail {
 
 /// Walks over the operations of one block.
@@ -74,8 +32,16 @@ public:
     using Matrix = TensorView<float, 2, Backend>;
 
     BlockWalker(Model const& model, HeldBlock<Backend, Policy> const& block, ActivationPlan const& plan,
-                StepView<Backend> const& step, WalkState<Backend>& state, C& comm, Stream& stream)
-        : model_(model), block_(block), plan_(plan), step_(step), state_(state), comm_(comm), stream_(stream) {}
+                StepView<Backend> const& step, WalkState<Backend>& state, C& comm, ExpertParallel<Backend, C>* exchange,
+                Stream& stream)
+        : model_(model),
+          block_(block),
+          step_(step),
+          state_(state),
+          comm_(comm),
+          stream_(stream),
+          values_(block, plan, step, state),
+          experts_(model, block, step, values_, comm, exchange, stream) {}
 
     [[nodiscard]] Result<> walk() {
         auto const& operations = block_.program->operations();
@@ -92,27 +58,21 @@ public:
             }
         }
         for (std::size_t i = 0; i < operations.size(); ++i) {
-            if (auto const done = compute(operations[i], block_.operations[i]); !done) return done;
+            if (auto const done = compute(operations[i], i); !done) return done;
         }
         if (!operations.empty()) state_.hidden = view(operations.back().output).data();
         return {};
     }
 
 private:
-    [[nodiscard]] std::int64_t rows(Value const& value) const {
-        return value.rows == Rows::sequences ? static_cast<std::int64_t>(step_.parts.size()) : step_.ids.elements();
-    }
-    [[nodiscard]] Matrix view(ValueId id) const {
-        auto const& value = block_.program->values()[static_cast<std::size_t>(id)];
-        auto const item = static_cast<std::size_t>(plan_.item_of[static_cast<std::size_t>(id)]);
-        auto* const data = state_.arena + plan_.layout.offsets[item].count() / 4;
-        return {data, {rows(value), block_.cut.width(id)}};
-    }
+    [[nodiscard]] Matrix view(ValueId id) const { return values_.view(id); }
     [[nodiscard]] TensorView<float const, 1, Backend> vector(Buffer<float, Backend> const& buffer) const {
         return buffer.view();
     }
 
-    [[nodiscard]] Result<> compute(Operation const& op, HeldOperation<Backend, Policy> const& held) {
+    [[nodiscard]] Result<> compute(Operation const& op, std::size_t index) {
+        auto const& held = block_.operations[index];
+        if (experts_.computes_later(op)) return {};
         switch (op.kind) {
             case OpKind::embedding:
                 return embed(op, std::get<HeldTable<Backend>>(held));
@@ -123,13 +83,17 @@ private:
             case OpKind::rope:
                 return rotate(op);
             case OpKind::attention:
-                return attend(op);
+                return attend(op, held);
             case OpKind::activation:
-                return activate(op);
+                return walk_activation(values_, op, stream_);
             case OpKind::add:
                 return add(op);
             case OpKind::last_token:
                 return take_rows(op);
+            case OpKind::route:
+            case OpKind::experts:
+            case OpKind::combine:
+                return experts_.compute(op, index);
             default:
                 return not_executed("an operation");
         }
@@ -258,8 +222,9 @@ private:
         return {};
     }
 
-    [[nodiscard]] Result<> attend(Operation const& op) {
+    [[nodiscard]] Result<> attend(Operation const& op, HeldOperation<Backend, Policy> const& held) {
         if (op.attention.latent > 0) return attend_latent(op);
+        auto const* const sinks = std::get_if<HeldVector<Backend>>(&held);
         auto const& share = *block_.cut.heads;
         auto const& shape = op.attention;
         auto q = view(op.inputs[0]);
@@ -293,7 +258,9 @@ private:
                                                     CachedRows<Cache, Backend> const& seen_values) {
                 return attend_heads<Backend, Cache>(q.rows(first, part.tokens), seen_keys, seen_values,
                                                     out.rows(first, part.tokens), options, share, stream_,
-                                                    has_workspace ? step_.scratch : TensorView<float, 1, Backend>{});
+                                                    has_workspace ? step_.scratch : TensorView<float, 1, Backend>{},
+                                                    sinks != nullptr ? vector(sinks->values)
+                                                                     : TensorView<float const, 1, Backend>{});
             };
             auto const attend_to_cache = [&]<class Cache>(Cache) {
                 return attend_to(cache.template keys<Cache>(layer, part.slot, known),
@@ -311,18 +278,6 @@ private:
             first += part.tokens;
         }
         return {};
-    }
-
-    [[nodiscard]] Result<> activate(Operation const& op) {
-        auto const out = view(op.output);
-        auto const gate = view(op.inputs[0]);
-        if (op.inputs[1] == no_value) return activation<float>(gate, out, op.activation, stream_);
-        if (op.inputs[1] == op.inputs[0]) {
-            auto const width = out.extent(1);
-            return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, op.activation,
-                                           stream_);
-        }
-        return gated_activation<float>(gate, view(op.inputs[1]), out, op.activation, stream_);
     }
 
     [[nodiscard]] Result<> add(Operation const& op) {
@@ -355,11 +310,12 @@ private:
 
     Model const& model_;
     HeldBlock<Backend, Policy> const& block_;
-    ActivationPlan const& plan_;
     StepView<Backend> const& step_;
     WalkState<Backend>& state_;
     C& comm_;
     Stream& stream_;
+    BlockValues<Backend, Policy> values_;
+    ExpertWalker<Backend, Policy, C> experts_;
 };
 
 }  // namespace detail
@@ -373,7 +329,12 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     for (std::size_t i = 0; i < operations.size(); ++i) {
         auto const& op = operations[i];
         if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&block.operations[i]))
-            most = std::max(most, row->workspace(tokens));
+            most = std::max(most, row->most_workspace(tokens));
+        // Gathered rows of one expert, which every token may have chosen.
+        if (std::holds_alternative<ExpertColumns<Backend>>(block.operations[i]))
+            most = std::max(most, tokens * op.in_features);
+        if (auto const* const row = std::get_if<ExpertRows<Backend, Policy>>(&block.operations[i]))
+            most = std::max(most, row->workspace(tokens * op.experts_per_token));
         if (auto const* const latent = std::get_if<LatentHeads<Backend>>(&block.operations[i]))
             most = std::max(most, latent->workspace(tokens, context));
         if (op.kind == OpKind::attention && op.attention.latent == 0) {
@@ -391,12 +352,13 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     return most;
 }
 
-/// Computes one block: its input is where the walk left the hidden state, its output where the walk finds it.
+/// Computes one block: its input is where the walk left the hidden state, its output where the walk finds it. `exchange` is null
+/// where the rank has all experts.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
 [[nodiscard]] Result<> walk_block(Model const& model, HeldBlock<Backend, Policy> const& block,
                                   ActivationPlan const& plan, StepView<Backend> const& step, WalkState<Backend>& state,
-                                  C& comm, typename Backend::Stream& stream) {
-    return detail::BlockWalker<Backend, Policy, C>(model, block, plan, step, state, comm, stream).walk();
+                                  C& comm, ExpertParallel<Backend, C>* exchange, typename Backend::Stream& stream) {
+    return detail::BlockWalker<Backend, Policy, C>(model, block, plan, step, state, comm, exchange, stream).walk();
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -49,6 +49,8 @@ struct ActivationPlan {
     List<ArenaItem> items;
     /// The item of each value; values that one operation turns into another in place share an item.
     List<std::int64_t> item_of;
+    /// The item of each operation's workspace; -1 where it needs none.
+    List<std::int64_t> workspace_of;
     ArenaLayout layout;
 };
 
@@ -68,6 +70,7 @@ struct ActivationPlan {
 
     ActivationPlan plan;
     plan.item_of.assign(values.size(), -1);
+    plan.workspace_of.assign(operations.size(), -1);
     plan.items.reserve(values.size() + operations.size());
     auto const add = [&plan](std::int64_t birth, std::int64_t death, Bytes size) {
         plan.items.push_back({birth, death, size});
@@ -100,7 +103,7 @@ struct ActivationPlan {
             if (plan.item_of[out] < 0) plan.item_of[out] = add(now, last_use[out] < now ? now : last_use[out], size);
         }
         auto const workspace = op_work(op, context).workspace;
-        if (workspace.count() > 0) (void)add(now, now, workspace);
+        if (workspace.count() > 0) plan.workspace_of[i] = add(now, now, workspace);
     }
     plan.layout = plan_arena(plan.items);
     return plan;

@@ -190,8 +190,9 @@ public:
         return append(op, {in, routes}, split_value(name, Rows::routed, out_features, split));
     }
     /// The weighted sum of each token's experts.
-    constexpr ValueId combine(ValueId routed, ValueId routes, std::int64_t experts_per_token) {
+    constexpr ValueId combine(ValueId routed, ValueId routes, std::int64_t experts, std::int64_t experts_per_token) {
         Operation op{.kind = OpKind::combine};
+        op.experts = experts;
         op.experts_per_token = experts_per_token;
         auto out = at(routed);
         out.name = "combined";

@@ -6,6 +6,7 @@
 #include <shardwise/model/layer_set.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/op/rope_parameters.hpp>
+#include <shardwise/op/router_score.hpp>
 
 #include <cstdint>
 
@@ -46,6 +47,9 @@ struct ModelConfig {
     std::int64_t shared_experts = 0;
     std::int64_t shared_expert_intermediate_size = 0;
     std::int64_t first_dense_layers = 0;   // deepseek: first_k_dense_replace
+    std::int64_t expert_groups = 0;        // deepseek: n_group; 0: experts are chosen from all
+    std::int64_t kept_expert_groups = 0;   // deepseek: topk_group
+    std::int64_t expert_choice = 0;        // deepseek_v2: topk_method; 0 greedy, 1 group_limited_greedy
     std::int64_t decoder_sparse_step = 1;  // qwen moe: every n-th layer has experts
     LayerSet dense_layers;                 // qwen moe: mlp_only_layers; after `complete`: every layer without experts
 
@@ -72,7 +76,7 @@ struct ModelConfig {
     bool gated_mlp = false;            // t5: is_gated_act
     bool use_sliding_window = true;    // qwen2, qwen3
     bool is_bidirectional = false;     // gemma3: use_bidirectional_attention
-    bool norm_expert_weights = true;   // qwen moe: norm_topk_prob
+    bool norm_expert_weights = true;   // qwen moe: norm_topk_prob: chosen weights are divided by their sum
     bool remove_final_norm = false;    // opt: _remove_final_layer_norm
     bool interleaved_rope = false;     // deepseek: neighbours of a head turn together, not its halves
     bool yarn_scores = false;          // deepseek_v3: scores grow by the square of yarn_magnitude(factor, mscale_all_dim)
@@ -82,6 +86,9 @@ struct ModelConfig {
     std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
 
     ActivationKind activation = ActivationKind::silu;
+    RouterScore router_score = RouterScore::softmax;
+    GroupRank group_rank = GroupRank::best;
+    double routed_scale = 1.0;         // deepseek: routed_scaling_factor, multiplies the chosen weights
     double norm_epsilon = 1e-6;
     double embedding_scale = 1.0;      // gemma: embeddings are multiplied by sqrt(hidden_size)
     double query_scale = 0.0;          // gemma2: query_pre_attn_scalar

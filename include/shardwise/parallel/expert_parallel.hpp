@@ -8,6 +8,7 @@
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/parallel/detail/combine_rows.hpp>
 #include <shardwise/parallel/detail/expert_exchange.hpp>
 
 #include <algorithm>
@@ -106,7 +107,8 @@ public:
         if (auto const sent = dispatch(in); !sent) return sent;
         if (auto const computed = compute(expert, stream, deadline); !computed) return comm_->fail(computed.error());
         if (auto const returned = give_back(); !returned) return returned;
-        combine(weights, out, stream);
+        auto const place = [this](std::int64_t pair) { return exchange_.place(pair); };
+        detail::combine_rows<Backend>(sent_.data(), place, weights, out, stream);
         return {};
     }
 
@@ -221,22 +223,6 @@ private:
         return exchange_rows(ConstRows(arrived_.data(), {exchange_.rows_received() * shape_.width}),
                              exchange_.receive_counts(), Rows(sent_.data(), {pairs * shape_.width}),
                              exchange_.send_counts());
-    }
-
-    void combine(TensorView<float const, 2, Backend> weights, TensorView<float, 2, Backend> out, Stream& stream) {
-        auto const sum = [this, weights, out](std::int64_t begin, std::int64_t end) {
-            for (auto token = begin; token < end; ++token) {
-                auto* const to = out.row(token);
-                std::fill_n(to, shape_.width, 0.0F);
-                for (std::int64_t i = 0; i < shape_.experts_per_token; ++i) {
-                    auto const weight = weights.row(token)[i];
-                    auto const* const row =
-                        sent_.data() + exchange_.place(token * shape_.experts_per_token + i) * shape_.width;
-                    for (std::int64_t c = 0; c < shape_.width; ++c) to[c] += weight * row[c];
-                }
-            }
-        };
-        Backend::launch(out.extent(0), sum, stream);
     }
 
     Comm* comm_;

@@ -9,6 +9,7 @@
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/policy.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,6 +37,11 @@ public:
         if (place_.ranks == 1) return plan_.scratch() * tokens * width_;
         if (is_summed_in_parts(tokens)) return workspace_scattered(tokens);
         return (plan_.nodes() + plan_.scratch()) * tokens * width_;
+    }
+    /// Floats that are enough for any number of tokens up to this: long sums, made in parts, need less than some shorter ones.
+    [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const {
+        auto const whole = width_ > 0 ? std::max(one_shot_elements / width_, place_.ranks - 1) : tokens;
+        return std::max(workspace(tokens), workspace(std::min(tokens, whole)));
     }
     /// Floats that `sum_scattered` needs beside its result.
     [[nodiscard]] std::int64_t workspace_scattered(std::int64_t tokens) const {

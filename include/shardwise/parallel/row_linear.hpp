@@ -91,6 +91,12 @@ public:
         return 0;
     }
 
+    /// Floats that are enough for any number of tokens up to this.
+    [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const {
+        if constexpr (Policy::has_fixed_tree) return tree_.most_workspace(tokens);
+        return 0;
+    }
+
     /// out = sum over ranks of in * columns^T, + bias: the same on every rank.
     ///
     /// Shapes  in [tokens, inputs()], out [tokens, outputs()] dense, the same tokens on all ranks; workspace

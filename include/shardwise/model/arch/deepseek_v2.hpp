@@ -15,6 +15,8 @@ struct DeepseekV2 {
     static constexpr std::string_view name = "deepseek_v2";
     static constexpr std::string_view gguf_name = "deepseek2";
 
+    static constexpr std::array<std::string_view, 2> choices{"greedy", "group_limited_greedy"};
+
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),
         positive_field("hidden_size", &ModelConfig::hidden_size, 4096).in_gguf("embedding_length"),
@@ -36,6 +38,10 @@ struct DeepseekV2 {
             .in_gguf("expert_feed_forward_length"),
         natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 0)
             .in_gguf("leading_dense_block_count"),
+        choice_field("topk_method", &ModelConfig::expert_choice, choices),
+        natural_field("n_group", &ModelConfig::expert_groups, 0).in_gguf("expert_group_count"),
+        natural_field("topk_group", &ModelConfig::kept_expert_groups, 0).in_gguf("expert_group_used_count"),
+        real_field("routed_scaling_factor", &ModelConfig::routed_scale, 1.0).in_gguf("expert_weights_scale"),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false).in_gguf("expert_weights_norm"),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("mlp_bias", &ModelConfig::mlp_bias, false),
@@ -51,12 +57,14 @@ struct DeepseekV2 {
                                                    .router_class = "DeepseekV2MoEGate"};
 
     /// A null q_lora_rank means one projection for the queries; a null n_shared_experts none. The rotary embedding is
-    /// qk_rope_head_dim wide whatever head_dim says.
+    /// qk_rope_head_dim wide whatever head_dim says. The router reads no norm_topk_prob.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const known = detail::check_class(config, {"DeepseekV2ForCausalLM", "DeepseekV2Model"}); !known)
             return known;
         config.head_dim = 0;
         config.interleaved_rope = true;
+        config.norm_expert_weights = false;
+        if (config.expert_choice == 0) config.expert_groups = config.kept_expert_groups = 0;
         return detail::complete_deepseek(config);
     }
 

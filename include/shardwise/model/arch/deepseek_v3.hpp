@@ -37,6 +37,9 @@ struct DeepseekV3 {
             .in_gguf("expert_feed_forward_length"),
         natural_field("first_k_dense_replace", &ModelConfig::first_dense_layers, 3)
             .in_gguf("leading_dense_block_count"),
+        natural_field("n_group", &ModelConfig::expert_groups, 8).in_gguf("expert_group_count"),
+        natural_field("topk_group", &ModelConfig::kept_expert_groups, 4).in_gguf("expert_group_used_count"),
+        real_field("routed_scaling_factor", &ModelConfig::routed_scale, 2.5).in_gguf("expert_weights_scale"),
         flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true).in_gguf("expert_weights_norm"),
         flag_field("rope_interleave", &ModelConfig::interleaved_rope, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
@@ -58,6 +61,8 @@ struct DeepseekV3 {
             return known;
         config.mlp_bias = false;
         config.yarn_scores = true;
+        config.router_score = RouterScore::sigmoid;
+        config.group_rank = GroupRank::best_two;
         return detail::complete_deepseek(config);
     }
 

@@ -67,10 +67,13 @@ struct GptOss {
         config.attention_out_bias = config.attention_bias;
         config.activation = ActivationKind::swiglu_clamped;
         config.dense_layers = {};
+        config.router_score = RouterScore::softmax_chosen;
+        config.norm_expert_weights = false;
         if (config.rope.kind == RopeKind::standard) {
             config.rope.kind = RopeKind::yarn;
             config.rope.factor = 32.0;
             config.rope.original_max_positions = 4096;
+            config.rope.truncates = false;
         }
         return detail::complete_windows(config, [](std::int64_t layer) { return layer % 2 == 0; });
     }
@@ -145,7 +148,7 @@ private:
         auto const activated = body.gated_halves(gate_up, config.activation);
         auto const down = body.experts(activated, routes, "experts_out", "mlp.experts.down_proj", config.hidden_size,
                                        count, chosen, LinearSplit::row(), "mlp.experts.down_proj_bias");
-        return body.combine(down, routes, chosen);
+        return body.combine(down, routes, count, chosen);
     }
 };
 

@@ -220,7 +220,7 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     auto const down =
         body.experts(activated, routes, "experts_out", "mlp.experts.*.down_proj.weight", config.hidden_size, count,
                      chosen, LinearSplit::row(), bias("mlp.experts.*.down_proj.bias"));
-    auto const combined = body.combine(down, routes, chosen);
+    auto const combined = body.combine(down, routes, count, chosen);
     if (config.shared_experts == 0) return combined;
     auto const shared_width = config.shared_expert_intermediate_size;
     auto const shared_split = LinearSplit::column(shared_width);

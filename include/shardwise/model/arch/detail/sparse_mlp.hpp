@@ -92,7 +92,7 @@ struct SparseMlpNames {
     auto const activated = body.gated(gate, up, config.activation);
     auto const down = body.experts(activated, routes, "experts_out", names.experts.down, config.hidden_size,
                                    config.experts, config.experts_per_token, LinearSplit::row());
-    return body.combine(down, routes, config.experts_per_token);
+    return body.combine(down, routes, config.experts, config.experts_per_token);
 }
 
 /// The shared expert that every token visits, scaled by the sigmoid of its gate (qwen2_moe).

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/op/value.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How much a rank makes room for.
+struct ExecutorLimits {
+    /// Sequences whose caches are kept.
+    std::int64_t sequences = 1;
+    /// Tokens of one sequence, the prompt included.
+    std::int64_t context = 0;
+    /// Tokens of all sequences that one call computes.
+    std::int64_t step_tokens = 0;
+    /// Tokens that the caches of all sequences hold together, in pages that they share; 0: `sequences` times `context`.
+    std::int64_t cache_tokens = 0;
+    /// What keys and values are kept in: f32, bf16 or i8 (executor/kv_cache.hpp).
+    Dtype kv_dtype = Dtype::f32;
+    /// False: the head (scores of the vocabulary, a pooler) is left out, and what the layers make is the result.
+    bool has_head = true;
+};
+
+/// What a model gives for a step: scores of the vocabulary, or a hidden state.
+struct ExecutorOutput {
+    /// Each sequence's last token, its pooled one, or every token.
+    Rows rows = Rows::sequences;
+    std::int64_t width = 0;
+    bool is_logits = false;
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/column_linear.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/policy.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Rows that lie together by expert: those of a rank's expert `expert + i` are [first[i], first[i + 1]).
+struct ExpertRuns {
+    std::int64_t expert = 0;
+    std::span<std::int32_t const> first;
+
+    /// Calls visit(expert, rows) for the experts that have rows within a range, until one fails.
+    template <class Visit>
+    [[nodiscard]] Result<> for_each(UnitRange within, Visit const& visit) const {
+        for (std::size_t i = 0; i + 1 < first.size(); ++i) {
+            UnitRange const rows{std::max<std::int64_t>(first[i], within.begin),
+                                 std::min<std::int64_t>(first[i + 1], within.end)};
+            if (rows.end <= rows.begin) continue;
+            Result<> const done = visit(static_cast<std::size_t>(expert) + i, rows);
+            if (!done) return done;
+        }
+        return {};
+    }
+};
+
+/// One linear layer of every expert that a rank has, its outputs dealt to the tensor-parallel ranks.
+template <ComputeBackend Backend>
+struct ExpertColumns {
+    std::vector<ColumnLinear<Backend>> experts;
+};
+
+/// One linear layer of every expert that a rank has, its inputs dealt to the tensor-parallel ranks. Deterministic sums a row over
+/// the ranks here, by the fixed tree over the pieces; Fast leaves each rank its summand, so that a token's experts are summed
+/// first and fewer rows travel.
+///
+/// Memory  the rank's columns of each expert, one weight per piece under Deterministic, and the biases
+template <ComputeBackend Backend, ReductionPolicy Policy>
+class ExpertRows {
+public:
+    using Stream = typename Backend::Stream;
+
+    ExpertRows(InputPieces const& pieces, TensorPlace place, std::int64_t outputs)
+        : pieces_(pieces), place_(place), outputs_(outputs), own_(pieces.inputs_of_rank(place.ranks, place.rank)) {
+        if constexpr (Policy::has_fixed_tree) tree_ = FixedTreeSum<Backend>(pieces.count, outputs, place);
+    }
+
+    /// Adds the next expert. `source` holds the columns from `first_input` of its weight, the rank's own at least; neither it nor
+    /// `bias` (of all outputs, or empty) is needed afterwards.
+    ///
+    /// Errors  as slice_weight, hold_weight and hold_bias
+    [[nodiscard]] Result<> hold(typename Backend::Context& context, WeightSource const& source,
+                                std::int64_t first_input, TensorView<float const, 1, Backend> bias) {
+        UnitRange const rows[] = {{0, outputs_}};
+        Expert expert;
+        auto const hold_columns = [&](UnitRange inputs) -> Result<> {
+            if (inputs.size() == 0) return {};
+            auto const slice = slice_weight(source, rows, {inputs.begin - first_input, inputs.end - first_input});
+            if (!slice) return slice.error();
+            auto weight = Backend::hold_weight(context, slice->source());
+            if (!weight) return weight.error();
+            expert.weights.push_back(std::move(*weight));
+            return {};
+        };
+        if constexpr (Policy::has_fixed_tree) {
+            auto const own = pieces_.pieces_of(place_.ranks, place_.rank);
+            for (auto piece = own.begin; piece < own.end; ++piece) {
+                if (auto const done = hold_columns(pieces_.inputs_of({piece, piece + 1})); !done) return done;
+            }
+        } else {
+            if (auto const done = hold_columns(own_); !done) return done;
+        }
+        auto held_bias = detail::hold_bias<Backend>(context, bias, rows, outputs_);
+        if (!held_bias) return held_bias.error();
+        expert.bias = std::move(*held_bias);
+        experts_.push_back(std::move(expert));
+        return {};
+    }
+
+    /// Floats that `forward` needs beside its tensors, for `rows` rows or fewer.
+    [[nodiscard]] std::int64_t workspace(std::int64_t rows) const {
+        if constexpr (Policy::has_fixed_tree) return tree_.most_workspace(rows);
+        return 0;
+    }
+
+    /// out = each row times its expert's weight, + bias: whole rows under Deterministic, the rank's summand under Fast (the first
+    /// rank's has the bias).
+    ///
+    /// Shapes  in [rows, own inputs], out [rows, outputs] dense, the same rows on all ranks; workspace [workspace(rows)]
+    /// Memory  allocates nothing; nothing overlaps
+    /// Order   on `stream`, the collective too
+    /// Errors  shape_mismatch; a collective's error stops the stream
+    template <Communicator C>
+    [[nodiscard]] Result<> forward(ExpertRuns const& runs, TensorView<float const, 2, Backend> in,
+                                   TensorView<float, 2, Backend> out, TensorView<float, 1, Backend> workspace, C& comm,
+                                   Stream& stream) const {
+        UnitRange const all{0, in.extent(0)};
+        if constexpr (Policy::has_fixed_tree) {
+            auto const first_piece = pieces_.pieces_of(place_.ranks, place_.rank).begin;
+            auto const leaf = [&](std::int64_t piece, UnitRange tokens, TensorView<float, 2, Backend> to) {
+                auto const inputs = pieces_.inputs_of({piece, piece + 1});
+                return runs.for_each(tokens, [&](std::size_t expert, UnitRange rows) {
+                    auto const& weight = experts_[expert].weights[static_cast<std::size_t>(piece - first_piece)];
+                    auto const from =
+                        in.rows(rows.begin, rows.size()).columns(inputs.begin - own_.begin, inputs.size());
+                    return Backend::multiply(from, weight, to.rows(rows.begin - tokens.begin, rows.size()), stream);
+                });
+            };
+            if (auto const done = tree_.sum(leaf, out, workspace, comm, stream); !done) return done;
+        } else {
+            if (own_.size() == 0) {
+                detail::fill<Backend>(TensorView<float, 1, Backend>{out.data(), {out.elements()}}, 0.0F, stream);
+            } else {
+                auto const done = runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
+                    return Backend::multiply(in.rows(rows.begin, rows.size()), experts_[expert].weights.front(),
+                                             out.rows(rows.begin, rows.size()), stream);
+                });
+                if (!done) return done;
+            }
+        }
+        if (!Policy::has_fixed_tree && place_.rank > 0) return {};
+        return runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
+            auto const& bias = experts_[expert].bias;
+            if (bias.size() > 0) detail::add_row<Backend>(out.rows(rows.begin, rows.size()), bias.view(), stream);
+            return Result<>{};
+        });
+    }
+
+    /// This rank's inputs, as columns of the whole weight.
+    [[nodiscard]] UnitRange own_inputs() const { return own_; }
+
+private:
+    struct Expert {
+        /// One per piece of the rank, or one in all.
+        std::vector<typename Backend::Weight> weights;
+        Buffer<float, Backend> bias;
+    };
+
+    InputPieces pieces_;
+    TensorPlace place_;
+    std::int64_t outputs_;
+    UnitRange own_;
+    FixedTreeSum<Backend> tree_;
+    std::vector<Expert> experts_;
+};
+
+}  // namespace shardwise::inline v0_2_0

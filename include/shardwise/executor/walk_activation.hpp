@@ -1,0 +1,25 @@
+#pragma once
+
+#include <shardwise/executor/block_values.hpp>
+#include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/scale_rows.hpp>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// act(in), act(gate) * up from two values or from the halves of one, or rows times the activation of one number each.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+[[nodiscard]] Result<> walk_activation(BlockValues<Backend, Policy> const& values, Operation const& op,
+                                       typename Backend::Stream& stream) {
+    auto const out = values.view(op.output);
+    auto const gate = values.view(op.inputs[0]);
+    if (op.inputs[1] == no_value) return activation<float>(gate, out, op.activation, stream);
+    if (op.inputs[1] == op.inputs[0]) {
+        auto const width = out.extent(1);
+        return gated_activation<float>(gate.columns(0, width), gate.columns(width, width), out, op.activation, stream);
+    }
+    bool const has_one_gate = values.of(op.inputs[0]).width == 1 && values.of(op.output).width > 1;
+    if (has_one_gate) return scale_rows(gate, values.view(op.inputs[1]), out, op.activation, stream);
+    return gated_activation<float>(gate, values.view(op.inputs[1]), out, op.activation, stream);
+}
+
+}  // namespace shardwise::inline v0_2_0::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/activation.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// out = activation(gate) * in, where one number gates a whole row: qwen2_moe's shared expert.
+///
+/// Shapes  gate [rows, 1]; in, out [rows, width], out may be in
+/// Order   on `stream`
+/// Errors  shape_mismatch
+/// Source  transformers 4.57 Qwen2MoeSparseMoeBlock
+[[nodiscard]] inline Result<> scale_rows(TensorView<float const, 2, Host> gate, TensorView<float const, 2, Host> in,
+                                         TensorView<float, 2, Host> out, ActivationKind kind, HostStream& stream) {
+    auto const width = in.extent(1);
+    if (auto const checked = detail::check_rows("scale_rows", in, width, out); !checked) return checked;
+    if (gate.extent(0) != in.extent(0) || gate.extent(1) != 1) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("scale_rows")
+            .at("gate")
+            .because("does not have one number per row")
+            .got(gate.elements())
+            .expected(in.extent(0));
+    }
+    auto const scale = [=](std::int64_t begin, std::int64_t end) {
+        for (auto row = begin; row < end; ++row) {
+            auto const factor = activate(gate.row(row)[0], kind);
+            for (std::int64_t i = 0; i < width; ++i) out.row(row)[i] = factor * in.row(row)[i];
+        }
+    };
+    Host::launch(in.extent(0), scale, stream, detail::row_grain(width));
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0
