@@ -36,25 +36,31 @@ struct WeightFormatTraits {
     std::int64_t block_bytes;
 };
 
+namespace detail {
+
+/// Not inside of the function: it would be copied at every call, which packing makes for each block.
+inline constexpr std::array<WeightFormatTraits, 15> weight_format_table{{
+    {"fp32", 1, 4},
+    {"bf16", 1, 2},
+    {"fp16", 1, 2},
+    {"int8", 1, 0},
+    {"int4", 2, 0},
+    {"nf4", 64, 0},
+    {"mxfp4", 32, 0},
+    {"q4_0", 32, 18},
+    {"q4_1", 32, 20},
+    {"q5_0", 32, 22},
+    {"q5_1", 32, 24},
+    {"q8_0", 32, 34},
+    {"q4_k", 256, 144},
+    {"q5_k", 256, 176},
+    {"q6_k", 256, 210},
+}};
+
+}  // namespace detail
+
 [[nodiscard]] constexpr WeightFormatTraits traits(WeightFormat format) {
-    constexpr std::array<WeightFormatTraits, 15> table{{
-        {"fp32", 1, 4},
-        {"bf16", 1, 2},
-        {"fp16", 1, 2},
-        {"int8", 1, 0},
-        {"int4", 2, 0},
-        {"nf4", 64, 0},
-        {"mxfp4", 32, 0},
-        {"q4_0", 32, 18},
-        {"q4_1", 32, 20},
-        {"q5_0", 32, 22},
-        {"q5_1", 32, 24},
-        {"q8_0", 32, 34},
-        {"q4_k", 256, 144},
-        {"q5_k", 256, 176},
-        {"q6_k", 256, 210},
-    }};
-    return table[static_cast<std::size_t>(format)];
+    return detail::weight_format_table[static_cast<std::size_t>(format)];
 }
 
 [[nodiscard]] constexpr std::string_view name_of(WeightFormat format) {
