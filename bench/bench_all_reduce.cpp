@@ -3,6 +3,7 @@
 // The program starts itself under mpirun: the same processes run Open MPI's all-reduce, SharedMemory's, and (in the first of
 // them, while the others sleep) Threads', batch by batch in turns, so that whatever the machine does meets all of them alike.
 
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/shared_memory.hpp>
@@ -85,6 +86,8 @@ double time_ours(C& comm, std::vector<float>& data, std::int64_t bytes) {
 double time_threads(int ranks, std::vector<std::vector<float>>& data, std::int64_t bytes) {
     double time = -1.0;
     auto const result = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        // As mpirun binds its ranks: a kernel that packs threads onto few cores would put both ranks on one.
+        CorePin const pin(comm.rank());
         // Each batch has a fresh group, whose staging memory is touched first.
         TensorView<float, 1, Host> const view{data[static_cast<std::size_t>(comm.rank())].data(),
                                               {bytes / static_cast<std::int64_t>(sizeof(float))}};
@@ -136,6 +139,7 @@ bool measure_alone(Setup const& setup, Times& times) {
     for (int rank = 0; rank < setup.ranks; ++rank) {
         processes.push_back(fork());
         if (processes.back() != 0) continue;
+        CorePin const pin(rank);
         auto comm = SharedMemory::join(key, rank, setup.ranks);
         if (!comm) _exit(1);
         Times own;
