@@ -77,8 +77,9 @@ std::span<Command const> commands() {
             .description =
                 "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
                 "this process, and generates. Weights keep the file's format, activations are "
-                "fp32.\n\nWith --deterministic the logits have the same bits for any number of ranks. Dense decoders "
-                "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox and what "
+                "fp32.\n\nWith --deterministic the logits have the same bits for any number of ranks. Decoders "
+                "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, mixtral, "
+                "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3 and what "
                 "is built like them.",
             .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), run_cache_options(),
                        output_options()},

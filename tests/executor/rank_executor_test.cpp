@@ -38,7 +38,7 @@ struct Case {
 std::vector<Case> const& golden() {
     static std::vector<Case> const cases = [] {
         std::vector<Case> out;
-        for (std::string const name : {"logits", "latent", "experts"}) {
+        for (std::string const name : {"logits", "latent", "scaled", "experts"}) {
             std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/" + name + ".json");
             std::stringstream text;
             text << file.rdbuf();

@@ -214,7 +214,7 @@ private:
             if (!operation) return operation.error();
             held.operations.push_back(std::move(*operation));
             if (op.kind == OpKind::attention || op.kind == OpKind::rope) {
-                if (auto const done = prepare_attention(context, op, held); !done) return done.error();
+                if (auto const done = prepare_attention(context, parameters, op, held); !done) return done.error();
             }
         }
         weight_bytes_ = weight_bytes_ + (context.memory().current() - before);
@@ -224,21 +224,25 @@ private:
     }
 
     /// The rotation of a block's heads: sliding layers may turn by another base (gemma3).
-    [[nodiscard]] Result<> prepare_attention(typename Backend::Context& context, Operation const& op,
-                                             Block& held) const {
+    [[nodiscard]] Result<> prepare_attention(typename Backend::Context& context, StoredParameters const& parameters,
+                                             Operation const& op, Block& held) const {
         if (op.kind != OpKind::rope || held.frequencies.size() > 0) return {};
         auto rope = model_->config.rope;
         if (op.attention.window > 0 && rope.local_theta > 0.0) {
             rope.kind = RopeKind::standard;
             rope.theta = rope.local_theta;
         }
+        auto const& divisors = parameters.rope_divisors();
         auto const width = op.attention.rotary > 0 ? op.attention.rotary : op.attention.key_dim;
         auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, width),
                                                   .max_positions = model_->config.max_positions,
-                                                  .sequence = limits_.context});
+                                                  .sequence = limits_.context,
+                                                  .short_factors = divisors.short_context,
+                                                  .long_factors = divisors.long_context});
         if (!made) return made.error();
-        auto held_frequencies =
-            hold_floats<Backend>(context, std::vector<float>(made->per_pair.begin(), made->per_pair.end()));
+        std::vector<float> frequencies(made->per_pair.begin(), made->per_pair.end());
+        if (auto const done = divisors.divide(frequencies); !done) return done;
+        auto held_frequencies = hold_floats<Backend>(context, frequencies);
         if (!held_frequencies) return held_frequencies.error();
         held.frequencies = std::move(*held_frequencies);
         held.rope_scale = made->attention_factor;

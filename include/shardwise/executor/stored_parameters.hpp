@@ -8,6 +8,7 @@
 #include <shardwise/model/files/checkpoint_tensors.hpp>
 #include <shardwise/model/files/mapped_file.hpp>
 #include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/rope_divisors.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
 
 #include <cstddef>
@@ -56,6 +57,9 @@ public:
         StoredParameters out(model);
         auto const done = source.kind == SourceKind::gguf ? out.open_gguf(source) : out.open_safetensors(source);
         if (!done) return done.error();
+        auto divisors = read_rope_divisors(source);
+        if (!divisors) return divisors.error();
+        out.rope_divisors_ = std::move(*divisors);
         return Result<StoredParameters>(std::move(out));
     }
 
@@ -82,6 +86,8 @@ public:
         return StoredParameter{set->tensor, place->format, place->data};
     }
 
+    /// What divides the frequencies of rotation, where the checkpoint lists it.
+    [[nodiscard]] RopeDivisors const& rope_divisors() const { return rope_divisors_; }
     /// True where the files are GGUF, which keeps rows of queries and keys in another order for some families.
     [[nodiscard]] bool is_gguf() const { return is_gguf_; }
 
@@ -185,6 +191,7 @@ private:
     TreeTensors tensors_;
     std::vector<Place> places_;
     std::vector<MappedFile> files_;
+    RopeDivisors rope_divisors_;
     bool is_gguf_ = false;
 };
 

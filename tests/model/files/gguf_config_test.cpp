@@ -25,6 +25,10 @@ public:
         name(keys_, key), put(keys_, std::uint32_t{4}), put(keys_, value);
         return ++key_count_, *this;
     }
+    Written& real(std::string_view key, float value) {
+        name(keys_, key), put(keys_, std::uint32_t{6}), put(keys_, value);
+        return ++key_count_, *this;
+    }
     Written& numbers(std::string_view key, std::initializer_list<std::int32_t> values) {
         name(keys_, key), put(keys_, std::uint32_t{9}), put(keys_, std::uint32_t{5});
         put(keys_, std::uint64_t{values.size()});
@@ -74,6 +78,47 @@ Written model(std::string const& arch) {
     file.text("general.architecture", arch).number(arch + ".block_count", 2).number(arch + ".embedding_length", 64);
     file.number(arch + ".attention.head_count", 4).number(arch + ".context_length", 128);
     return std::move(file.number(arch + ".feed_forward_length", 96).tensor("token_embd.weight", {64, 32}));
+}
+
+/// The least that a llama needs.
+Written small_llama() {
+    Written written;
+    written.text("general.architecture", "llama").number("llama.embedding_length", 64).number("llama.block_count", 1);
+    written.number("llama.attention.head_count", 4).number("llama.context_length", 512);
+    written.tensor("token_embd.weight", {64, 32});
+    return written;
+}
+
+TEST_CASE("Scaled positions have llama.cpp's keys") {
+    auto const linear = small_llama().real("llama.rope.scaling.factor", 4.0F).read();
+    REQUIRE(linear);
+    CHECK(linear->rope.kind == RopeKind::linear);
+    CHECK(linear->rope.factor == 4.0);
+    auto const older = small_llama().real("llama.rope.scale_linear", 2.0F).read();
+    REQUIRE(older);
+    CHECK(older->rope.kind == RopeKind::linear);
+    auto const none =
+        small_llama().text("llama.rope.scaling.type", "none").real("llama.rope.scaling.factor", 4.0F).read();
+    REQUIRE(none);
+    CHECK(none->rope.kind == RopeKind::standard);
+    auto const yarn = small_llama()
+                          .text("llama.rope.scaling.type", "yarn")
+                          .real("llama.rope.scaling.factor", 8.0F)
+                          .number("llama.rope.scaling.original_context_length", 128)
+                          .real("llama.rope.scaling.yarn_log_multiplier", 0.0625F)
+                          .read();
+    REQUIRE(yarn);
+    CHECK(yarn->rope.kind == RopeKind::yarn);
+    CHECK(yarn->rope.original_max_positions == 128);
+    CHECK(yarn->rope.mscale_all_dim == 0.625);
+    auto const lists = small_llama().tensor("rope_factors_long.weight", {8}, 0).read();
+    REQUIRE(lists);
+    CHECK(lists->rope.kind == RopeKind::longrope);
+    auto const unknown =
+        small_llama().text("llama.rope.scaling.type", "spiral").real("llama.rope.scaling.factor", 8.0F).read();
+    REQUIRE_FALSE(unknown);
+    CHECK(unknown.error().message().find("spiral") != std::string::npos);
+    CHECK_FALSE(small_llama().real("llama.rope.scaling.factor", -1.0F).read());
 }
 
 }  // namespace

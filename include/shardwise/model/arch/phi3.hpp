@@ -42,7 +42,8 @@ struct Phi3 {
 
     static constexpr detail::LlamaLayout layout{.prefix = "Phi3"};
 
-    /// No projection has a bias; a window is for all layers; the rotated part of a head lies within it.
+    /// No projection has a bias; a window is for all layers; the rotated part of a head lies within it. Of scaled positions the
+    /// class knows longrope alone, also under its former names, and an original context of 4096 where none is given.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const checked = detail::check_class(config, {"Phi3ForCausalLM", "Phi3Model"}); !checked)
             return checked;
@@ -51,6 +52,9 @@ struct Phi3 {
         if (!(part > 0.0 && part <= 1.0)) {
             return Error{ErrorCode::invalid_field}.at("partial_rotary_factor").because("must be above 0 and at most 1");
         }
+        auto& rope = config.rope;
+        if (rope.kind == RopeKind::yarn) rope.kind = RopeKind::longrope;
+        if (rope.kind == RopeKind::longrope && rope.original_max_positions == 0) rope.original_max_positions = 4096;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
         config.layer_types_count = 0;
         return detail::complete_windows(config, [](std::int64_t) { return true; });

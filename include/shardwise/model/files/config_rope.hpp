@@ -106,6 +106,13 @@ inline constexpr std::array<RopeMember, 10> rope_members{
             rope.local_theta = local.theta;
         }
     }
+    // longrope's stands beside the dictionary (phi3), and there it counts.
+    auto const beside = config.find_set("original_max_position_embeddings");
+    if (auto const& found = beside; found && rope.kind == RopeKind::longrope) {
+        auto const value = config.integer("original_max_position_embeddings", *found, 0);
+        if (!value) return value.error();
+        rope.original_max_positions = *value;
+    }
     return {};
 }
 

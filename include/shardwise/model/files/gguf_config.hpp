@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -104,6 +105,7 @@ private:
         }
         read_from_tensors(config);
         read_latent_attention(config);
+        if (auto const done = read_rope_scaling(config); !done) return done.error();
         config.dtype = main_dtype();
         auto const layers = std::max(config.layers, config.decoder_layers);
         if (layers > LayerSet::capacity) {
@@ -210,6 +212,46 @@ private:
         if (key && *key > config.qk_rope_head_dim && *key <= max_config_size)
             config.qk_nope_head_dim = *key - config.qk_rope_head_dim;
         if (value && *value > 0 && *value <= max_config_size) config.v_head_dim = *value;
+    }
+    /// Scaled positions by llama.cpp's keys: a factor without a type is linear, divisors of each pair are tensors (longrope).
+    ///
+    /// Source  llama.cpp src/llama-model.cpp (load_hparams), src/llama-graph.cpp
+    Result<> read_rope_scaling(ModelConfig& config) const {
+        auto const prefix = architecture_ + ".rope.";
+        auto const number = [&](std::string_view key) {
+            auto const value = header_.metadata.find(prefix + std::string(key));
+            return value && width_of(value->type) > 0 && std::isfinite(value->real) ? value->real : 0.0;
+        };
+        auto& rope = config.rope;
+        auto const type = header_.metadata.text(prefix + "scaling.type");
+        auto factor = number("scaling.factor");
+        if (factor == 0.0) factor = number("scale_linear");
+        auto const context = number("scaling.original_context_length");
+        if (context >= 1.0 && context <= static_cast<double>(max_config_size))
+            rope.original_max_positions = static_cast<std::int64_t>(context);
+        if (has("rope_factors_long.weight")) {
+            rope.kind = RopeKind::longrope;
+            rope.attention_factor = number("scaling.attn_factor");
+            return {};
+        }
+        if (type == "none" || (factor == 0.0 && type != "yarn")) return {};
+        if (!(factor > 0.0)) return error(ErrorCode::invalid_field, prefix + "scaling.factor", "must be above 0");
+        rope.factor = factor;
+        if (type.empty() || type == "linear") {
+            rope.kind = RopeKind::linear;
+        } else if (type == "yarn") {
+            rope.kind = RopeKind::yarn;
+            // It multiplies what follows from the factor, and deepseek's is told as a tenth of mscale_all_dim.
+            auto const given = number("scaling.attn_factor");
+            if (given > 0.0 && given != 1.0) rope.attention_factor = given * (1.0 + 0.1 * std::log(factor));
+            rope.mscale = rope.mscale_all_dim = 10.0 * number("scaling.yarn_log_multiplier");
+            if (auto const fast = number("scaling.yarn_beta_fast"); fast > 0.0) rope.beta_fast = fast;
+            if (auto const slow = number("scaling.yarn_beta_slow"); slow > 0.0) rope.beta_slow = slow;
+        } else {
+            return error(ErrorCode::unsupported, prefix + "scaling.type",
+                         "\"" + escaped(type) + "\" is no way to scale positions that is known");
+        }
+        return {};
     }
     /// The dtype that most bytes have; 16 bits for block formats.
     [[nodiscard]] Dtype main_dtype() const {

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <shardwise/core/files/text_file.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/json/value.hpp>
+#include <shardwise/model/files/config_json.hpp>
+#include <shardwise/model/files/gguf.hpp>
+#include <shardwise/model/files/mapped_file.hpp>
+#include <shardwise/model/files/model_source.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What divides the frequency of each pair of a head where a checkpoint lists it: longrope's two lists, in config.json or as tensors
+/// of a GGUF file, and the list that llama.cpp writes for llama3's scaling, which holds for every context.
+struct RopeDivisors {
+    std::vector<double> short_context;
+    std::vector<double> long_context;
+    std::vector<double> any_context;
+
+    /// Takes a tensor of fp32 numbers of a GGUF file; false where its name is none of theirs.
+    bool take(std::string_view name, std::span<std::byte const> data) {
+        auto* const list = name == "rope_freqs.weight"           ? &any_context
+                           : name == "rope_factors_long.weight"  ? &long_context
+                           : name == "rope_factors_short.weight" ? &short_context
+                                                                 : nullptr;
+        if (list == nullptr) return false;
+        list->resize(data.size() / sizeof(float));
+        for (std::size_t i = 0; i < list->size(); ++i) {
+            float value = 0.0F;
+            std::memcpy(&value, data.data() + i * sizeof value, sizeof value);
+            (*list)[i] = static_cast<double>(value);
+        }
+        return true;
+    }
+    /// Divides frequencies by the list that holds for every context, where there is one.
+    ///
+    /// Errors  shape_mismatch for a list of another length; invalid_field for a divisor that is not above 0
+    [[nodiscard]] Result<> divide(std::span<float> frequencies) const {
+        if (any_context.empty()) return {};
+        if (any_context.size() != frequencies.size()) {
+            return Error{ErrorCode::shape_mismatch}
+                .in("rope_freqs.weight")
+                .because("does not have a divisor for each pair that turns")
+                .got(static_cast<std::int64_t>(any_context.size()))
+                .expected(static_cast<std::int64_t>(frequencies.size()));
+        }
+        for (std::size_t i = 0; i < frequencies.size(); ++i) {
+            if (!(any_context[i] > 0.0))
+                return Error{ErrorCode::invalid_field}
+                    .in("rope_freqs.weight")
+                    .because("has a divisor that is not above 0");
+            frequencies[i] = static_cast<float>(static_cast<double>(frequencies[i]) / any_context[i]);
+        }
+        return {};
+    }
+};
+
+namespace detail {
+
+[[nodiscard]] inline Result<RopeDivisors> gguf_rope_divisors(ModelSource const& source) {
+    auto file = source.open(source.weights.front());
+    if (!file) return file.error();
+    auto const mapped = MappedFile::map(*file, 0, file->size());
+    if (!mapped) return mapped.error();
+    auto const bytes = std::as_bytes(std::span(mapped->text()));
+    auto const header = read_gguf(*std::move(file));
+    if (!header) return header.error();
+    RopeDivisors out;
+    for (auto const& tensor : header->tensors) {
+        auto const begin = static_cast<std::size_t>(tensor.offset);
+        auto const size = static_cast<std::size_t>(tensor.bytes.count());
+        bool const is_inside = begin <= bytes.size() && size <= bytes.size() - begin;
+        if (tensor.type == GgmlType::f32 && is_inside) (void)out.take(tensor.name, bytes.subspan(begin, size));
+    }
+    return out;
+}
+
+[[nodiscard]] inline Result<RopeDivisors> config_rope_divisors(ModelSource const& source) {
+    RopeDivisors out;
+    if (source.config.empty()) return out;
+    auto const file = source.open(source.config);
+    if (!file) return file.error();
+    auto const text = read_text_file(*file, max_config_file);
+    if (!text) return text.error();
+    auto const document = parse_json(*text);
+    if (!document) return Error{document.error()}.in(source.config);
+    auto root = document->root();
+    if (auto const part = root.find("text_config"); part && part->is_object()) root = *part;
+    for (std::string_view const key : {"rope_scaling", "rope_parameters"}) {
+        auto const rope = root.find(key);
+        if (!rope || !rope->is_object()) continue;
+        for (auto const& [name, list] :
+             {std::pair{"short_factor", &out.short_context}, std::pair{"long_factor", &out.long_context}}) {
+            auto const values = rope->find(name);
+            if (!values || !values->is_array()) continue;
+            list->clear();
+            for (auto const value : *values) {
+                auto const number = value.real();
+                if (!number || !(*number > 0.0) || !std::isfinite(*number)) {
+                    return Error{ErrorCode::invalid_field}
+                        .in(source.config)
+                        .at(std::string(key) + "." + name)
+                        .because("must be a list of numbers above 0");
+                }
+                list->push_back(*number);
+            }
+        }
+    }
+    return out;
+}
+
+}  // namespace detail
+
+/// What a checkpoint lists: longrope's lists in its config.json, or the tensors of a GGUF file; empty where it has none.
+///
+/// Errors  those of reading the files; invalid_field for a list of anything but numbers above 0
+[[nodiscard]] inline Result<RopeDivisors> read_rope_divisors(ModelSource const& source) {
+    bool const is_gguf = source.kind == SourceKind::gguf && !source.weights.empty();
+    return is_gguf ? detail::gguf_rope_divisors(source) : detail::config_rope_divisors(source);
+}
+
+}  // namespace shardwise::inline v0_2_0
