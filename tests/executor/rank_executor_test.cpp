@@ -199,14 +199,13 @@ std::vector<std::vector<float>> compute_groups(OnDisk const& model,
         auto const& ids = sequences[static_cast<std::size_t>(group)];
         std::vector<float> logits(static_cast<std::size_t>(vocabulary));
         for (std::size_t step = 0; step < steps; ++step) {
-            // A group that is done joins with nothing.
             auto const past = std::min(step * 5, ids.size());
             auto const count = std::min<std::size_t>(5, ids.size() - past);
             SequencePart const part{0, static_cast<std::int64_t>(past), static_cast<std::int64_t>(count)};
-            std::span<SequencePart const> const parts(&part, count > 0 ? 1 : 0);
-            TensorView<float, 2, Host> const view(logits.data(), {count > 0 ? 1 : 0, vocabulary});
-            auto const ran =
-                executor->forward(std::span(ids).subspan(past, count), parts, view, *comm, &*exchange, stream);
+            TensorView<float, 2, Host> const view(logits.data(), {1, vocabulary});
+            auto const ran = count > 0 ? executor->forward(std::span(ids).subspan(past, count), {&part, 1}, view, *comm,
+                                                           &*exchange, stream)
+                                       : executor->join_step(*comm, *exchange, stream);
             if (!ran) return ran;
             if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
             auto& made = out[static_cast<std::size_t>(group)];

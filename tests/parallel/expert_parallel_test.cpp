@@ -60,6 +60,7 @@ void check(Job const& job, std::int32_t ranks, std::int64_t experts_with_gaps = 
         auto layer = ExpertParallel<Host, Threads>::create(context, comm, shape);
         if (!layer) return layer.error();
         CHECK(context.memory().current() == layer->bytes());
+        CHECK(ExpertParallel<Host, Threads>::bytes_for(shape, comm.size(), comm.rank()).value() == layer->bytes());
         auto const width = shape.width;
         auto const chosen = shape.experts_per_token;
         std::vector<float> rows(static_cast<std::size_t>(own.size() * width) + 1);

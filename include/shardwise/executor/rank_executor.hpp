@@ -36,8 +36,8 @@ namespace shardwise::inline v0_2_0 {
 ///   1 gives `create` its place among the groups, {groups, its own};
 ///   2 makes one exchange, `executor.make_exchange(context, peers)`, on a communicator of the ranks that have its
 ///     tensor-parallel number in all groups, and keeps it as long as the executor;
-///   3 gives it to every `forward`. All groups call forward in the same step until the last has ended: one that has nothing to
-///     compute does so without ids, without parts and with an `out` of no rows.
+///   3 gives it to every `forward`. Groups step together until the last has ended (an all_reduce over the peers of what is left
+///     tells): one that has nothing to compute calls `join_step` instead.
 ///
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
@@ -134,6 +134,15 @@ public:
         }
         last_.event.record(stream);
         return done;
+    }
+
+    /// Takes part in a step of the other groups that share the experts, without tokens of its own.
+    ///
+    /// Order   on `stream`, the collectives too
+    /// Errors  those of the collectives and of the other groups' rows
+    template <Communicator C>
+    [[nodiscard]] Result<> join_step(C& comm, ExpertParallel<Backend, C>& exchange, Stream& stream) {
+        return forward({}, {}, {arena_.data(), {0, output_.width}}, comm, &exchange, stream);
     }
 
     /// How rows travel between the groups that share the experts: one for all layers. `peers` outlives it.

@@ -17,6 +17,7 @@ struct RoutingTable {
     std::span<std::int32_t> first;
 };
 
+/// Which way a table leads.
 enum class RoutingOrder : std::uint8_t { token_of_row, row_of_pair };
 
 /// Lays a table out at `memory`, for the experts that a router chose.

@@ -256,11 +256,10 @@ private:
                 step_.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
             auto const attend_to = [&]<class Cache>(CachedRows<Cache, Backend> const& seen_keys,
                                                     CachedRows<Cache, Backend> const& seen_values) {
-                return attend_heads<Backend, Cache>(q.rows(first, part.tokens), seen_keys, seen_values,
-                                                    out.rows(first, part.tokens), options, share, stream_,
-                                                    has_workspace ? step_.scratch : TensorView<float, 1, Backend>{},
-                                                    sinks != nullptr ? vector(sinks->values)
-                                                                     : TensorView<float const, 1, Backend>{});
+                return attend_heads<Backend, Cache>(
+                    q.rows(first, part.tokens), seen_keys, seen_values, out.rows(first, part.tokens), options, share,
+                    stream_, has_workspace ? step_.scratch : TensorView<float, 1, Backend>{},
+                    sinks != nullptr ? vector(sinks->values) : TensorView<float const, 1, Backend>{});
             };
             auto const attend_to_cache = [&]<class Cache>(Cache) {
                 return attend_to(cache.template keys<Cache>(layer, part.slot, known),

@@ -66,21 +66,27 @@ public:
                 .expected(shape.experts);
         }
         ExpertParallel layer(comm, shape);
-        auto const own = std::min(layer.local_experts().size(), shape.experts_per_token);
-        auto const pairs = checked_multiply(shape.max_tokens, shape.experts_per_token);
-        auto const from_one = checked_multiply(shape.max_tokens, own);
-        auto const worst = from_one ? checked_multiply(*from_one, comm.size()) : from_one;
-        if (!pairs || !worst) return Error{ErrorCode::size_overflow}.in("expert parallelism").got(shape.max_tokens);
-        for (auto const& [buffer, rows] : {std::pair{&layer.sent_, *pairs}, std::pair{&layer.arrived_, *worst},
-                                           std::pair{&layer.grouped_, *worst}, std::pair{&layer.computed_, *worst}}) {
-            auto const elements = checked_multiply(rows, shape.width);
-            if (!elements) return Error{ErrorCode::size_overflow}.in("expert parallelism").got(rows);
-            auto made = Buffer<float, Backend>::allocate(context, *elements);
+        auto const room = room_for(shape, comm.size(), comm.rank());
+        if (!room) return room.error();
+        for (auto const& [buffer, elements] :
+             {std::pair{&layer.sent_, room->sent}, std::pair{&layer.by_rank_, room->received},
+              std::pair{&layer.by_expert_, room->received}}) {
+            auto made = Buffer<float, Backend>::allocate(context, elements);
             if (!made) return made.error();
             *buffer = std::move(*made);
         }
-        layer.exchange_ = detail::ExpertExchange(shape.experts, comm.size(), comm.rank(), *pairs);
+        layer.exchange_ =
+            detail::ExpertExchange(shape.experts, comm.size(), comm.rank(), shape.max_tokens * shape.experts_per_token);
         return Result<ExpertParallel>(std::move(layer));
+    }
+
+    /// What a rank of `ranks` will hold.
+    ///
+    /// Errors  size_overflow
+    [[nodiscard]] static Result<Bytes> bytes_for(ExpertShape const& shape, std::int32_t ranks, std::int32_t rank) {
+        auto const room = room_for(shape, ranks, rank);
+        if (!room) return room.error();
+        return Bytes{4 * (room->sent + 2 * room->received)};
     }
 
     /// The experts that this rank holds.
@@ -114,13 +120,29 @@ public:
 
     /// Rows that this rank's experts have computed since the layer was made: pairs of a token and an expert.
     [[nodiscard]] std::int64_t pairs_computed() const { return pairs_; }
-    [[nodiscard]] Bytes bytes() const {
-        return sent_.bytes() + arrived_.bytes() + grouped_.bytes() + computed_.bytes();
-    }
+    [[nodiscard]] Bytes bytes() const { return sent_.bytes() + by_rank_.bytes() + by_expert_.bytes(); }
 
 private:
     using Rows = TensorView<float, 1, Backend>;
     using ConstRows = TensorView<float const, 1, Backend>;
+
+    /// Elements of the rows that a rank sends, and of those that it gets at most.
+    struct Room {
+        std::int64_t sent = 0;
+        std::int64_t received = 0;
+    };
+    [[nodiscard]] static Result<Room> room_for(ExpertShape const& shape, std::int32_t ranks, std::int32_t rank) {
+        auto const own = std::min(split_units(shape.experts, ranks, rank).size(), shape.experts_per_token);
+        auto const row = checked_multiply(shape.max_tokens, shape.width);
+        auto const sent = row ? checked_multiply(*row, shape.experts_per_token) : row;
+        auto const from_one = row ? checked_multiply(*row, own) : row;
+        auto const received = from_one ? checked_multiply(*from_one, ranks) : from_one;
+        auto const twice = received ? checked_multiply(*received, 2) : received;
+        auto const all = sent && twice ? checked_add(*sent, *twice) : twice;
+        if (!sent || !all || !checked_multiply(*all, 4))
+            return Error{ErrorCode::size_overflow}.in("expert parallelism").got(shape.max_tokens);
+        return Room{*sent, *received};
+    }
 
     ExpertParallel(Comm& comm, ExpertShape const& shape) : comm_(&comm), shape_(shape) {}
 
@@ -180,23 +202,23 @@ private:
         }
         exchange_.count_received();
         // A token that names an expert twice brings more rows than there is room for.
-        if (exchange_.rows_received() * shape_.width > arrived_.size()) {
+        if (exchange_.rows_received() * shape_.width > by_rank_.size()) {
             return comm_->fail(Error{ErrorCode::capacity_exceeded}
                                    .in("expert parallelism")
                                    .because("got more rows than tokens with different experts bring")
                                    .got(exchange_.rows_received())
-                                   .expected(arrived_.size() / shape_.width)
+                                   .expected(by_rank_.size() / shape_.width)
                                    .fix("let each token choose different experts, and give all ranks one max_tokens"));
         }
         return exchange_rows(ConstRows(sent_.data(), {in.extent(0) * chosen * shape_.width}), exchange_.send_counts(),
-                             Rows(arrived_.data(), {exchange_.rows_received() * shape_.width}),
+                             Rows(by_rank_.data(), {exchange_.rows_received() * shape_.width}),
                              exchange_.receive_counts());
     }
 
     template <class Expert>
     [[nodiscard]] Result<> compute(Expert& expert, Stream& stream, Deadline deadline) {
         exchange_.for_each_run([&](std::int64_t arrived, std::int64_t grouped, std::int64_t rows) {
-            std::memcpy(grouped_.data() + grouped * shape_.width, arrived_.data() + arrived * shape_.width,
+            std::memcpy(by_expert_.data() + grouped * shape_.width, by_rank_.data() + arrived * shape_.width,
                         static_cast<std::size_t>(rows) * row_bytes());
         });
         std::int64_t begin = 0;
@@ -204,8 +226,9 @@ private:
             auto const rows = exchange_.rows_of(i);
             if (rows == 0) continue;
             auto const offset = begin * shape_.width;
-            TensorView<float const, 2, Backend> const in(grouped_.data() + offset, {rows, shape_.width});
-            TensorView<float, 2, Backend> const out(computed_.data() + offset, {rows, shape_.width});
+            // What arrived has been copied: its place takes the results, in the order of experts.
+            TensorView<float const, 2, Backend> const in(by_expert_.data() + offset, {rows, shape_.width});
+            TensorView<float, 2, Backend> const out(by_rank_.data() + offset, {rows, shape_.width});
             if (Result<> const done = expert(i, in, out, stream); !done) return done;
             pairs_ += rows;
             begin += rows;
@@ -215,12 +238,12 @@ private:
 
     [[nodiscard]] Result<> give_back() {
         exchange_.for_each_run([&](std::int64_t arrived, std::int64_t grouped, std::int64_t rows) {
-            std::memcpy(arrived_.data() + arrived * shape_.width, computed_.data() + grouped * shape_.width,
+            std::memcpy(by_expert_.data() + arrived * shape_.width, by_rank_.data() + grouped * shape_.width,
                         static_cast<std::size_t>(rows) * row_bytes());
         });
         std::int64_t pairs = 0;
         for (auto const rows : exchange_.send_counts()) pairs += rows;
-        return exchange_rows(ConstRows(arrived_.data(), {exchange_.rows_received() * shape_.width}),
+        return exchange_rows(ConstRows(by_expert_.data(), {exchange_.rows_received() * shape_.width}),
                              exchange_.receive_counts(), Rows(sent_.data(), {pairs * shape_.width}),
                              exchange_.send_counts());
     }
@@ -230,9 +253,9 @@ private:
     detail::ExpertExchange exchange_;
     std::int64_t pairs_ = 0;
     Buffer<float, Backend> sent_;
-    Buffer<float, Backend> arrived_;
-    Buffer<float, Backend> grouped_;
-    Buffer<float, Backend> computed_;
+    /// Rows of the other ranks' tokens, in the order of ranks, then of experts; for results it is the other way round.
+    Buffer<float, Backend> by_rank_;
+    Buffer<float, Backend> by_expert_;
 };
 
 }  // namespace shardwise::inline v0_2_0
