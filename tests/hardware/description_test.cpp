@@ -49,7 +49,7 @@ Device any_device(std::mt19937_64& random, std::int32_t index) {
         return std::ldexp(std::uniform_real_distribution<double>(0.5, 1)(random), static_cast<int>(random() % 80));
     };
     auto const rates = [&number] {
-        return PeakRates{number(), number(), number(), number(), number(), number(), number()};
+        return PeakRates{number(), number(), number(), number(), number(), number(), number(), number()};
     };
     Device device{};
     device.name.assign("GPU " + std::to_string(random()));
@@ -59,14 +59,14 @@ Device any_device(std::mt19937_64& random, std::int32_t index) {
     device.memory_free = Bytes{device.memory.count() / 3};
     device.bandwidth = number();
     device.peak = rates();
-    device.link = {LinkType::nvlink, number(), number() * 1e-30};
+    device.link = {LinkType::nvlink, number(), number() * 1e-30, index % 2 == 0};
     device.node = static_cast<std::int32_t>(random() % 100);
     device.network = {LinkType::infiniband, number(), 5e-324};
     device.architecture = "sm_90";
     device.uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef";
     device.pci = "00000000:3B:00.0";
     device.numa = static_cast<std::int32_t>(random() % 8);
-    device.measured = {rates(), number(), 0.1 + 0.2};
+    device.measured = {rates(), number(), 0.1 + 0.2, rates()};
     return device;
 }
 
@@ -166,7 +166,8 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
           Case{R"("preset": "T4", "id": -1)", "devices[0].id"},
           Case{R"("preset": "T4", "id": "cpu")", "devices[0].id"},
           Case{R"("preset": "T4", "id": "mps")", "devices[0].id"},
-          Case{R"("kind": "cpu", "memory": 1, "id": 0)", "devices[0].id"},
+          Case{R"("kind": "disk", "memory": 1, "id": 0)", "devices[0].id"},
+          Case{R"("preset": "T4", "link": {"type": "pcie", "measured": 1})", "devices[0].link.measured"},
           Case{R"("preset": "T4", "count": 0)", "devices[0].count"},
           Case{R"("preset": "T4", "count": 2, "id": 3)", "devices[0].count"},
           Case{R"("kind": "cpu", "memory": 1, "count": 2)", "devices[0].count"},
@@ -179,6 +180,15 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
     }
     CHECK(refusal_of_device(R"("preset": "T4", "count": 16384}, {"preset": "T4")").code() ==
           ErrorCode::capacity_exceeded);
+}
+
+TEST_CASE("read_topology: a cpu with a number is a rank, planned for like an accelerator") {
+    auto const machine = read(R"({"schema":"shardwise.hardware/1","devices":[
+        {"kind":"cpu","memory":"4GiB","id":0},{"kind":"cpu","memory":"4GiB","id":1},{"kind":"cpu","memory":"8GiB"}]})");
+    CHECK(machine.accelerators().size() == 2);
+    CHECK(machine.devices[1].id == DeviceId::gpu(1));
+    CHECK(machine.devices[1].kind == DeviceKind::cpu);
+    CHECK(machine.devices[2].id == DeviceId::cpu());
 }
 
 TEST_CASE("read_topology: a link joins two different devices of the description, once") {

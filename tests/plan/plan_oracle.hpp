@@ -93,7 +93,8 @@ private:
         auto sorted = given_order_;
         std::stable_sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) {
             auto const key = [&](std::size_t i) {
-                return std::make_tuple(device(i).available().count(), device(i).bandwidth, device(i).peak.bf16);
+                auto const rates = device_rates(device(i), Dtype::bf16);
+                return std::make_tuple(device(i).available().count(), rates.memory, rates.products);
             };
             return key(a) > key(b);
         });
@@ -167,6 +168,20 @@ private:
     }
 
     static void weaken(Device& weak, Device const& own) {
+        if (weak.measured != MeasuredRates{} || own.measured != MeasuredRates{}) {
+            // What each really does, by type.
+            MeasuredRates both;
+            both.launch = std::max(device_rates(weak, Dtype::bf16).kernel_seconds,
+                                   device_rates(own, Dtype::bf16).kernel_seconds);
+            for (auto const& [dtype, rate] : all_rates) {
+                auto const one = device_rates(weak, dtype);
+                auto const other = device_rates(own, dtype);
+                both.products.*rate = std::min(one.products, other.products);
+                both.one_row.*rate = std::min(one.memory, other.memory);
+            }
+            weak.measured = both;
+        }
+        if (own.kind != DeviceKind::cpu) weak.kind = own.kind;
         weak.bandwidth = std::min(weak.bandwidth, own.bandwidth);
         for (auto const rate : {&PeakRates::fp32, &PeakRates::bf16, &PeakRates::fp8, &PeakRates::int8, &PeakRates::fp16,
                                 &PeakRates::fp64, &PeakRates::fp4})

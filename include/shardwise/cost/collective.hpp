@@ -21,7 +21,7 @@ struct Wire {
 /// them work at once; of every other kind the figure is all that a device has.
 [[nodiscard]] constexpr Wire wire_of(Link const& link, std::int64_t ranks, Efficiency const& efficiency) {
     auto const lanes = link.type == LinkType::infinity_fabric && ranks > 1 ? static_cast<double>(ranks - 1) : 1.0;
-    return {link.latency, link.bandwidth * efficiency.link * lanes};
+    return {link.latency, link.bandwidth * (link.is_measured ? 1.0 : efficiency.link) * lanes};
 }
 
 /// The rounds in which a count of ranks doubles up to `ranks`.

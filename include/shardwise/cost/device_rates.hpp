@@ -22,18 +22,24 @@ struct DeviceRates {
 };
 
 /// A device's rates for products with weights in `dtype`; attention takes at least 16 bits. Launches of a cpu cost
-/// nothing.
+/// nothing. What was measured counts as it is; the rest is the share of the peak that programs reach.
 [[nodiscard]] constexpr DeviceRates device_rates(Device const& device, Dtype dtype,
                                                  Efficiency const& efficiency = default_efficiency) {
-    // Without a unit for 8 bits, weights become 16 bits first.
-    bool const is_native = bits(dtype) >= 16 || device.peak.fp8 > 0.0;
-    return {
-        .products = device.peak.of(dtype) * efficiency.product,
-        .attention = device.peak.of(bits(dtype) < 16 ? Dtype::bf16 : dtype) * efficiency.product * efficiency.attention,
-        .vectors = device.peak.fp32 > 0.0 ? device.peak.fp32 : device.peak.of(dtype),
-        .memory = device.bandwidth * efficiency.memory,
-        .kernel_seconds = device.kind == DeviceKind::cpu ? 0.0 : efficiency.kernel_seconds,
-        .product_bits = is_native ? static_cast<double>(bits(dtype)) : 16.0};
+    auto const& measured = device.measured;
+    auto const products = [&](Dtype type) {
+        auto const rate = measured.products.of(type);
+        return rate > 0.0 ? rate : device.peak.of(type) * efficiency.product;
+    };
+    auto const streamed = measured.one_row.of(dtype) > 0.0 ? measured.one_row.of(dtype) : measured.bandwidth;
+    auto const launch = device.kind == DeviceKind::cpu ? 0.0 : efficiency.kernel_seconds;
+    // Without a unit for 8 bits, weights become 16 bits first; a measured rate has that in it.
+    bool const is_native = bits(dtype) >= 16 || device.peak.fp8 > 0.0 || measured.products.of(dtype) > 0.0;
+    return {.products = products(dtype),
+            .attention = products(bits(dtype) < 16 ? Dtype::bf16 : dtype) * efficiency.attention,
+            .vectors = device.peak.fp32 > 0.0 ? device.peak.fp32 : device.peak.of(dtype),
+            .memory = streamed > 0.0 ? streamed : device.bandwidth * efficiency.memory,
+            .kernel_seconds = measured.launch > 0.0 ? measured.launch : launch,
+            .product_bits = is_native ? static_cast<double>(bits(dtype)) : 16.0};
 }
 
 }  // namespace shardwise::inline v0_2_0

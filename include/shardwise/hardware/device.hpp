@@ -37,6 +37,8 @@ struct PeakRates {
     double fp16 = 0.0;
     double fp64 = 0.0;
     double fp4 = 0.0;
+    /// Of weights that are integers of 4 bits; 0: unpacked to half.
+    double int4 = 0.0;
 
     /// The rate for products of `dtype`; a type that the device has no unit for runs at the next wider one's rate.
     [[nodiscard]] constexpr double of(Dtype dtype) const {
@@ -54,12 +56,24 @@ struct PeakRates {
             case Dtype::f4: return fp4 > 0.0 ? fp4 : eighth;
             case Dtype::i8:
             case Dtype::u8: return int8 > 0.0 ? int8 : half;
+            case Dtype::i4:
+            case Dtype::u4: return int4 > 0.0 ? int4 : half;
             default: return half;
         }
     }
 
     friend constexpr bool operator==(PeakRates const&, PeakRates const&) = default;
 };
+
+/// Every rate, with the element type that it is of.
+struct PeakRate {
+    Dtype dtype;
+    double PeakRates::*rate;
+};
+inline constexpr PeakRate all_rates[] = {{Dtype::f32, &PeakRates::fp32},     {Dtype::bf16, &PeakRates::bf16},
+                                         {Dtype::f8_e4m3, &PeakRates::fp8},  {Dtype::i8, &PeakRates::int8},
+                                         {Dtype::f16, &PeakRates::fp16},     {Dtype::f64, &PeakRates::fp64},
+                                         {Dtype::f4, &PeakRates::fp4},       {Dtype::i4, &PeakRates::int4}};
 
 /// What a device was measured to do, where somebody measured it (`shardwise calibrate`); 0 where nobody did.
 struct MeasuredRates {
@@ -73,6 +87,10 @@ struct MeasuredRates {
     ///
     /// Units  seconds
     double launch = 0.0;
+    /// Weights that a product with one row gets through, by their element type.
+    ///
+    /// Units  bytes per second
+    PeakRates one_row{};
 
     friend constexpr bool operator==(MeasuredRates const&, MeasuredRates const&) = default;
 };
@@ -99,6 +117,8 @@ struct Link {
     LinkType type = LinkType::none;
     double bandwidth = 0.0;
     double latency = 0.0;
+    /// The bandwidth is what collectives were measured to reach, not the vendor's figure.
+    bool is_measured = false;
 
     friend constexpr bool operator==(Link const&, Link const&) = default;
 };
@@ -136,6 +156,15 @@ struct Device {
 
     friend constexpr bool operator==(Device const&, Device const&) = default;
 };
+
+/// Why the ranks of tensor parallelism cannot be devices of a kind; empty where they can.
+[[nodiscard]] constexpr std::string_view tensor_parallel_refusal(DeviceKind kind) {
+    switch (kind) {
+        case DeviceKind::metal: return "Metal shows a process one GPU, and has no collectives with another machine's";
+        case DeviceKind::disk: return "a disk computes nothing";
+        default: return {};
+    }
+}
 
 /// Between nodes of which nothing is said: 100 Gbit/s Ethernet.
 inline constexpr Link default_network{LinkType::ethernet, 12.5e9, 10e-6};

@@ -41,13 +41,17 @@ using Budgets = List<Budget>;
     return count;
 }
 
-/// What is available of each device as its budget (its free memory where that is known, else all), with `overhead` on the accelerators; rates for products of `dtype`.
+/// What is available of each device as its budget (its free memory where that is known, else all), with `overhead` on the accelerators; rates for products of `dtype`, measured ones
+/// where there are some.
 [[nodiscard]] constexpr Budgets budgets_of(Span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {
     Budgets budgets;
     budgets.reserve(devices.size());
     for (auto const& device : devices) {
+        auto const compute = device.measured.products.of(dtype);
+        auto const bandwidth = device.measured.bandwidth;
         budgets.push_back({device.id, device.available(), device.id.is_accelerator() ? overhead : Bytes{},
-                           device.peak.of(dtype), device.bandwidth, device.link.bandwidth, device.link.latency});
+                           compute > 0.0 ? compute : device.peak.of(dtype),
+                           bandwidth > 0.0 ? bandwidth : device.bandwidth, device.link.bandwidth, device.link.latency});
     }
     return budgets;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -21,6 +22,7 @@ public:
             auto const index = find(device);
             if (index == classes_.size()) {
                 classes_.push_back(&device);
+                if (tensor_refusal_.empty()) tensor_refusal_ = tensor_parallel_refusal(device.kind);
                 sizes_.push_back(0);
             }
             ++sizes_[index];
@@ -39,6 +41,9 @@ public:
     [[nodiscard]] std::int64_t size(std::size_t index) const { return sizes_[index]; }
     /// The class of a device, by its position in the topology.
     [[nodiscard]] std::size_t of(std::int32_t position) const { return class_of_[static_cast<std::size_t>(position)]; }
+
+    /// Why there is no tensor parallelism on these devices; empty where there may be.
+    [[nodiscard]] std::string_view tensor_refusal() const { return tensor_refusal_; }
 
     /// A device with the best of every rate, and the best links.
     [[nodiscard]] Device const& strongest() const { return strongest_; }
@@ -85,8 +90,10 @@ public:
         auto const& one = *classes_[a];
         auto const& other = *classes_[b];
         if (one.available() != other.available()) return one.available() > other.available();
-        if (one.bandwidth != other.bandwidth) return one.bandwidth > other.bandwidth;
-        if (one.peak.bf16 != other.peak.bf16) return one.peak.bf16 > other.peak.bf16;
+        auto const rates = device_rates(one, Dtype::bf16);
+        auto const others = device_rates(other, Dtype::bf16);
+        if (rates.memory != others.memory) return rates.memory > others.memory;
+        if (rates.products != others.products) return rates.products > others.products;
         return a < b;
     }
 
@@ -109,6 +116,7 @@ private:
     /// Classes, the largest memory first.
     List<std::size_t> by_memory_;
     List<std::size_t> class_of_;
+    std::string_view tensor_refusal_;
     Device strongest_{};
     Link best_link_{};
     Link best_network_{};

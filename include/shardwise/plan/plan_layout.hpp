@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/cost/device_rates.hpp>
 #include <shardwise/hardware/topology.hpp>
 #include <shardwise/plan/stage_cost.hpp>
 
@@ -39,29 +40,61 @@ namespace detail {
     if (b.type == LinkType::none) return a;
     auto result = a.bandwidth >= b.bandwidth ? a : b;
     result.latency = a.latency < b.latency ? a.latency : b.latency;
+    result.is_measured = a.is_measured || b.is_measured;
     return result;
 }
 
-inline constexpr double PeakRates::*all_rates[] = {&PeakRates::fp32, &PeakRates::bf16, &PeakRates::fp8,
-                                                   &PeakRates::int8, &PeakRates::fp16, &PeakRates::fp64,
-                                                   &PeakRates::fp4};
+/// The device with every rate that a plan prices by as a measured one, so that it compares with a device that was measured.
+[[nodiscard]] inline Device as_measured(Device device) {
+    auto measured = device.measured;
+    for (auto const& [dtype, rate] : all_rates) {
+        auto const rates = device_rates(device, dtype);
+        measured.products.*rate = rates.products;
+        measured.one_row.*rate = rates.memory;
+    }
+    measured.launch = device_rates(device, Dtype::bf16).kernel_seconds;
+    device.measured = measured;
+    return device;
+}
+
+[[nodiscard]] inline bool is_measured(Device const& device) {
+    return device.measured != MeasuredRates{};
+}
 
 /// A device with the better (or worse) of each rate of two.
 [[nodiscard]] inline Device mixed_device(Device const& a, Device const& b, bool is_better) {
     auto mixed = a;
     auto const pick = [is_better](double x, double y) { return (x > y) == is_better ? x : y; };
     mixed.bandwidth = pick(a.bandwidth, b.bandwidth);
-    for (auto const rate : all_rates) mixed.peak.*rate = pick(a.peak.*rate, b.peak.*rate);
+    for (auto const& each : all_rates) mixed.peak.*each.rate = pick(a.peak.*each.rate, b.peak.*each.rate);
+    // A cpu has no launches.
+    bool const is_cpu = a.kind == DeviceKind::cpu;
+    if (is_cpu != (b.kind == DeviceKind::cpu)) mixed.kind = is_cpu == is_better ? a.kind : b.kind;
+    if (!is_measured(a) && !is_measured(b)) return mixed;
+    auto const one = as_measured(a).measured;
+    auto const other = as_measured(b).measured;
+    for (auto const& each : all_rates) {
+        mixed.measured.products.*each.rate = pick(one.products.*each.rate, other.products.*each.rate);
+        mixed.measured.one_row.*each.rate = pick(one.one_row.*each.rate, other.one_row.*each.rate);
+    }
+    mixed.measured.launch = (one.launch < other.launch) == is_better ? one.launch : other.launch;
     return mixed;
 }
 
 /// True where no rate of `a` is below that of `b`.
 [[nodiscard]] inline bool is_no_worse(Device const& a, Device const& b) {
     if (a.bandwidth < b.bandwidth || a.kind != b.kind) return false;
-    for (auto const rate : all_rates) {
-        if (a.peak.*rate < b.peak.*rate) return false;
+    for (auto const& each : all_rates) {
+        if (a.peak.*each.rate < b.peak.*each.rate) return false;
     }
-    return true;
+    if (!is_measured(a) && !is_measured(b)) return true;
+    auto const one = as_measured(a).measured;
+    auto const other = as_measured(b).measured;
+    for (auto const& each : all_rates) {
+        if (one.products.*each.rate < other.products.*each.rate) return false;
+        if (one.one_row.*each.rate < other.one_row.*each.rate) return false;
+    }
+    return one.launch <= other.launch;
 }
 
 }  // namespace detail

@@ -110,6 +110,10 @@ private:
         auto const tp = degrees_.tp;
         auto const start =
             tp == 1 ? std::string{"no tensor parallelism: "} : "tensor parallel stops at " + std::to_string(tp) + ": ";
+        if (auto const refusal = search_.sites().classes().tensor_refusal(); !refusal.empty() && search_.sites().count() > 1) {
+            say(start + std::string(refusal));
+            return;
+        }
         if (tp >= heads) {
             say(start + "the model has " + count_text(heads, "query head", "query heads"));
             return;

@@ -173,7 +173,9 @@ public:
     [[nodiscard]] Model const& model() const { return model_; }
     [[nodiscard]] Bytes largest_memory() const { return largest_memory_; }
     [[nodiscard]] DegreeLimits limits() const {
-        return degree_limits(model_.config, parts_.layers, job_.batch, sites_.count());
+        auto limits = degree_limits(model_.config, parts_.layers, job_.batch, sites_.count());
+        if (!sites_.classes().tensor_refusal().empty()) limits.tp = 1;
+        return limits;
     }
     /// False where a rank's share of the batch is more than sizes are computed for.
     [[nodiscard]] bool can_count(PlanDegrees const& degrees) const {

@@ -64,6 +64,13 @@ public:
         if (!(*real >= 0.0 && *real <= most)) return refuse(key, "must lie between 0 and 1e24");
         out = *real;
     }
+    void flag(std::string_view key, bool& out) {
+        auto const found = find(key);
+        if (!found) return;
+        auto const is_set = found->boolean();
+        if (!is_set) return refuse(key, "must be true or false");
+        out = *is_set;
+    }
     void integer(std::string_view key, std::int32_t& out, std::int32_t least, std::int32_t most) {
         auto const found = find(key);
         if (!found) return;

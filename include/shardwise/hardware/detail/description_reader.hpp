@@ -131,6 +131,7 @@ private:
         inner.number("fp8", rates.fp8);
         inner.number("int8", rates.int8);
         inner.number("fp4", rates.fp4);
+        inner.number("int4", rates.int4);
         inner.finish();
     }
 
@@ -141,6 +142,7 @@ private:
         read_rates(inner, "products", measured.products);
         inner.number("bandwidth", measured.bandwidth);
         inner.number("launch", measured.launch);
+        read_rates(inner, "one_row", measured.one_row);
         inner.finish();
     }
 
@@ -156,6 +158,7 @@ private:
         fields.word("type", link.type, std::span<LinkType const>{link_types});
         fields.number("bandwidth", link.bandwidth);
         fields.number("latency", link.latency);
+        fields.flag("measured", link.is_measured);
     }
 
     /// The first number that follows the accelerators before, or the only id that the kind can have.
@@ -174,7 +177,7 @@ private:
         bool const is_right = id->kind == DeviceClass::cpu    ? device.kind == DeviceKind::cpu
                               : id->kind == DeviceClass::disk ? device.kind == DeviceKind::disk
                               : id->kind == DeviceClass::mps  ? device.kind == DeviceKind::metal
-                                                              : default_id(device.kind).is_accelerator();
+                                                              : device.kind != DeviceKind::disk;
         if (!is_right) fields.refuse("id", "does not suit a device of kind " + std::string(name_of(device.kind)));
         device.id = *id;
         return true;

@@ -56,6 +56,7 @@ private:
             rates("products", device.measured.products);
             number("bandwidth", device.measured.bandwidth);
             number("launch", device.measured.launch);
+            rates("one_row", device.measured.one_row);
             json_.end_object();
         }
         json_.end_object();
@@ -93,6 +94,7 @@ private:
         number("fp8", rates.fp8);
         number("int8", rates.int8);
         number("fp4", rates.fp4);
+        number("int4", rates.int4);
         json_.end_object();
     }
     void link(std::string_view key, Link const& link) {
@@ -105,6 +107,7 @@ private:
         json_.member("type", name_of(link.type));
         number("bandwidth", link.bandwidth);
         number("latency", link.latency);
+        if (link.is_measured) json_.member("measured", true);
     }
 
     JsonWriter& json_;

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/backend/weight_source.hpp>
+#include <shardwise/calibrate/rate_probe.hpp>
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/tensor_view.hpp>
+#include <shardwise/op/weight_format.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What products with one weight were measured to do.
+struct ProductRate {
+    WeightFormat format = WeightFormat::f32;
+    /// Rows of activations.
+    std::int64_t rows = 1;
+    /// Multiplications and additions.
+    ///
+    /// Units  operations per second
+    double operations = 0.0;
+    /// Of the weight as it is held.
+    ///
+    /// Units  bytes per second
+    double bytes = 0.0;
+};
+
+namespace detail {
+
+/// A weight of some numbers that are not all alike.
+struct ProbeWeight {
+    std::vector<std::byte> data;
+    std::vector<std::byte> scales;
+    WeightSource source;
+};
+
+/// The formats whose rates a description names (f32, bf16, f16, int8, int4) and mxfp4. Inputs are a multiple of 32.
+[[nodiscard]] inline ProbeWeight probe_weight(WeightFormat format, std::int64_t outputs, std::int64_t inputs) {
+    ProbeWeight weight;
+    weight.source = {format, outputs, inputs, {}, {}, 0};
+    auto const elements = outputs * inputs;
+    auto bytes = elements;
+    std::int64_t scales = 0;
+    switch (format) {
+        case WeightFormat::f32:
+            bytes = elements * 4;
+            break;
+        case WeightFormat::bf16:
+        case WeightFormat::f16:
+            bytes = elements * 2;
+            break;
+        case WeightFormat::int4:
+            bytes = elements / 2;
+            weight.source.group = 32;
+            scales = elements / 32 * 2;
+            break;
+        case WeightFormat::mxfp4:
+            bytes = elements / 2;
+            scales = elements / 32;
+            break;
+        default:
+            scales = outputs * 4;
+            break;
+    }
+    // 0x3c3c is a small positive number in every float format, and as a scale; as integers it is as good as any.
+    weight.data.assign(static_cast<std::size_t>(bytes), std::byte{0x3c});
+    weight.scales.assign(static_cast<std::size_t>(scales), std::byte{0x3c});
+    weight.source.data = weight.data;
+    weight.source.scales = weight.scales;
+    return weight;
+}
+
+/// Bytes of a thousand weights, about: enough to make a weight of a wanted size.
+[[nodiscard]] constexpr std::int64_t thousand_weights(WeightFormat format) {
+    switch (format) {
+        case WeightFormat::f32:
+            return 4000;
+        case WeightFormat::bf16:
+        case WeightFormat::f16:
+            return 2000;
+        case WeightFormat::int8:
+            return 1000;
+        default:
+            return 500;
+    }
+}
+
+/// Times one product; `rows` of activations.
+[[nodiscard]] inline Result<ProductRate> time_product(HostContext& context, HostWeight const& weight,
+                                                      WeightFormat format, std::int64_t rows, RateProbe const& probe) {
+    auto stream = context.make_stream();
+    auto in = Buffer<float, Host>::allocate(context, rows * weight.inputs());
+    if (!in) return in.error();
+    auto out = Buffer<float, Host>::allocate(context, rows * weight.outputs());
+    if (!out) return out.error();
+    std::fill(in->data(), in->data() + in->size(), 0.5F);
+    TensorView<float const, 2, Host> const from(in->data(), {rows, weight.inputs()});
+    TensorView<float, 2, Host> const to(out->data(), {rows, weight.outputs()});
+    auto const seconds = best_seconds(probe, [&]() -> Result<> {
+        if (auto const done = Host::multiply(from, weight, to, stream); !done) return done;
+        return stream.synchronize(probe.deadline);
+    });
+    if (!seconds) return seconds.error();
+    auto const elements = static_cast<double>(weight.outputs() * weight.inputs());
+    return ProductRate{format, rows, 2.0 * elements * static_cast<double>(rows) / *seconds,
+                       static_cast<double>(weight.bytes().count()) / *seconds};
+}
+
+}  // namespace detail
+
+/// What a product with one row of activations does by a weight of about `bytes`, all threads of a context together: it is bound
+/// by reading the weight where `bytes` are more than the caches hold.
+///
+/// Errors  out_of_memory; deadline_exceeded
+[[nodiscard]] inline Result<ProductRate> measure_one_row(HostContext& context, WeightFormat format,
+                                                         RateProbe const& probe, Bytes bytes) {
+    constexpr std::int64_t inputs = 4096;
+    auto const outputs = std::max<std::int64_t>(bytes.count() / (detail::thousand_weights(format) * inputs / 1000), 16);
+    auto held = Host::hold_weight(context, detail::probe_weight(format, outputs, inputs).source);
+    if (!held) return held.error();
+    return detail::time_product(context, *held, format, 1, probe);
+}
+
+/// What large products do, all threads of a context together: as many rows as take long enough, 512 at most.
+///
+/// Errors  out_of_memory; deadline_exceeded
+[[nodiscard]] inline Result<ProductRate> measure_product(HostContext& context, WeightFormat format,
+                                                         RateProbe const& probe) {
+    // The shape of a layer of a model with a billion weights.
+    constexpr std::int64_t width = 2048;
+    constexpr std::int64_t most_rows = 512;
+    auto held = Host::hold_weight(context, detail::probe_weight(format, width, width).source);
+    if (!held) return held.error();
+    auto quick = probe;
+    quick.time = std::chrono::nanoseconds{0};
+    quick.runs = 1;
+    // Slow machines get fewer rows: a run that takes a fifth of the time to measure tells enough.
+    std::int64_t rows = 32;
+    while (rows < most_rows) {
+        auto const tried = detail::time_product(context, *held, format, rows, quick);
+        if (!tried) return tried.error();
+        auto const seconds = 2.0 * static_cast<double>(width * width * rows) / tried->operations;
+        if (seconds > std::chrono::duration<double>(probe.time).count() / 5.0) break;
+        rows *= 2;
+    }
+    return detail::time_product(context, *held, format, rows, probe);
+}
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,122 @@
+#include <shardwise/calibrate/calibrate.hpp>
+#include <shardwise/calibrate/describe_machine.hpp>
+#include <shardwise/cost/collective.hpp>
+#include <shardwise/cost/device_rates.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string_view>
+#include <vector>
+
+using namespace shardwise;
+
+namespace {
+
+/// Enough to measure something, in caches.
+CalibrationOptions const hasty{.threads = 2, .probe_bytes = Bytes{2 << 20}, .probe_time = std::chrono::milliseconds(2)};
+
+/// A machine without accelerators.
+[[nodiscard]] Detection processor_only() {
+    DetectedDevice found;
+    found.id = "cpu";
+    found.device.name = "Some Processor";
+    found.device.kind = DeviceKind::cpu;
+    found.device.id = DeviceId::cpu();
+    found.device.memory = Bytes{8LL << 30U};
+    found.device.memory_free = Bytes{6LL << 30U};
+    found.device.peak.fp32 = 1e12;
+    found.is_available = true;
+    Detection detection;
+    detection.devices.push_back(found);
+    return detection;
+}
+
+}  // namespace
+
+TEST_CASE("calibrate: every rate is measured, and none is impossible") {
+    std::vector<std::int64_t> steps;
+    auto const note = [&steps](WorkProgress const& progress) { steps.push_back(progress.done); };
+    auto const found = calibrate(hasty, Observer(note));
+    REQUIRE(found);
+    CHECK(found->threads == 2);
+    CHECK(steps.size() == 4 + 2 * calibrated_formats.size() + 1);
+    CHECK(steps.back() + 1 == static_cast<std::int64_t>(steps.size()));
+    // From a machine of the last century under a debugger to one that nobody has built.
+    for (auto const rate :
+         {found->read_one, found->read_all, found->copy_one, found->copy_all, found->all_reduce.bandwidth}) {
+        CHECK(rate > 1e5);
+        CHECK(rate < 1e14);
+    }
+    CHECK(found->all_reduce.ranks == 2);
+    CHECK(found->all_reduce.latency > 1e-9);
+    CHECK(found->all_reduce.latency < 1.0);
+    REQUIRE(found->products.size() == 2 * calibrated_formats.size());
+    for (auto const& product : found->products) {
+        CAPTURE(name_of(product.format));
+        CHECK(product.operations > 1e5);
+        CHECK(product.operations < 1e17);
+        CHECK(product.bytes > 1e3);
+        CHECK(product.bytes < 1e14);
+    }
+    CHECK(found->products[0].rows >= 32);
+    CHECK(found->products[1].rows == 1);
+}
+
+TEST_CASE("calibrate: what is not measured in time is named") {
+    auto options = hasty;
+    options.limit = std::chrono::nanoseconds(0);
+    auto const found = calibrate(options);
+    REQUIRE_FALSE(found);
+    CHECK(found.error().code() == ErrorCode::deadline_exceeded);
+    CHECK(found.error().place() == "reading memory");
+    options = hasty;
+    options.ranks = -1;
+    CHECK(calibrate(options).error().code() == ErrorCode::invalid_argument);
+}
+
+TEST_CASE(
+    "describe_machine: without accelerators the processor is a device for each rank, with its share of the rates") {
+    Calibration calibration;
+    calibration.read_all = 40e9;
+    calibration.products = {{WeightFormat::bf16, 512, 2e11, 4e8},
+                            {WeightFormat::bf16, 1, 3e10, 3.6e10},
+                            {WeightFormat::int4, 512, 1e11, 1e8}};
+    calibration.all_reduce = {2, 2e-6, 5e9};
+    auto const machine = describe_machine(calibration, processor_only());
+    REQUIRE(machine.accelerators().size() == 2);
+    auto const& rank = machine.devices[1];
+    CHECK(rank.id == DeviceId::gpu(1));
+    CHECK(rank.kind == DeviceKind::cpu);
+    CHECK(rank.name.view() == "Some Processor");
+    CHECK(rank.available() == Bytes{3LL << 30U});
+    CHECK(rank.bandwidth == 20e9);
+    CHECK(rank.measured.products.bf16 == 1e11);
+    CHECK(rank.measured.products.int4 == 5e10);
+    CHECK(rank.measured.one_row.bf16 == 1.8e10);
+    CHECK(machine.between(0, 1) == Link{LinkType::memory_bus, 5e9, 2e-6, true});
+
+    // A plan prices what was measured as it is.
+    auto const rates = device_rates(rank, Dtype::bf16);
+    CHECK(rates.products == 1e11);
+    CHECK(rates.memory == 1.8e10);
+    CHECK(rates.kernel_seconds == 0.0);
+    CHECK(all_reduce_seconds(4e6, RankGroup::in_node(2, machine.between(0, 1))) == doctest::Approx(2e-6 + 4e6 / 5e9));
+}
+
+TEST_CASE("describe_machine: accelerators stay as detected, and the processor beside them is measured whole") {
+    auto detection = processor_only();
+    DetectedDevice gpu;
+    gpu.device.memory = Bytes{24LL << 30U};
+    gpu.is_available = true;
+    detection.devices.insert(detection.devices.begin(), gpu);
+    Calibration calibration;
+    calibration.read_all = 40e9;
+    calibration.all_reduce = {2, 2e-6, 5e9};
+    auto const machine = describe_machine(calibration, detection);
+    REQUIRE(machine.devices.size() == 2);
+    CHECK(machine.devices[0] == gpu.device);
+    CHECK(machine.devices[1].id == DeviceId::cpu());
+    CHECK(machine.devices[1].measured.bandwidth == 40e9);
+    CHECK(machine.devices[1].memory == Bytes{8LL << 30U});
+}
