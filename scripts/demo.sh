@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# The main job on real input: sets up, builds the program, fetches a real model and plans it for real hardware.
+# demo.sh [MODEL]: the main job on real input. Sets up, builds the program, plans models for real hardware, and runs one sharded:
+# SmolLM2-135M-Instruct, which it fetches, or MODEL (a folder or a .gguf file).
 set -euo pipefail
+given=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh program
 cmake --preset release -DSHARDWISE_BENCH=OFF >/dev/null
 cmake --build --preset release --target shardwise_program
-model=$(scripts/fetch_model.sh build/models)
+model=${given:-$(scripts/fetch_model.sh build/models)}
 
 shardwise=build/release/bin/shardwise
 show() { # prints the command, then what it answers; 3 (does not fit) is an answer too
@@ -20,3 +22,21 @@ show plan llama-3.1-405b --dtype bf16 --context 8192 --batch 16 --devices "4x(8x
 show detect
 show estimate "$model" --context 2048
 show map "$model" --devices 1xRTX4090+cpu:64GiB --strategy auto
+
+# This machine, measured; the model, planned for two ranks on it and run over them.
+machine=build/machine.json
+show calibrate --out "$machine"
+show plan "$model" --devices "$machine" --context 512
+if [ -z "$given" ]; then
+    show run "$model" --chat --prompt "Tell me about Paris in three sentences." --tp 2 --max-new-tokens 96
+else
+    show run "$model" --prompt "Once upon a time" --tp 2 --max-new-tokens 96
+fi
+
+# The same again, deterministically: two ranks must give what one gives, to the last bit of every logit.
+for ranks in 1 2; do
+    show run "$model" --prompt "Once upon a time" --tp $ranks --max-new-tokens 32 --deterministic --logits build/logits.$ranks
+done
+cmp build/logits.1 build/logits.2 || { echo "demo: two ranks gave other bits than one" >&2; exit 1; }
+printf '\nTwo ranks gave the same bits as one: all %d logits of every step, and so the same text.\n' \
+    $(($(wc -c <build/logits.1) / 4))

@@ -18,7 +18,7 @@ struct Arguments {
     std::optional<std::string> tree, devices, max_memory, strategy, custom, objective, dialect, no_split, max;
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
-    std::optional<std::string> prefer, out;
+    std::optional<std::string> prefer, out, profile_out;
     std::optional<std::string> text, decode;
     std::vector<std::string> texts;
     std::optional<std::string> pooling;
@@ -30,6 +30,7 @@ struct Arguments {
     bool chat = false;
     bool deterministic = false;
     bool normalize = false;
+    bool quick = false;
     bool json = false;
 };
 

@@ -71,13 +71,28 @@ std::span<Command const> commands() {
                              {"shardwise detect --devices cuda:0,cuda:1", "may these be used? Exit status 4 if not"},
                              {"shardwise detect --out node.json", "a description to plan with elsewhere"}},
                 .run = run_detect},
+        Command{.name = "calibrate",
+                .summary = "measure this machine into a description file that plans take",
+                .description =
+                    "Measures reading and copying memory, products by element type for many rows and for one, and sums "
+                    "over ranks that are threads, in under a minute, and writes a description file "
+                    "(docs/reference/description-file.md). On a machine without accelerators each rank is a device in "
+                    "it, with its share of the memory and of the rates; elsewhere accelerators stay as published and "
+                    "the processor is measured. Nothing else should run meanwhile.",
+                .groups = {calibration_options(), output_options()},
+                .examples = {{"shardwise calibrate --out machine.json", "measure this machine"},
+                             {"shardwise plan llama-3-8b --quant int4 --devices machine.json",
+                              "plan with what was measured"}},
+                .run = run_calibrate},
         Command{
             .name = "run",
             .summary = "generate with a model on this machine, sharded over ranks",
             .description =
                 "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
                 "this process, and generates. Weights keep the file's format, activations are "
-                "fp32.\n\nWith --deterministic the logits have the same bits for any number of ranks. Decoders "
+                "fp32.\n\nOn a terminal and without a prompt it asks for one after another: with --chat they are "
+                "the turns of a conversation, Ctrl-C ends an answer, Ctrl-D the program.\n\nWith --deterministic the "
+                "logits have the same bits for any number of ranks. Decoders "
                 "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, mixtral, "
                 "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3 and what "
                 "is built like them.",
@@ -87,7 +102,8 @@ std::span<Command const> commands() {
                 {{"shardwise run model.gguf --prompt 'The capital of France is' --tp 2", "two ranks, greedily"},
                  {"shardwise run ./SmolLM2-135M-Instruct --chat --prompt 'Why is the sky blue?' --temperature 0.7",
                   "an answer"},
-                 {"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --json", "two ranks, greedily"}},
+                 {"shardwise run model.gguf --chat --tp 2", "a conversation on this terminal"},
+                 {"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --json", "for another program"}},
             .run = run_run},
         Command{
             .name = "embed",
@@ -104,6 +120,16 @@ std::span<Command const> commands() {
                          {"shardwise embed ./bert-base-uncased --text 'a cat' --pooling none --json",
                           "a vector for each token"}},
             .run = run_embed},
+        Command{.name = "support",
+                .summary = "what runs where: strategies, operations and weight formats by back end",
+                .description =
+                    "Says for CUDA, ROCm, Metal and the CPU which strategies this program runs, which the library has "
+                    "as building blocks, which are only planned for, and which operations and weight formats have a "
+                    "kernel; what is not there has its reason. The answers come from the code's own traits, so that no "
+                    "SDK and no device is needed.",
+                .groups = {output_options()},
+                .examples = {{"shardwise support", "the matrix"}},
+                .run = run_support},
         Command{.name = "tokenize",
                 .summary = "the token ids of a text, or the text of token ids",
                 .description = "Reads the tokenizer of a model: a tokenizer.json in its folder, or the vocabulary that "

@@ -11,6 +11,8 @@ namespace shardwise::cli {
 [[nodiscard]] ExitCode run_map(Arguments const& arguments);
 [[nodiscard]] ExitCode run_plan(Arguments const& arguments);
 [[nodiscard]] ExitCode run_detect(Arguments const& arguments);
+[[nodiscard]] ExitCode run_calibrate(Arguments const& arguments);
+[[nodiscard]] ExitCode run_support(Arguments const& arguments);
 [[nodiscard]] ExitCode run_run(Arguments const& arguments);
 [[nodiscard]] ExitCode run_embed(Arguments const& arguments);
 [[nodiscard]] ExitCode run_tokenize(Arguments const& arguments);

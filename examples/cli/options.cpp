@@ -269,6 +269,11 @@ constexpr std::array generation_table{
            .help = "write the last logits of each step, float32 [steps, vocabulary]",
            .kind = ValueKind::file,
            .word = &Arguments::logits},
+    Option{.flag = "--profile-out",
+           .value = "FILE",
+           .help = "write the measured seconds of each layer, which map --profile takes; one rank only",
+           .kind = ValueKind::file,
+           .word = &Arguments::profile_out},
 };
 
 constexpr std::array rank_table{

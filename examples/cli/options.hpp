@@ -98,9 +98,11 @@ struct Command {
 [[nodiscard]] OptionGroup plan_options();
 /// --devices, --prefer, --out of `detect`.
 [[nodiscard]] OptionGroup detection_options();
+/// --out, --tp, --threads, --quick of `calibrate`.
+[[nodiscard]] OptionGroup calibration_options();
 /// --prompt, --prompt-file, --prompt-ids, --chat.
 [[nodiscard]] OptionGroup prompt_options();
-/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --logits.
+/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --logits, --profile-out.
 [[nodiscard]] OptionGroup generation_options();
 /// --tp, --threads, --deterministic of `run` and `embed`.
 [[nodiscard]] OptionGroup rank_options();

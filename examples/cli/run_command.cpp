@@ -3,10 +3,12 @@
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "commands.hpp"
+#include "interactive.hpp"
 #include "model_facts.hpp"
 #include "progress.hpp"
 #include "requests.hpp"
 #include "run_answer.hpp"
+#include "run_profile.hpp"
 #include "run_prompt.hpp"
 #include "runnable_model.hpp"
 #include "text_stream.hpp"
@@ -144,6 +146,8 @@ volatile std::sig_atomic_t is_interrupted = 0;
     options.on_token = [&stream](std::int64_t, std::int32_t token) {
         return (!stream || stream->push(token)) && is_interrupted == 0;
     };
+    std::optional<BlockTimes> times;
+    if (arguments.profile_out) options.times = &times.emplace(model->checkpoint.model.program);
     std::string logits;
     if (arguments.logits) {
         options.on_logits = [&logits](std::int64_t, std::span<float const> row) {
@@ -163,6 +167,12 @@ volatile std::sig_atomic_t is_interrupted = 0;
         stream->finish();
         answer.text = stream->text();
     }
+    if (times) {
+        auto const tokens = request.prompt.size() + answer.report.generations.front().tokens.size();
+        auto const written =
+            write_run_profile(*arguments.profile_out, answer.model, *times, static_cast<std::int64_t>(tokens));
+        if (!written) return written.error();
+    }
     if (arguments.logits) {
         if (auto const written = write_file(*arguments.logits, logits); !written) return written.error();
     }
@@ -181,7 +191,10 @@ ExitCode run_run(Arguments const& arguments) {
                           .fix("name one: shardwise run model.gguf --prompt 'Once upon a time'"),
                       Stage::arguments, arguments.json);
     }
-    if (auto const checked = check_prompt_flags(arguments); !checked)
+    bool const talks = is_interactive(arguments);
+    if (auto const checked = talks ? Result<>{} : check_prompt_flags(arguments); !checked)
+        return report(checked.error(), Stage::arguments, arguments.json);
+    if (auto const checked = check_profile_out(arguments); !checked)
         return report(checked.error(), Stage::arguments, arguments.json);
     if (arguments.prompt_ids) {
         auto const ids = read_id_list("--prompt-ids", *arguments.prompt_ids, std::numeric_limits<std::int32_t>::max());
@@ -191,6 +204,11 @@ ExitCode run_run(Arguments const& arguments) {
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     auto const options = read_options(arguments);
     if (!options) return report(options.error(), Stage::arguments, arguments.json);
+    if (talks) {
+        auto const model = find_runnable(*arguments.model);
+        auto const talked = model ? run_interactive(arguments, *model, *request, *options) : model.error();
+        return talked ? ExitCode::done : report(talked.error(), Stage::work, arguments.json);
+    }
     auto const answer = answer_run(arguments, *std::move(request), *options);
     if (!answer) return report(answer.error(), Stage::work, arguments.json);
     if (arguments.json) {

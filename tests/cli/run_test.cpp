@@ -1,11 +1,8 @@
-#include <shardwise/model/files/checkpoint.hpp>
-
 #include <doctest/doctest.h>
 
-#include "../executor/formula.hpp"
 #include "program.hpp"
 #include "skip.hpp"
-#include "temporary_folder.hpp"
+#include "small_llama.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -16,27 +13,6 @@
 
 using namespace shardwise;
 using namespace shardwise::tests;
-
-namespace {
-
-/// A small llama on disk, whose weights are a formula.
-struct SmallLlama {
-    shardwise::testing::TemporaryFolder folder;
-
-    SmallLlama() {
-        (void)folder.write("config.json",
-                           R"({"model_type":"llama","vocab_size":61,"hidden_size":24,"intermediate_size":40,)"
-                           R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
-                           R"("max_position_embeddings":64,"eos_token_id":60,"architectures":["LlamaForCausalLM"]})");
-        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
-        REQUIRE(only);
-        auto const described = read_checkpoint(*only);
-        REQUIRE(described);
-        shardwise::testing::write_formula_model(described->model, folder / "model.safetensors");
-    }
-};
-
-}  // namespace
 
 TEST_CASE("run: any number of ranks gives the same tokens, and the logits are written, one row a step") {
     SmallLlama const model;
@@ -66,6 +42,27 @@ TEST_CASE("run: any number of ranks gives the same tokens, and the logits are wr
     REQUIRE(two.size("token_ids") == tokens);
     for (std::size_t i = 0; i < tokens; ++i) CHECK(two.integer("token_ids", i) == answer.integer("token_ids", i));
     CHECK(read() == bits);
+}
+
+TEST_CASE("run: --profile-out writes times of every layer, by which map --profile places them") {
+    SmallLlama const model;
+    auto const& path = model.folder.path();
+    auto const file = path + "/times.json";
+    auto const ran = run({"run", path, "--prompt-ids", "5,9,2", "--max-new-tokens", "6", "--profile-out", file});
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    Answer const times(read_text(file));
+    CHECK(times.text("schema") == "shardwise.profile/1");
+    CHECK(times.real("devices", std::size_t{0}, "modules", "model.layers.1", "prefill") > 0.0);
+    CHECK(times.real("devices", std::size_t{0}, "modules", "lm_head", "decode") > 0.0);
+    for (std::string const devices : {"auto", "cpu:1GiB", "2xgpu:1GiB"}) {
+        CAPTURE(devices);
+        auto const mapped = run({"map", path, "--devices", devices, "--profile", file, "--json"});
+        REQUIRE_MESSAGE(mapped.status == 0, mapped.err);
+        Answer const answer(mapped.out);
+        CHECK(answer.size("profile", "devices", std::size_t{0}, "estimated") == 0);
+        CHECK(answer.text("profile", "phase") == "decode");
+    }
+    CHECK(run({"run", path, "--prompt-ids", "5", "--tp", "2", "--profile-out", file}).says("--profile-out, --tp"));
 }
 
 TEST_CASE("run: what cannot be run is refused by name, with the right status") {

@@ -1,5 +1,6 @@
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
+#include <shardwise/session/serve_on_threads.hpp>
 
 #include <doctest/doctest.h>
 
@@ -104,6 +105,40 @@ TEST_CASE("run_on_threads: more ranks than heads, and prompts that do not fit, a
     auto const ended = run_on_threads(model.source, model.checkpoint->model, endless, {.threads = 1});
     REQUIRE(ended);
     CHECK(ended->generations[0].reason == FinishReason::length);
+}
+
+TEST_CASE(
+    "serve_on_threads: one request after another gives what each gives alone; refused and ended ones harm nobody") {
+    FormulaLlama const model;
+    auto const requests = two_requests();
+    auto const alone = run_on_threads(model.source, model.checkpoint->model, requests, {.is_deterministic = true});
+    REQUIRE(alone);
+    for (std::int32_t const tp : {1, 3}) {
+        CAPTURE(tp);
+        // A prompt that is too long, one whose answer is ended behind the second token, and the two again.
+        auto asked = std::vector{requests[0], requests[0], requests[0], requests[1], requests[0]};
+        asked[1].prompt.assign(1000, 7);
+        std::size_t turn = 0;
+        std::size_t answers = 0;
+        std::int64_t heard = 0;
+        RunOptions options{.tp = tp, .threads = 2, .is_deterministic = true, .context = 24};
+        options.on_token = [&](std::int64_t, std::int32_t) { return turn != 3 || ++heard < 2; };
+        auto const next = [&]() -> std::optional<GenerationRequest> {
+            return turn < asked.size() ? std::optional(asked[turn++]) : std::nullopt;
+        };
+        auto const on_generation = [&](Result<Generation> const& generation) {
+            ++answers;
+            CHECK(generation.has_value() == (turn != 2));
+            if (!generation) return;
+            auto expected = alone->generations[turn == 4 ? 1 : 0].tokens;
+            if (turn == 3) expected.resize(2);
+            CHECK(generation->tokens == expected);
+            CHECK((generation->reason == FinishReason::cancelled) == (turn == 3));
+        };
+        auto const served = serve_on_threads(model.source, model.checkpoint->model, options, next, on_generation);
+        CHECK_MESSAGE(served, (served ? "" : served.error().message()));
+        CHECK(answers == asked.size());
+    }
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/executor/block_times.hpp>
+#include <shardwise/executor/executes_models.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
@@ -42,7 +44,7 @@ namespace shardwise::inline v0_2_0 {
 /// Policy  Fast or Deterministic, which gives the same bits for any number of ranks
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class RankExecutor {
-    static_assert(HasHostMemory<Backend>, "the executor walks in the host's memory");
+    static_assert(ExecutesModels<Backend>, "the executor walks in the host's memory");
 
 public:
     using Stream = typename Backend::Stream;
@@ -122,11 +124,14 @@ public:
             limits_.step_tokens * std::min(model_->config.experts_per_token,
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
         WalkState<Backend> state{arena_.data(), out, 0};
+        if (times_ != nullptr) times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
         Result<> done;
-        for (auto& block : blocks_) {
-            auto const& plan = bodies_[block.body].plan;
-            done = walk_block(*model_, block, plan, step, state, comm, exchange, stream);
-            if (!done) break;
+        for (std::size_t i = 0; i < blocks_.size() && done; ++i) {
+            auto const& plan = bodies_[blocks_[i].body].plan;
+            done = walk_block(*model_, blocks_[i], plan, step, state, comm, exchange, stream);
+            if (times_ == nullptr || !done) continue;
+            done = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+            if (done) times_->end_block(i);
         }
         if (done && !output_.is_logits) {
             TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
@@ -163,6 +168,9 @@ public:
             context, peers, {config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens});
     }
 
+    /// Times every block from now on, and waits for each; `times` outlives this.
+    void measure(BlockTimes& times) { times_ = &times; }
+
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
@@ -185,6 +193,7 @@ private:
         LastStep& operator=(LastStep&&) noexcept = default;
         ~LastStep() { (void)event.synchronize(Deadline::after(std::chrono::hours(24 * 365))); }
     };
+
     struct Body {
         BlockBody local;
         /// Of the largest step: every smaller one fits at the same places.
@@ -385,6 +394,7 @@ private:
     std::int64_t skipped_id_ = -1;
     std::vector<Body> bodies_;
     std::vector<Block> blocks_;
+    BlockTimes* times_ = nullptr;
     Bytes weight_bytes_{0};
     KvCache<Backend> cache_;
     Buffer<float, Backend> arena_;

@@ -37,6 +37,10 @@ concept ExpertWorker = requires(E& expert, TensorView<float const, 2, Backend> i
     { expert(std::int64_t{}, in, out, stream) } -> std::same_as<Result<>>;
 };
 
+/// A back end whose rows can be dealt to experts: those in the host's memory.
+template <class B>
+concept DealsExperts = ComputeBackend<B> && HasHostMemory<B>;
+
 /// Experts dealt to the ranks of a group (split_units over the experts): each rank has tokens of its own and sends each token's
 /// row to the ranks of its experts, which compute all rows of an expert at once and send the results back. There is no capacity
 /// that a busy expert could exceed: no row is dropped, and each pair of a token and an expert is computed once.
@@ -47,7 +51,7 @@ concept ExpertWorker = requires(E& expert, TensorView<float const, 2, Backend> i
 /// Memory  rows for the worst case, that every token of every rank chooses this rank's experts
 template <ComputeBackend Backend, Communicator Comm>
 class ExpertParallel {
-    static_assert(HasHostMemory<Backend>, "experts move rows in the host's memory");
+    static_assert(DealsExperts<Backend>, "experts move rows in the host's memory");
 
 public:
     using Stream = typename Backend::Stream;

@@ -41,6 +41,10 @@ concept PipelineTrainer = PipelineWorker<W, T, Backend> &&
     { work.weights(slot, in, in, stream) } -> std::same_as<Result<>>;
 };
 
+/// A back end whose rows a pipeline can move: those in the host's memory.
+template <class B>
+concept RunsPipelines = ComputeBackend<B> && HasHostMemory<B>;
+
 /// One rank of a pipeline: walks its row of a table (room schedule/), receives what each piece of work needs and sends on what
 /// it makes. Sending goes on in a stream of its own beside the work, from a queue as long as the table needs to never come to a
 /// standstill, however fast each rank is.
@@ -48,7 +52,7 @@ concept PipelineTrainer = PipelineWorker<W, T, Backend> &&
 /// Example  PipelineParallel<Host, Threads>::create(context, comm, one_forward_one_backward(4, 8), {rows, width})
 template <ComputeBackend Backend, Communicator Comm, class T = float>
 class PipelineParallel {
-    static_assert(HasHostMemory<Backend>, "a pipeline moves rows in the host's memory");
+    static_assert(RunsPipelines<Backend>, "a pipeline moves rows in the host's memory");
     static_assert(SharesMemory<Comm>,
                   "a pipeline sends in a thread of its own while it receives: Mpi and Gloo are used by one "
                   "thread at a time");

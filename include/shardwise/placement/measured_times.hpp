@@ -107,8 +107,8 @@ private:
         }
     }
 
-    /// What the profile calls the device; empty where it does not know it. A device of which only the memory is known goes
-    /// by the one name that the profile has.
+    /// What the profile calls the device; empty where it does not know it. A device of which only the kind or the memory is
+    /// known goes by the one name that the profile has.
     [[nodiscard]] std::string name_in_profile(Device const& device) const {
         bool is_one_name = true;
         auto const name = common_device_name(device.name.view(), device.memory);
@@ -116,7 +116,8 @@ private:
             if (equal_ignoring_case(common_device_name(each.device, device.memory), name)) return each.device;
             is_one_name = is_one_name && equal_ignoring_case(each.device, profile_.devices.front().device);
         }
-        bool const is_anonymous = device.bandwidth <= 0.0 && device.id.is_accelerator();
+        bool const is_generic = name == "cpu" || name == "gpu" || name == "mps";
+        bool const is_anonymous = is_generic || (device.bandwidth <= 0.0 && device.id.is_accelerator());
         return is_anonymous && is_one_name && !profile_.devices.empty() ? profile_.devices.front().device
                                                                         : std::string();
     }

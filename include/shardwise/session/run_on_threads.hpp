@@ -46,6 +46,8 @@ struct RunOptions {
     std::chrono::nanoseconds limit = std::chrono::hours(24);
     OnToken on_token{};
     OnLogits on_logits{};
+    /// Where the times of the first rank's blocks go; null: they are not measured.
+    BlockTimes* times = nullptr;
 };
 
 /// What one rank held.
@@ -171,6 +173,7 @@ template <ReductionPolicy Policy>
         return true;
     };
     if (is_first && options.on_logits) session->show_logits(options.on_logits);
+    if (is_first && options.times != nullptr) executor->measure(*options.times);
     std::vector<Generation> generations(requests.size());
     for (; session->is_busy(); ++step) {
         auto ended = session->step(deadline, on_token);

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <shardwise/calibrate/calibrate.hpp>
+#include <shardwise/hardware/topology.hpp>
+
+#include "console.hpp"
+
+#include <string>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// What `calibrate` measured.
+struct CalibrateAnswer {
+    std::string out;
+    std::string processor;
+    Calibration calibration;
+    /// As it was written.
+    Topology machine;
+    std::vector<std::string> warnings;
+};
+
+[[nodiscard]] std::string calibrate_json(CalibrateAnswer const& answer);
+[[nodiscard]] std::string calibrate_text(CalibrateAnswer const& answer, Style const& style);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,99 @@
+#include <shardwise/calibrate/calibrate.hpp>
+#include <shardwise/calibrate/describe_machine.hpp>
+#include <shardwise/hardware/description.hpp>
+#include <shardwise/hardware/detect.hpp>
+
+#include "calibrate_answer.hpp"
+#include "commands.hpp"
+#include "detect_options.hpp"
+#include "progress.hpp"
+#include "requests.hpp"
+#include "values.hpp"
+
+#include <filesystem>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] Result<CalibrationOptions> read_options(Arguments const& arguments) {
+    CalibrationOptions options;
+    if (!arguments.out || arguments.out->empty()) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--out")
+            .because(arguments.out ? "names no file" : "was not given")
+            .fix("name the file to write: shardwise calibrate --out machine.json");
+    }
+    if (arguments.tp) {
+        auto const ranks = read_number("--tp", *arguments.tp, 1, 64);
+        if (!ranks) return ranks.error();
+        options.ranks = static_cast<std::int32_t>(*ranks);
+    }
+    if (arguments.threads) {
+        auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
+        if (!threads) return threads.error();
+        options.threads = static_cast<int>(*threads);
+    }
+    if (arguments.quick) {
+        options.probe_bytes = Bytes{std::int64_t{32} << 20U};
+        options.probe_time = std::chrono::milliseconds(40);
+    }
+    return options;
+}
+
+/// Finds out before a minute of measuring that the file cannot be written.
+[[nodiscard]] Result<> check_folder(std::string const& path) {
+    auto folder = std::filesystem::path(path).parent_path();
+    if (folder.empty()) folder = ".";
+    if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+    return Error{ErrorCode::file_unwritable}
+        .in(path)
+        .because("lies in a folder that cannot be written to")
+        .fix("name a file elsewhere");
+}
+
+[[nodiscard]] Result<CalibrateAnswer> answer_calibrate(Arguments const& arguments, CalibrationOptions const& options,
+                                                       ColorMode mode) {
+    CalibrateAnswer answer;
+    answer.out = *arguments.out;
+    if (auto const checked = check_folder(answer.out); !checked) return checked.error();
+    auto detection = detect_devices(program_detection_options());
+    if (!detection) return detection.error();
+    answer.warnings = std::move(detection->warnings);
+    answer.processor = detection->processor.name;
+    auto measured = with_progress(mode, [&](Observer const& observer) { return calibrate(options, observer); });
+    if (!measured) return measured.error();
+    answer.calibration = *std::move(measured);
+    answer.machine = describe_machine(answer.calibration, *detection);
+    if (answer.machine.devices.empty()) {
+        return Error{ErrorCode::no_such_device}.in("calibrate").because("found no device whose memory is known");
+    }
+    for (auto const& device : answer.machine.devices) {
+        if (device.kind == DeviceKind::cpu) continue;
+        answer.warnings.push_back(std::string(device.name.view()) +
+                                  ": is described as published: this program measures processors");
+    }
+    if (arguments.quick)
+        answer.warnings.push_back("--quick: probes fit in caches, so that rates may be too good to plan with");
+    if (auto const written = write_topology_file(answer.out, answer.machine); !written) return written.error();
+    return answer;
+}
+
+}  // namespace
+
+ExitCode run_calibrate(Arguments const& arguments) {
+    auto const color = read_color(arguments);
+    if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    auto const options = read_options(arguments);
+    if (!options) return report(options.error(), Stage::arguments, arguments.json);
+    auto const answer = answer_calibrate(arguments, *options, *color);
+    if (!answer) return report(answer.error(), Stage::work, arguments.json);
+    print_warnings(answer->warnings);
+    print_text(arguments.json ? calibrate_json(*answer) : calibrate_text(*answer, style_of_stdout(*color)));
+    return ExitCode::done;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,78 @@
+#include <shardwise/json/writer.hpp>
+
+#include "calibrate_answer.hpp"
+#include "text.hpp"
+
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] std::string giga(double rate, int digits = 1) {
+    return decimals(rate / 1e9, digits);
+}
+
+}  // namespace
+
+std::string calibrate_json(CalibrateAnswer const& answer) {
+    auto const& found = answer.calibration;
+    JsonWriter json;
+    json.begin_object().member("schema", "shardwise.calibrate/1").member("out", answer.out);
+    json.key("processor").begin_object().member("name", answer.processor).member("threads", found.threads);
+    json.member("isa", name_of(found.isa)).end_object();
+    json.key("memory").begin_object();
+    json.key("read").begin_object().member("one", found.read_one).member("all", found.read_all).end_object();
+    json.key("copy").begin_object().member("one", found.copy_one).member("all", found.copy_all).end_object();
+    json.end_object().key("products").begin_array();
+    for (auto const& product : found.products) {
+        json.begin_object().member("dtype", name_of(product.format)).member("rows", product.rows);
+        json.member("operations_per_s", product.operations).member("weight_bytes_per_s", product.bytes).end_object();
+    }
+    json.end_array().key("all_reduce");
+    auto const& sums = found.all_reduce;
+    if (sums.ranks > 1) {
+        json.begin_object().member("ranks", sums.ranks).member("latency", sums.latency);
+        json.member("bandwidth", sums.bandwidth).end_object();
+    } else {
+        json.value(nullptr);
+    }
+    json.key("devices").begin_array();
+    for (auto const& device : answer.machine.devices) {
+        json.begin_object().key("id");
+        device.id.kind == DeviceClass::gpu ? json.value(device.id.index) : json.value(name_of(device.kind));
+        json.member("name", device.name.view()).member("kind", name_of(device.kind));
+        json.member("memory", device.available()).member("bandwidth", device.bandwidth);
+        json.member("is_measured", device.measured != MeasuredRates{}).end_object();
+    }
+    json.end_array().member("seconds", found.seconds).key("warnings").begin_array();
+    for (auto const& warning : answer.warnings) json.value(warning);
+    json.end_array().end_object();
+    return std::move(json).text() + "\n";
+}
+
+std::string calibrate_text(CalibrateAnswer const& answer, Style const& style) {
+    auto const& found = answer.calibration;
+    std::string text = style.bold(escaped(answer.processor)) + ", " + counted(found.threads, "thread") + ", " +
+                       std::string(name_of(found.isa)) + "\n\n";
+    Table memory({"memory", "one thread", "all"});
+    memory.add({"read", giga(found.read_one) + " GB/s", giga(found.read_all) + " GB/s"});
+    memory.add({"copy", giga(found.copy_one) + " GB/s", giga(found.copy_all) + " GB/s"});
+    text += memory.text(style) + "\n";
+    Table products({"products", "rows", "Gop/s", "weights"});
+    for (auto const& product : found.products) {
+        products.add({std::string(name_of(product.format)), std::to_string(product.rows), giga(product.operations),
+                      product.rows == 1 ? giga(product.bytes) + " GB/s" : ""});
+    }
+    text += products.text(style) + "\n";
+    if (auto const& sums = found.all_reduce; sums.ranks > 1) {
+        text += "sums over " + counted(sums.ranks, "rank") + ": " + duration(sums.latency) + ", then " +
+                giga(sums.bandwidth) + " GB/s\n";
+    }
+    text += "measured in " + duration(found.seconds) + "; " +
+            counted(static_cast<std::int64_t>(answer.machine.devices.size()), "device") + " in " + escaped(answer.out) +
+            ": shardwise plan MODEL --devices " + escaped(answer.out) + "\n";
+    return text;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "console.hpp"
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// How far support goes, least first.
+enum class SupportLevel {
+    refused,  // no plan has it there
+    none,     // nothing of it is there
+    planned,  // estimates, maps and plans know it
+    library,  // C++ programs can call it
+    runs,     // `shardwise run` does it
+};
+
+[[nodiscard]] std::string_view name_of(SupportLevel level);
+
+/// Of one thing on one back end.
+struct Support {
+    SupportLevel level = SupportLevel::none;
+    /// Why it goes no further; empty where nothing is missing.
+    std::string_view reason;
+};
+
+inline constexpr std::array<std::string_view, 4> support_backends{"cuda", "rocm", "metal", "cpu"};
+
+/// A thing on every back end, in the order of support_backends.
+struct SupportRow {
+    std::string name;
+    std::array<Support, support_backends.size()> backends;
+};
+
+/// What `support` has to say.
+struct SupportAnswer {
+    std::vector<SupportRow> strategies;
+    std::vector<SupportRow> operations;
+    std::vector<SupportRow> weights;
+};
+
+[[nodiscard]] std::string support_json(SupportAnswer const& answer);
+[[nodiscard]] std::string support_text(SupportAnswer const& answer, Style const& style);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,127 @@
+#include <shardwise/executor/executes_models.hpp>
+#include <shardwise/hardware/device.hpp>
+#include <shardwise/kernels/kernel_support.hpp>
+#include <shardwise/parallel/expert_parallel.hpp>
+#include <shardwise/parallel/pipeline_parallel.hpp>
+#include <shardwise/parallel/strategy_support.hpp>
+
+#include "commands.hpp"
+#include "requests.hpp"
+#include "support_answer.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shardwise::cli {
+
+namespace {
+
+constexpr std::string_view no_backend = "there is no back end for it";
+constexpr std::string_view no_body = "has no device body yet";
+constexpr std::string_view in_host_memory = "moves rows in the host's memory";
+
+/// True where a command has an option of this name: then the program does what it asks for.
+[[nodiscard]] bool has_option(std::string_view command, std::string_view flag) {
+    auto const* const found = find_command(command);
+    bool is_there = false;
+    if (found != nullptr) found->for_each_option([&](Option const& option) { is_there |= option.flag == flag; });
+    return is_there;
+}
+
+/// Calls visit<Backend>(kind) for every back end, in the order of support_backends.
+template <class Visit>
+void for_each_backend(Visit const& visit) {
+    visit(static_cast<AnyDevice*>(nullptr), DeviceKind::cuda);
+    visit(static_cast<AnyDevice*>(nullptr), DeviceKind::hip);
+    visit(static_cast<NoBackend*>(nullptr), DeviceKind::metal);
+    visit(static_cast<Host*>(nullptr), DeviceKind::cpu);
+}
+
+/// A row of what `support_of(Backend*, kind)` gives for every back end.
+template <class SupportOf>
+[[nodiscard]] SupportRow row(std::string name, SupportOf const& support_of) {
+    SupportRow made;
+    made.name = std::move(name);
+    std::size_t next = 0;
+    for_each_backend([&](auto* backend, DeviceKind kind) { made.backends[next++] = support_of(backend, kind); });
+    return made;
+}
+
+/// A strategy whose layers `has_layers` of a back end, and which `run` has a flag for.
+[[nodiscard]] Support strategy(bool has_layers, bool is_backend, std::string_view flag, std::string_view why) {
+    if (!is_backend) return {SupportLevel::planned, no_backend};
+    if (!has_layers) return {SupportLevel::planned, why};
+    if (!has_option("run", flag)) return {SupportLevel::library, "the command run has no flag for it yet"};
+    return {SupportLevel::runs, {}};
+}
+
+[[nodiscard]] std::vector<SupportRow> strategies() {
+    std::vector<SupportRow> rows;
+    rows.push_back(row("run a model on one rank", []<class B>(B*, DeviceKind) -> Support {
+        if constexpr (ExecutesModels<B>) return {SupportLevel::runs, {}};
+        return {SupportLevel::planned,
+                ComputeBackend<B> ? "the executor reads views as the host's memory" : no_backend};
+    }));
+    rows.push_back(row("tensor parallel", []<class B>(B*, DeviceKind kind) -> Support {
+        if (auto const refusal = tensor_parallel_refusal(kind); !refusal.empty())
+            return {SupportLevel::refused, refusal};
+        auto const why = ReducesOverPeers<B> ? "its all_reduce over peers is not in the layers' streams yet" : no_body;
+        return strategy(ShardsTensors<B>, ComputeBackend<B>, "--tp", why);
+    }));
+    rows.push_back(row("pipeline parallel", []<class B>(B*, DeviceKind) {
+        return strategy(RunsPipelines<B>, ComputeBackend<B>, "--pp", in_host_memory);
+    }));
+    rows.push_back(row("expert parallel", []<class B>(B*, DeviceKind) {
+        return strategy(DealsExperts<B>, ComputeBackend<B>, "--ep", in_host_memory);
+    }));
+    rows.push_back(row("data parallel, ZeRO", []<class B>(B*, DeviceKind) -> Support {
+        return {SupportLevel::planned, "nothing trains yet"};
+    }));
+    return rows;
+}
+
+[[nodiscard]] std::vector<SupportRow> operations() {
+    std::vector<SupportRow> rows;
+    for (std::size_t i = 0; i < kernel_support<Host>.size(); ++i) {
+        rows.push_back(row(std::string(kernel_support<Host>[i].name), [i]<class B>(B*, DeviceKind) -> Support {
+            if (kernel_support<B>[i].is_there)
+                return {ExecutesModels<B> ? SupportLevel::runs : SupportLevel::library, {}};
+            return {SupportLevel::none, ComputeBackend<B> ? no_body : no_backend};
+        }));
+    }
+    rows.push_back(row("all_reduce", []<class B>(B*, DeviceKind) -> Support {
+        if (ShardsTensors<B>) return {SupportLevel::runs, {}};
+        if (ReducesOverPeers<B>) return {SupportLevel::library, {}};
+        return {SupportLevel::none, no_backend};
+    }));
+    std::sort(rows.begin(), rows.end(), [](SupportRow const& a, SupportRow const& b) { return a.name < b.name; });
+    return rows;
+}
+
+[[nodiscard]] std::vector<SupportRow> weights() {
+    std::vector<SupportRow> rows;
+    for (auto format = WeightFormat::f32; format <= WeightFormat::q6_k;
+         format = static_cast<WeightFormat>(static_cast<std::uint8_t>(format) + 1)) {
+        rows.push_back(row(std::string(name_of(format)), [format]<class B>(B*, DeviceKind) -> Support {
+            if (ExecutesModels<B>) return {SupportLevel::runs, {}};
+            if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+            if (has_device_products(format)) return {SupportLevel::library, {}};
+            return {SupportLevel::none, no_body};
+        }));
+    }
+    return rows;
+}
+
+}  // namespace
+
+ExitCode run_support(Arguments const& arguments) {
+    auto const color = read_color(arguments);
+    if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    SupportAnswer const answer{strategies(), operations(), weights()};
+    print_text(arguments.json ? support_json(answer) : support_text(answer, style_of_stdout(*color)));
+    return ExitCode::done;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,93 @@
+#include <shardwise/json/writer.hpp>
+
+#include "support_answer.hpp"
+#include "text.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+void write_rows(JsonWriter& json, std::string_view key, std::vector<SupportRow> const& rows) {
+    json.key(key).begin_array();
+    for (auto const& row : rows) {
+        json.begin_object().member("name", row.name).key("backends").begin_object();
+        for (std::size_t i = 0; i < row.backends.size(); ++i) {
+            auto const& support = row.backends[i];
+            json.key(support_backends[i]).begin_object().member("level", name_of(support.level)).key("reason");
+            support.reason.empty() ? json.value(nullptr) : json.value(support.reason);
+            json.end_object();
+        }
+        json.end_object().end_object();
+    }
+    json.end_array();
+}
+
+/// A table whose cells refer to the reasons below it.
+[[nodiscard]] std::string table(std::string title, std::vector<SupportRow> const& rows,
+                                std::vector<std::string_view>& reasons, Style const& style) {
+    std::vector<std::string> head{std::move(title)};
+    for (auto const backend : support_backends) head.emplace_back(backend);
+    Table made(std::move(head));
+    for (auto const& row : rows) {
+        std::vector<std::string> cells{row.name};
+        for (auto const& support : row.backends) {
+            std::string cell{name_of(support.level)};
+            if (!support.reason.empty()) {
+                auto at = std::find(reasons.begin(), reasons.end(), support.reason);
+                if (at == reasons.end()) at = reasons.insert(at, support.reason);
+                cell += " " + std::to_string(at - reasons.begin() + 1);
+            }
+            cells.push_back(std::move(cell));
+        }
+        made.add(std::move(cells));
+    }
+    return made.text(style) + "\n";
+}
+
+}  // namespace
+
+std::string_view name_of(SupportLevel level) {
+    switch (level) {
+        case SupportLevel::refused:
+            return "refused";
+        case SupportLevel::none:
+            return "none";
+        case SupportLevel::planned:
+            return "planned";
+        case SupportLevel::library:
+            return "library";
+        case SupportLevel::runs:
+            return "runs";
+    }
+    return "unknown";
+}
+
+std::string support_json(SupportAnswer const& answer) {
+    JsonWriter json;
+    json.begin_object().member("schema", "shardwise.support/1").key("backends").begin_array();
+    for (auto const backend : support_backends) json.value(backend);
+    json.end_array();
+    write_rows(json, "strategies", answer.strategies);
+    write_rows(json, "operations", answer.operations);
+    write_rows(json, "weights", answer.weights);
+    json.end_object();
+    return std::move(json).text() + "\n";
+}
+
+std::string support_text(SupportAnswer const& answer, Style const& style) {
+    std::vector<std::string_view> reasons;
+    auto text = table("strategy", answer.strategies, reasons, style) +
+                table("operation", answer.operations, reasons, style) +
+                table("weights kept as", answer.weights, reasons, style);
+    text +=
+        "runs: shardwise run does it, or has it there; library: C++ programs can call it; planned: estimates, maps and "
+        "plans only\n";
+    for (std::size_t i = 0; i < reasons.size(); ++i)
+        text += std::to_string(i + 1) + " " + std::string(reasons[i]) + "\n";
+    return text;
+}
+
+}  // namespace shardwise::cli

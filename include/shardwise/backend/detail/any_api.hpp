@@ -1,0 +1,51 @@
+#pragma once
+
+#include <shardwise/backend/detail/device_api.hpp>
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// The vendor functions of no vendor: declared, so that a program without any SDK can ask at compile time what
+/// DeviceBackend<CudaApi> and DeviceBackend<HipApi> have, and never defined.
+struct AnyApi {
+    struct StreamHandle;
+    struct EventHandle;
+    struct Products;
+    using Stream = StreamHandle*;
+    using Event = EventHandle*;
+
+    static constexpr std::string_view name = "device";
+    static constexpr std::int32_t warp_size = 32;
+    static constexpr bool co_resident_blocks = true;
+    static constexpr std::int64_t ticks_per_microsecond = 1000;
+
+    static Result<std::int32_t> count_devices();
+    static Result<std::int32_t> current_device();
+    static Result<> select_device(std::int32_t device);
+    static Result<DeviceFacts> describe(std::int32_t device);
+    static Result<Bytes> free_memory();
+    static Result<void*> allocate(std::size_t bytes);
+    static void release(void* memory);
+    static Result<void*> allocate_shared(std::size_t bytes);
+    static Result<void*> allocate_pinned(std::size_t bytes);
+    static void release_pinned(void* memory);
+    static Result<> clear(void* memory, std::size_t bytes, Stream stream);
+    static Result<> copy(void* to, void const* from, std::size_t bytes, Stream stream);
+    static Result<Stream> create_stream();
+    static void destroy_stream(Stream stream);
+    static Result<Event> create_event();
+    static void destroy_event(Event event);
+    static Result<> record(Event event, Stream stream);
+    static Result<> hold_back(Stream stream, Event event);
+    static Result<bool> is_reached(Event event);
+    static Result<> enable_peer(std::int32_t device, std::int32_t peer);
+};
+
+static_assert(DeviceApi<AnyApi>);
+
+}  // namespace shardwise::inline v0_2_0::detail

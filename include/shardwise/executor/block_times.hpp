@@ -1,0 +1,78 @@
+#pragma once
+
+#include <shardwise/cost/profile.hpp>
+#include <shardwise/model/block_program.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How long each block of a model takes while an executor computes it: what profiles are made of. A step in which some sequence
+/// has more than one new token is part of the prompts' pass.
+class BlockTimes {
+public:
+    explicit BlockTimes(BlockProgram const& program) {
+        for (auto const& block : program.blocks()) {
+            for (std::int32_t i = 0; i < block.count; ++i) {
+                auto name = std::string(block.module);
+                if (block.is_numbered) name += "." + std::to_string(block.first + i);
+                blocks_.push_back({std::move(name), 0.0, 0.0});
+            }
+        }
+    }
+
+    /// A step begins.
+    void begin(std::int64_t tokens, std::int64_t sequences) {
+        is_prefill_ = tokens > sequences;
+        ++(is_prefill_ ? prefills_ : decodes_);
+        before_ = Clock::now();
+    }
+    /// The next block of the step is done, and nothing of it is left in a stream.
+    void end_block(std::size_t block) {
+        auto const now = Clock::now();
+        auto& sum = is_prefill_ ? blocks_[block].prefill : blocks_[block].decode;
+        sum += std::chrono::duration<double>(now - before_).count();
+        before_ = now;
+    }
+
+    /// The times of one device: of all prompts together, and the mean of the steps of one token.
+    [[nodiscard]] DeviceProfile profile(std::string device, std::int64_t batch, std::int64_t context) const {
+        DeviceProfile profile;
+        profile.device = std::move(device);
+        profile.batch = batch;
+        profile.context = context;
+        profile.repeat = decodes_ > 0 ? decodes_ : 1;
+        for (auto const& block : blocks_) {
+            ModuleTime time;
+            time.module = block.name;
+            if (prefills_ > 0) time.prefill = block.prefill;
+            if (decodes_ > 0) time.decode = block.decode / static_cast<double>(decodes_);
+            profile.modules.push_back(std::move(time));
+        }
+        return profile;
+    }
+    /// True once a step was timed.
+    [[nodiscard]] bool has_steps() const { return prefills_ + decodes_ > 0; }
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    struct Block {
+        std::string name;
+        double prefill;
+        double decode;
+    };
+
+    std::vector<Block> blocks_;
+    std::int64_t prefills_ = 0;
+    std::int64_t decodes_ = 0;
+    bool is_prefill_ = false;
+    Clock::time_point before_{};
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/detail/any_api.hpp>
+#include <shardwise/backend/device_weight.hpp>
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/device/rms_norm.hpp>
+#include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/quantize.hpp>
+#include <shardwise/kernels/residual_norm.hpp>
+#include <shardwise/kernels/rms_norm.hpp>
+#include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/route.hpp>
+#include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/scale_rows.hpp>
+#include <shardwise/kernels/softmax.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What CUDA and HIP have in common, asked without an SDK.
+using AnyDevice = DeviceBackend<detail::AnyApi>;
+
+/// What `Backend` would be where there is none.
+struct NoBackend {};
+
+namespace detail {
+
+/// What kernels are called with, on some back end.
+template <class B>
+requires requires {
+    typename B::Stream;
+}
+struct KernelProbe {
+    TensorView<float const, 2, B> in;
+    TensorView<float, 2, B> out;
+    TensorView<float const, 1, B> vector;
+    TensorView<std::int32_t const, 1, B> ids;
+    TensorView<std::int32_t, 1, B> chosen;
+    TensorView<std::int32_t, 2, B> routes;
+    typename B::Stream& stream;
+};
+
+// One for each header of kernels/: true where a call with the back end's views and streams finds a body.
+template <class B>
+concept HasActivation = requires(KernelProbe<B> p) {
+    activation<float>(p.in, p.out, ActivationKind::silu, p.stream);
+};
+template <class B>
+concept HasAttention = requires(KernelProbe<B> p) {
+    attention<float>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
+};
+template <class B>
+concept HasEmbedding = requires(KernelProbe<B> p) {
+    embedding<float>(p.ids, p.in, p.out, p.stream);
+};
+template <class B>
+concept HasLayerNorm = requires(KernelProbe<B> p) {
+    layer_norm<float>(p.in, p.vector, p.vector, p.out, 0.0F, p.stream);
+};
+template <class B>
+concept HasQuantize = requires(KernelProbe<B> p, std::span<std::byte> bytes) {
+    quantize(p.in, WeightFormat::int8, bytes, bytes, p.stream);
+};
+template <class B>
+concept HasResidualNorm = requires(KernelProbe<B> p) {
+    residual_norm<float>(p.in, p.out, p.vector, p.out, 0.0F, p.stream);
+};
+template <class B>
+concept HasRmsNorm = requires(KernelProbe<B> p) {
+    rms_norm<float>(p.in, p.vector, p.out, 0.0F, p.stream);
+};
+template <class B>
+concept HasRope = requires(KernelProbe<B> p) {
+    rope<float>(p.out, p.ids, p.vector, std::int64_t{}, RopeLayout::half, p.stream);
+};
+template <class B>
+concept HasRoute = requires(KernelProbe<B> p) {
+    route(p.in, p.vector, p.routes, p.out, RouterOptions{}, p.stream);
+};
+template <class B>
+concept HasSample = requires(KernelProbe<B> p, std::span<SamplingRow const> rows) {
+    sample(p.in, rows, p.chosen, p.stream);
+};
+template <class B>
+concept HasScaleRows = requires(KernelProbe<B> p) {
+    scale_rows(p.in, p.in, p.out, ActivationKind::sigmoid, p.stream);
+};
+template <class B>
+concept HasSoftmax = requires(KernelProbe<B> p) {
+    softmax<float>(p.in, p.out, p.stream);
+};
+
+}  // namespace detail
+
+/// A kernel, and whether a back end has it.
+struct KernelSupport {
+    /// As its header in kernels/ is named; `gemm` and `multiply` are the back ends' own.
+    std::string_view name;
+    bool is_there = false;
+};
+
+/// Which kernels a back end has: Host, AnyDevice for CUDA and HIP, NoBackend for all others.
+///
+/// Order  by name
+template <class Backend>
+inline constexpr std::array kernel_support{
+    KernelSupport{"activation", detail::HasActivation<Backend>},
+    KernelSupport{"attention", detail::HasAttention<Backend>},
+    KernelSupport{"embedding", detail::HasEmbedding<Backend>},
+    KernelSupport{"gemm", MultipliesMatrices<Backend>},
+    KernelSupport{"layer_norm", detail::HasLayerNorm<Backend>},
+    KernelSupport{"multiply", HoldsWeights<Backend>},
+    KernelSupport{"quantize", detail::HasQuantize<Backend>},
+    KernelSupport{"residual_norm", detail::HasResidualNorm<Backend>},
+    KernelSupport{"rms_norm", detail::HasRmsNorm<Backend>},
+    KernelSupport{"rope", detail::HasRope<Backend>},
+    KernelSupport{"route", detail::HasRoute<Backend>},
+    KernelSupport{"sample", detail::HasSample<Backend>},
+    KernelSupport{"scale_rows", detail::HasScaleRows<Backend>},
+    KernelSupport{"softmax", detail::HasSoftmax<Backend>},
+};
+
+/// True where a device multiplies by weights of a format as they are; the host does by all.
+[[nodiscard]] constexpr bool has_device_products(WeightFormat format) {
+    // The largest block of any format.
+    constexpr std::int64_t inputs = 256;
+    return detail::device_row_layout(format, inputs).has_value();
+}
+
+}  // namespace shardwise::inline v0_2_0

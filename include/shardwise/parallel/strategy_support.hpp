@@ -1,0 +1,35 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/kernels/device/all_reduce.hpp>
+#include <shardwise/parallel/collectives.hpp>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A back end puts sums over ranks into its streams, as the tensor-parallel layers do behind each row-parallel product.
+template <class B>
+concept ShardsTensors = ComputeBackend<B> &&
+    requires(Threads& comm, TensorView<float, 1, B> data, typename B::Stream& stream) {
+    submit_all_reduce(comm, data, ReduceOp::sum, stream);
+};
+
+namespace detail {
+
+template <class B>
+struct PeersOf {};
+template <class Api>
+struct PeersOf<DeviceBackend<Api>> {
+    using Group = PeerGroup<Api>;
+};
+
+}  // namespace detail
+
+/// A back end adds up over ranks in kernels of its own, each in a stream of its device.
+template <class B>
+concept ReducesOverPeers = requires(typename detail::PeersOf<B>::Group& group, TensorView<float const, 1, B> in,
+                                    TensorView<float, 1, B> out, typename B::Stream& stream) {
+    all_reduce<float>(group, Rank{0}, in, out, stream);
+};
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/model/files/end_tokens.hpp>
+#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/session/run_on_threads.hpp>
+#include <shardwise/tokenizer/files/load_tokenizer.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Loads a model over the ranks that `options` ask for and gives the text with which it goes on after a prompt: the most probable
+/// token each time, up to the end of the text or `most_tokens`. For other choices, or several texts: run_on_threads.
+///
+/// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache.
+///
+/// Errors  those of finding and reading the model and its tokenizer; unsupported for an architecture that is not known; as
+///         run_on_threads
+///
+/// Example  examples/06_run/main.cpp
+[[nodiscard]] inline Result<std::string> complete_text(std::string const& model, std::string_view prompt,
+                                                       std::int64_t most_tokens, RunOptions const& options = {}) {
+    auto const source = find_model(model, {}, HubCache(HubEnvironment::current()));
+    if (!source) return source.error();
+    auto const checkpoint = read_checkpoint(*source);
+    if (!checkpoint) return checkpoint.error();
+    if (!checkpoint->is_known_architecture) {
+        return Error{ErrorCode::unsupported}
+            .in(source->name)
+            .because("has an architecture that this version does not know")
+            .fix("run a model of a family that it knows");
+    }
+    auto const loaded = load_tokenizer(*source);
+    if (!loaded) return loaded.error();
+    auto stops = end_tokens(*source);
+    if (!stops) return stops.error();
+    auto ids = loaded->tokenizer.encode(prompt);
+    if (!ids) return ids.error();
+    GenerationRequest request;
+    request.prompt = *std::move(ids);
+    request.max_new_tokens = most_tokens;
+    request.stop_tokens = *std::move(stops);
+    auto const report = run_on_threads(*source, checkpoint->model, {request}, options);
+    if (!report) return report.error();
+    return loaded->tokenizer.decode(report->generations.front().tokens);
+}
+
+}  // namespace shardwise::inline v0_2_0

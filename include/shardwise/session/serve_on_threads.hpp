@@ -1,0 +1,146 @@
+#pragma once
+
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/session/run_on_threads.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Gives the next request; nothing ends the serving. It may take as long as it likes.
+using NextRequest = std::function<std::optional<GenerationRequest>()>;
+/// Gets what became of a request, before the next one is asked for.
+using OnGeneration = std::function<void(Result<Generation> const&)>;
+
+namespace detail {
+
+/// Hands the first rank's requests to the others, which wait without a deadline: for a person, say.
+class RequestBoard {
+public:
+    /// Nothing ends it for all ranks, now and later.
+    void post(std::optional<GenerationRequest> request) {
+        {
+            std::lock_guard const lock(mutex_);
+            request_ = std::move(request);
+            ++posted_;
+        }
+        changed_.notify_all();
+    }
+    /// Request number `turn`, from 1 on; the next is posted when all ranks have taken it.
+    [[nodiscard]] std::optional<GenerationRequest> take(std::int64_t turn) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return posted_ >= turn; });
+        return request_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::optional<GenerationRequest> request_;
+    std::int64_t posted_ = 0;
+};
+
+template <ReductionPolicy Policy>
+class RankServer {
+public:
+    RankServer(Threads& comm, RunOptions const& options, RequestBoard& board, SharedCancellations& cancelled)
+        : comm_(comm), options_(options), board_(board), cancelled_(cancelled) {}
+
+    [[nodiscard]] Result<> run(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
+                               NextRequest const& next, OnGeneration const& on_generation) {
+        auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+        auto const threads = options_.threads > 0 ? options_.threads : cores;
+        HostContext context({.threads = std::max(1, threads / comm_.size())});
+        auto stream = context.make_stream();
+        auto executor =
+            RankExecutor<Host, Policy>::create(context, model, parameters, {comm_.size(), comm_.rank()}, limits);
+        if (!executor) return executor.error();
+        auto session = Session<Host, Policy, Threads>::create(context, *executor, limits, comm_, stream);
+        if (!session) return session.error();
+        // Nobody is asked anything before all ranks are ready.
+        if (auto const ready = barrier(comm_); !ready) return ready;
+        for (std::int64_t turn = 1;; ++turn) {
+            if (comm_.rank() == 0) board_.post(next());
+            auto request = board_.take(turn);
+            if (!request) return {};
+            // The next request is not posted before all ranks have this one.
+            if (auto const taken = barrier(comm_); !taken) return taken;
+            auto const generated = serve(*session, *std::move(request));
+            bool const is_refused = !generated && generated.error().code() == ErrorCode::invalid_argument;
+            if (comm_.rank() == 0 && (generated || is_refused)) on_generation(generated);
+            if (!generated && !is_refused) return generated.error();
+        }
+    }
+
+private:
+    [[nodiscard]] Result<Generation> serve(Session<Host, Policy, Threads>& session, GenerationRequest request) {
+        auto const number = session.add(std::move(request));
+        if (!number) return number.error();
+        auto const deadline = Deadline::after(options_.limit);
+        std::int64_t shown = 0;
+        auto const on_token = [&](std::int64_t id, std::int32_t token) {
+            if (comm_.rank() != 0 || !options_.on_token || cancelled_.kept(id)) return true;
+            ++shown;
+            if (!options_.on_token(id, token)) cancelled_.publish(step_, id, shown);
+            return true;
+        };
+        Generation last;
+        for (; session.is_busy(); ++step_) {
+            auto ended = session.step(deadline, on_token);
+            if (!ended) return ended.error();
+            for (auto& generation : *ended) last = std::move(generation);
+            cancelled_.visit_step(step_ - 1, [&](std::int64_t id) { (void)session.cancel(id); });
+        }
+        if (auto const kept = cancelled_.kept(*number)) {
+            last.tokens.resize(std::min(last.tokens.size(), static_cast<std::size_t>(*kept)));
+            last.reason = FinishReason::cancelled;
+        }
+        return last;
+    }
+
+    Threads& comm_;
+    RunOptions const& options_;
+    RequestBoard& board_;
+    SharedCancellations& cancelled_;
+    /// Of all turns, so that a cancellation is never taken for one of another turn.
+    std::int64_t step_ = 0;
+};
+
+}  // namespace detail
+
+/// Loads a checkpoint over ranks that are threads of this process and generates for one request after another, each from
+/// scratch. `options.context` is the room that each has; `next`, `on_generation` and the other callbacks are called on the
+/// caller's thread.
+///
+/// Errors  invalid_argument for impossible ranks; those of loading, of the executor and of the ranks. A request that is refused
+///         is no error: `on_generation` gets why.
+[[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
+                                               NextRequest const& next, OnGeneration const& on_generation) {
+    auto const parameters = StoredParameters::open(source, model);
+    if (!parameters) return parameters.error();
+    auto context = options.context;
+    if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
+    ExecutorLimits const limits{1, context, std::max<std::int64_t>(std::min(options.step_tokens, context), 1), 0,
+                                options.kv_dtype};
+    detail::RequestBoard board;
+    detail::SharedCancellations cancelled;
+    return run_threads(
+        options.tp,
+        [&](Threads& comm) -> Result<> {
+            auto const serve = [&](auto server) { return server.run(model, *parameters, limits, next, on_generation); };
+            auto const done = options.is_deterministic
+                                  ? serve(detail::RankServer<Deterministic>(comm, options, board, cancelled))
+                                  : serve(detail::RankServer<Fast>(comm, options, board, cancelled));
+            // Who still waits for a request of a rank that has failed waits no longer.
+            if (comm.rank() == 0 && !done) board.post(std::nullopt);
+            return done;
+        },
+        {.timeout = options.timeout});
+}
+
+}  // namespace shardwise::inline v0_2_0

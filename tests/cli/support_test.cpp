@@ -1,0 +1,72 @@
+#include <doctest/doctest.h>
+
+#include "program.hpp"
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+namespace {
+
+/// {name: level} of one back end.
+[[nodiscard]] std::map<std::string, std::string> levels(Answer const& answer, char const* table, char const* backend) {
+    std::map<std::string, std::string> found;
+    for (std::size_t i = 0; i < answer.size(table); ++i) {
+        found[answer.text(table, i, "name")] = answer.text(table, i, "backends", backend, "level");
+        // What is not all there says why.
+        bool const is_whole = answer.is_null(table, i, "backends", backend, "reason");
+        auto const& level = found[answer.text(table, i, "name")];
+        CHECK_MESSAGE(is_whole == (level == "runs" || (level == "library" && std::string(table) != "strategies")),
+                      answer.text(table, i, "name"));
+    }
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("support: says what runs where, and why the rest does not") {
+    auto const ran = run({"support", "--json"});
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    Answer const answer(ran.out);
+    CHECK(answer.text("schema") == "shardwise.support/1");
+    REQUIRE(answer.size("backends") == 4);
+    auto const cpu = levels(answer, "strategies", "cpu");
+    CHECK(cpu.at("tensor parallel") == "runs");
+    auto const metal = levels(answer, "strategies", "metal");
+    CHECK(metal.at("tensor parallel") == "refused");
+    CHECK(levels(answer, "strategies", "cuda").at("tensor parallel") == "planned");
+    CHECK(levels(answer, "operations", "cuda").at("rms_norm") == "library");
+    CHECK(levels(answer, "operations", "cuda") == levels(answer, "operations", "rocm"));
+    CHECK(levels(answer, "operations", "cpu").at("attention") == "runs");
+    CHECK(levels(answer, "operations", "metal").at("attention") == "none");
+    CHECK(levels(answer, "weights", "cuda").at("q4_0") == "library");
+    auto const text = run({"support"}).out;
+    CHECK(text.find("Metal shows a process one GPU") != std::string::npos);
+    // A plan refuses what support says is refused.
+    auto const plan = run({"plan", "gpt2", "--devices", "2xM2-Ultra-192GB", "--json"});
+    CHECK_MESSAGE(plan.status == 0, plan.err);
+    CHECK(Answer(plan.out).integer("plan", "tp") == 1);
+    CHECK(plan.out.find("Metal shows a process one GPU") != std::string::npos);
+}
+
+TEST_CASE("support: every kernel of the library has a row, and whether a device has it is what the files say") {
+    Answer const answer(run({"support", "--json"}).out);
+    auto const cpu = levels(answer, "operations", "cpu");
+    auto const cuda = levels(answer, "operations", "cuda");
+    std::set<std::string> on_devices;
+    for (auto const& file : std::filesystem::directory_iterator(SHARDWISE_SOURCE_DIR "/include/shardwise/kernels")) {
+        auto const name = file.path().stem().string();
+        // A kernel is a function that is called as its header is and takes a stream.
+        auto const text = file.is_regular_file() ? read_text(file.path().string()) : std::string();
+        bool const is_kernel = text.find("Result<> " + name + "(") != std::string::npos;
+        if (file.path().extension() == ".hpp" && is_kernel) CHECK_MESSAGE(cpu.count(name) == 1, name);
+        if (file.path().extension() == ".cuh") on_devices.insert(name);
+    }
+    CHECK(on_devices.size() >= 5);
+    for (auto const& [name, level] : cuda) CHECK_MESSAGE((level == "library") == (on_devices.count(name) == 1), name);
+    for (auto const& name : on_devices) CHECK_MESSAGE(cuda.count(name) == 1, name);
+}
