@@ -89,15 +89,16 @@ std::span<Command const> commands() {
             .summary = "generate with a model on this machine, sharded over ranks",
             .description =
                 "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
-                "this process, and generates. Weights keep the file's format, activations are "
+                "this process, and generates. Weights keep the file's form unless --dtype or --quant ask for "
+                "another (what no product computes with directly is held in fp32), activations are "
                 "fp32.\n\nOn a terminal and without a prompt it asks for one after another: with --chat they are "
                 "the turns of a conversation, Ctrl-C ends an answer, Ctrl-D the program.\n\nWith --deterministic the "
                 "logits have the same bits for any number of ranks. Decoders "
                 "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, mixtral, "
                 "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3 and what "
                 "is built like them.",
-            .groups = {model_argument(), prompt_options(), generation_options(), rank_options(), run_cache_options(),
-                       output_options()},
+            .groups = {model_argument(), prompt_options(), load_options(), generation_options(), rank_options(),
+                       run_cache_options(), output_options()},
             .examples =
                 {{"shardwise run model.gguf --prompt 'The capital of France is' --tp 2", "two ranks, greedily"},
                  {"shardwise run ./SmolLM2-135M-Instruct --chat --prompt 'Why is the sky blue?' --temperature 0.7",

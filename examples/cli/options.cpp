@@ -311,6 +311,24 @@ constexpr std::array embed_table{
     Option{.flag = "--normalize", .help = "divide vectors by their length", .is_set = &Arguments::normalize},
 };
 
+constexpr std::array<std::string_view, 3> held_words{"fp32", "bf16", "fp16"};
+constexpr std::array<std::string_view, 8> packed_words{"int8",  "int4", "int4-g64", "nf4",
+                                                       "mxfp4", "Q4_0", "Q5_0",     "Q8_0"};
+
+constexpr std::array load_table{
+    Option{.flag = "--dtype",
+           .value = "D",
+           .help = "hold the weights in D, whatever the file has: fp32, bf16 or fp16",
+           .standard = "as stored",
+           .suggestions = held_words,
+           .word = &Arguments::dtype},
+    Option{.flag = "--quant",
+           .value = "Q",
+           .help = "pack the weights while they are loaded: int8, int4, int4-g64, nf4, mxfp4, Q4_0, Q8_0, ...",
+           .suggestions = packed_words,
+           .word = &Arguments::quant},
+};
+
 constexpr std::array tokenize_table{
     Option{.flag = "--text",
            .value = "T",
@@ -395,6 +413,9 @@ OptionGroup run_cache_options() {
 }
 OptionGroup embed_options() {
     return {"Embedding", embed_table};
+}
+OptionGroup load_options() {
+    return {"Weights", load_table};
 }
 OptionGroup tokenize_options() {
     return {"Text", tokenize_table};

@@ -111,6 +111,7 @@ struct Command {
 /// --text, --pooling, --normalize.
 [[nodiscard]] OptionGroup embed_options();
 /// --text, --decode.
+[[nodiscard]] OptionGroup load_options();
 [[nodiscard]] OptionGroup tokenize_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();

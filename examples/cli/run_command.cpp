@@ -110,11 +110,18 @@ volatile std::sig_atomic_t is_interrupted = 0;
         }
         options.kv_dtype = *dtype;
     }
+    auto const weights = read_estimate_request(arguments);
+    if (!weights) return weights.error();
+    options.load.dtype = weights->dtype;
+    options.load.quant = weights->quant;
+    if (auto const checked = check_load_options(options.load); !checked) return checked.error();
     return options;
 }
 
 [[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, GenerationRequest request, RunOptions options) {
     RunAnswer answer;
+    auto const color = read_color(arguments);
+    if (!color) return color.error();
     auto model = find_runnable(*arguments.model);
     if (!model) return model.error();
     auto const& source = model->source;
@@ -143,7 +150,12 @@ volatile std::sig_atomic_t is_interrupted = 0;
         stream.emplace(*prompt->tokenizer, arguments.stop.value_or(""),
                        arguments.json ? std::function<void(std::string_view)>{} : show);
     }
-    options.on_token = [&stream](std::int64_t, std::int32_t token) {
+    // Shown until the first token.
+    std::optional<Progress> progress;
+    progress.emplace(*color);
+    options.load.observer = progress->observer();
+    options.on_token = [&stream, &progress](std::int64_t, std::int32_t token) {
+        progress.reset();
         return (!stream || stream->push(token)) && is_interrupted == 0;
     };
     std::optional<BlockTimes> times;
@@ -161,6 +173,7 @@ volatile std::sig_atomic_t is_interrupted = 0;
     });
     auto report = run_on_threads(source, model->checkpoint.model, {request}, options);
     std::signal(SIGINT, SIG_DFL);
+    progress.reset();
     if (!report) return report.error();
     answer.report = *std::move(report);
     if (stream) {

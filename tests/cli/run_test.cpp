@@ -39,6 +39,11 @@ TEST_CASE("run: any number of ranks gives the same tokens, and the logits are wr
                           "--deterministic", "--tp", "2", "--threads", "2", "--logits", logits, "--json"})
                          .out);
     CHECK(two.size("memory", "ranks") == 2);
+    auto const packed = run({"run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "6", "--dtype",
+                             "bf16", "--quant", "int4-g8", "--json"});
+    CHECK_MESSAGE(packed.status == 0, packed.err);
+    CHECK(Answer(packed.out).integer("memory", "ranks", std::size_t{0}, "peak") <
+          answer.integer("memory", "ranks", std::size_t{0}, "peak"));
     REQUIRE(two.size("token_ids") == tokens);
     for (std::size_t i = 0; i < tokens; ++i) CHECK(two.integer("token_ids", i) == answer.integer("token_ids", i));
     CHECK(read() == bits);
@@ -77,6 +82,10 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1,x"}, "is not a whole number") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "hot"}, "--temperature") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "0"}, "--tp") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "fp8"}, "use fp32, bf16 or fp16") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "bf17"}, "did you mean bf16?") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "q4_k_m"}, "Q8_0") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "nf4"}, "whole blocks") == 1);
     CHECK(status({"run", "llama-3-8b", "--prompt-ids", "1"}, "there are no weights to run") == 1);
     CHECK(status({"run", path + "/config.json", "--prompt-ids", "1"}, "has no weights to run") == 1);
     CHECK(status({"run", path, "--prompt-ids", "61"}, "not in the vocabulary") == 1);

@@ -1,12 +1,14 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/json/value.hpp>
+#include <shardwise/memory/estimator.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 
 #include <doctest/doctest.h>
 
 #include "formula.hpp"
 #include "temporary_folder.hpp"
+#include "written_files.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -421,6 +423,239 @@ TEST_CASE("RankExecutor: an encoder takes its sequences whole") {
     REQUIRE_FALSE(done);
     CHECK(done.error().code() == ErrorCode::invalid_argument);
     CHECK(done.error().message().find("sees in both directions") != std::string::npos);
+}
+
+/// What ranks held and read, and the logits behind all ids.
+struct Loaded {
+    std::vector<float> logits;
+    std::vector<Bytes> weights;
+    std::vector<Bytes> read;
+};
+template <class Policy>
+Loaded load_and_run(ModelSource const& source, Model const& model, std::vector<std::int32_t> const& ids,
+                    std::int32_t ranks, LoadOptions const& options = {}) {
+    auto const parameters = StoredParameters::open(source, model);
+    REQUIRE_MESSAGE(parameters, (parameters ? "" : parameters.error().message()));
+    Loaded out;
+    out.weights.resize(static_cast<std::size_t>(ranks));
+    out.read.resize(static_cast<std::size_t>(ranks));
+    auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        auto executor =
+            RankExecutor<Host, Policy>::create(context, model, *parameters, {comm.size(), comm.rank()},
+                                               {.sequences = 1, .context = 16, .step_tokens = 16}, {}, options);
+        if (!executor) return executor.error();
+        auto const rank = static_cast<std::size_t>(comm.rank());
+        out.weights[rank] = executor->weight_bytes();
+        out.read[rank] = executor->bytes_read();
+        std::vector<float> logits(static_cast<std::size_t>(model.config.vocab_size));
+        TensorView<float, 2, Host> const view(logits.data(), {1, model.config.vocab_size});
+        SequencePart const part{0, 0, static_cast<std::int64_t>(ids.size())};
+        if (auto const ran = executor->forward(ids, {&part, 1}, view, comm, stream); !ran) return ran;
+        if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
+        if (rank == 0) out.logits = logits;
+        return {};
+    });
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+    return out;
+}
+
+TEST_CASE(
+    "RankExecutor: logits of bitsandbytes, GPTQ, AWQ and fp8 checkpoints are the references', over 1 and 2 ranks") {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/packed/";
+    std::stringstream text;
+    text << std::ifstream(root + "expected.json").rdbuf();
+    auto const document = parse_json(text.str());
+    REQUIRE(document);
+    auto const ids_entry = document->root().find("ids");
+    auto const cases = document->root().find("cases");
+    std::vector<std::int32_t> ids;
+    for (auto const id : *ids_entry) ids.push_back(static_cast<std::int32_t>(*id.integer()));
+    for (auto const one : *cases) {
+        auto const name = std::string(one.key());
+        CAPTURE(name);
+        auto const source = find_model(root + name, {}, HubCache(HubEnvironment{}));
+        REQUIRE(source);
+        auto const checkpoint = read_checkpoint(*source);
+        REQUIRE_MESSAGE(checkpoint, (checkpoint ? "" : checkpoint.error().message()));
+        std::vector<float> expected;
+        auto const logits = one.find("logits");
+        for (auto const value : *logits) expected.push_back(static_cast<float>(*value.real()));
+        auto const alone = load_and_run<Deterministic>(*source, checkpoint->model, ids, 1);
+        // Sums of at most 192 products in fp32 of values below 10, seven layers deep: 192 * 2^-24 * 10 and some.
+        CHECK(worst(alone.logits, expected) < 1e-4);
+        CHECK(load_and_run<Deterministic>(*source, checkpoint->model, ids, 2).logits == alone.logits);
+    }
+}
+
+constexpr auto even_llama =
+    R"({"model_type":"llama","vocab_size":96,"hidden_size":128,"intermediate_size":256,"num_hidden_layers":2,)"
+    R"("num_attention_heads":4,"num_key_value_heads":4,"head_dim":32,"max_position_embeddings":64})";
+
+/// The name of a parameter in GGUF files.
+std::string gguf_name(Model const& model, std::string_view name) {
+    std::string pattern, number;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        // Of the layer, a component of its own.
+        bool const begins = i > 0 && name[i - 1] == '.' && number.empty();
+        if (!begins || name[i] < '0' || name[i] > '9') {
+            pattern += name[i];
+            continue;
+        }
+        number = name.substr(i, name.find('.', i) - i);
+        pattern += "{}";
+        i += number.size() - 1;
+    }
+    std::string out;
+    Architectures::with(model.config.model_type.view(), [&]<class Arch>(Arch) {
+        for (auto const& alias : Arch::aliases) {
+            if (out.empty() && alias.tree == pattern) out = alias.file;
+        }
+    });
+    if (auto const at = out.find("{}"); at != std::string::npos) out.replace(at, 2, number);
+    return out;
+}
+
+/// The same model as GGUF, of `values_of(name, shape)`: in fp32, or where that is empty zeros, matrices in Q8_0.
+template <class ValuesOf>
+ModelSource as_gguf(OnDisk const& model, TemporaryFolder const& folder, ValuesOf const& values_of) {
+    std::vector<FileTensorData> tensors;
+    walk_tensors(model.checkpoint->model.tree, [&](std::string_view name, Tensor const& tensor) {
+        if (!tensor.is_parameter()) return;
+        std::vector<std::int64_t> shape(tensor.shape.begin(), tensor.shape.end());
+        auto const elements = static_cast<std::size_t>(tensor.shape.elements());
+        std::vector<float> const values = values_of(name, tensor.shape);
+        bool const is_packed = values.empty() && tensor.shape.rank() == 2;
+        auto bytes =
+            values.empty() ? std::string(is_packed ? elements / 32 * 34 : elements * 4, '\0') : bytes_of(values);
+        tensors.push_back({gguf_name(model.checkpoint->model, name), "", shape, std::move(bytes), is_packed ? 8U : 0U});
+    });
+    write_gguf(folder / "model.gguf", tensors);
+    ModelSource source;
+    source.kind = SourceKind::gguf;
+    source.folder = folder.path();
+    source.weights = {"model.gguf"};
+    return source;
+}
+
+TEST_CASE("RankExecutor: GGUF has the heads' queries of gpt_neox together, then their keys, then their values") {
+    for (auto const& one : golden()) {
+        if (one.name != "gpt_neox") continue;
+        OnDisk const model(one.config, one.seed);
+        TemporaryFolder const folder;
+        auto const source = as_gguf(model, folder, [&one](std::string_view name, Shape const& shape) {
+            auto const values = formula(name, shape, one.seed);
+            if (name.find("query_key_value") == std::string_view::npos) return values;
+            // 6 heads of 8 rows each, by head in the formula.
+            auto const row = values.size() / 144;
+            std::vector<float> out;
+            for (std::size_t to = 0; to < 144; ++to) {
+                auto const from = to % 48 / 8 * 24 + to / 48 * 8 + to % 8;
+                out.insert(out.end(), values.begin() + static_cast<std::ptrdiff_t>(from * row),
+                           values.begin() + static_cast<std::ptrdiff_t>((from + 1) * row));
+            }
+            return out;
+        });
+        auto const ids = std::vector<std::int32_t>(one.ids.begin(), one.ids.begin() + 12);
+        auto const& described = model.checkpoint->model;
+        CHECK(load_and_run<Fast>(source, described, ids, 1).logits ==
+              load_and_run<Fast>(model.source, described, ids, 1).logits);
+    }
+}
+
+TEST_CASE("RankExecutor: a rank reads its own share of safetensors and GGUF and 1 % at most, tables included") {
+    OnDisk const model(even_llama);
+    TemporaryFolder const folder;
+    auto const gguf = as_gguf(model, folder, [](std::string_view, Shape const&) { return std::vector<float>{}; });
+    auto const& described = model.checkpoint->model;
+    for (auto const* source : {&model.source, &gguf}) {
+        for (std::int32_t const ranks : {1, 2, 4}) {
+            CAPTURE(ranks);
+            auto const loaded = load_and_run<Fast>(*source, described, {1, 2, 3}, ranks);
+            for (std::int32_t rank = 0; rank < ranks; ++rank) {
+                EstimateRequest request;
+                request.parallel.tp = ranks;
+                std::int64_t own = 0;
+                walk_tensors(described.tree, [&](std::string_view, Tensor const& tensor) {
+                    if (!tensor.is_parameter()) return;
+                    auto const elements = shard_of(tensor, request.parallel, {.tp = rank}).shape.elements();
+                    bool const is_packed = source == &gguf && tensor.shape.rank() == 2;
+                    own += is_packed ? elements / 32 * 34 : elements * 4;
+                });
+                auto const read = loaded.read[static_cast<std::size_t>(rank)].count();
+                CHECK(read <= own + own / 100);
+                CHECK(read >= own - own / 100);
+            }
+        }
+    }
+}
+
+/// The model with the values that its weights have once they are packed, in fp32.
+ModelSource as_rounded(OnDisk const& model, LoadOptions const& options, TemporaryFolder const& folder) {
+    auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
+    REQUIRE(parameters);
+    HostContext context({.threads = 1});
+    ParameterLoader<Host> loader(context, *parameters, options);
+    std::vector<FileTensorData> tensors;
+    walk_tensors(model.checkpoint->model.tree, [&](std::string_view name, Tensor const& tensor) {
+        if (!tensor.is_parameter()) return;
+        auto values = formula(name, tensor.shape);
+        if (tensor.shape.rank() == 2) {
+            auto const found = parameters->find(name);
+            REQUIRE(found);
+            auto const matrix = loader.matrix(*found, {.outputs = tensor.shape[0], .inputs = tensor.shape[1]});
+            REQUIRE_MESSAGE(matrix, (matrix ? "" : matrix.error().message()));
+            for (std::int64_t row = 0; row < tensor.shape[0]; ++row)
+                detail::decode_source(matrix->source(), row, 0, tensor.shape[1], values.data() + row * tensor.shape[1]);
+        }
+        tensors.push_back({std::string(name), "F32", {tensor.shape.begin(), tensor.shape.end()}, bytes_of(values), 0});
+    });
+    write_tensors(folder / "model.safetensors", tensors);
+    ModelSource source;
+    source.kind = SourceKind::safetensors;
+    source.folder = folder.path();
+    source.weights = {"model.safetensors"};
+    return source;
+}
+
+TEST_CASE("RankExecutor: weights packed on load take what the estimator says, and give the packed weights' logits") {
+    OnDisk const model(even_llama);
+    auto const& described = model.checkpoint->model;
+    std::vector<std::int32_t> const ids{5, 90, 33, 7};
+    auto const plain = load_and_run<Deterministic>(model.source, described, ids, 1);
+    for (std::string const name : {"int4-g32", "q8_0", "int8", "nf4"}) {
+        CAPTURE(name);
+        LoadOptions options;
+        options.quant = *parse_quant_scheme(name);
+        auto const alone = load_and_run<Deterministic>(model.source, described, ids, 1, options);
+        CHECK(load_and_run<Deterministic>(model.source, described, ids, 2, options).logits == alone.logits);
+        CHECK(worst(alone.logits, plain.logits) > 1e-4);
+        TemporaryFolder const folder;
+        auto const rounded = load_and_run<Fast>(as_rounded(model, options, folder), described, ids, 1);
+        CHECK(worst(alone.logits, rounded.logits) < 1e-4);
+        EstimateRequest request;
+        request.quant = options.quant;
+        auto const estimate = estimate_memory(described, request);
+        REQUIRE(estimate);
+        // The rotation's frequencies of each layer; of int8 files, the byte that names their format; of nf4 ones, the code.
+        auto expected = estimate->terms.weights.count() + 2 * 16 * 4;
+        if (options.quant->method == QuantMethod::int8) expected -= 14;
+        if (options.quant->method == QuantMethod::nf4) expected -= 14 * 64;
+        // Sums by a tree hold a weight for each leaf, which is whole cache lines.
+        auto const whole = load_and_run<Fast>(model.source, described, ids, 1, options);
+        CHECK(whole.weights[0].count() == expected);
+    }
+    LoadOptions halves;
+    halves.dtype = Dtype::bf16;
+    auto const rounded = load_and_run<Deterministic>(model.source, described, ids, 2, halves);
+    TemporaryFolder const folder;
+    CHECK(worst(rounded.logits, load_and_run<Fast>(as_rounded(model, halves, folder), described, ids, 1).logits) <
+          1e-4);
+    CHECK(rounded.logits != plain.logits);
+    auto const first = load_and_run<Fast>(model.source, described, ids, 1, halves);
+    auto const fast = load_and_run<Fast>(model.source, described, ids, 1);
+    CHECK(first.weights[0].count() < fast.weights[0].count() * 51 / 100);
 }
 
 }  // namespace

@@ -12,7 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -55,21 +58,24 @@ public:
     using Held = HeldOperation<Backend, Policy>;
 
     /// `prefix` is the block's module, which parameters' names follow; `experts` the rank's share of the experts.
-    OperationLoader(typename Backend::Context& context, StoredParameters const& parameters, Model const& model,
-                    std::string prefix, TensorPlace place, TensorPlace experts = {})
-        : context_(context),
-          parameters_(parameters),
+    OperationLoader(ParameterLoader<Backend>& loader, Model const& model, std::string prefix, TensorPlace place,
+                    TensorPlace experts = {})
+        : loader_(loader),
+          context_(loader.context()),
+          parameters_(loader.parameters()),
           model_(model),
           prefix_(std::move(prefix)),
           place_(place),
-          experts_(context, parameters, prefix_, place, experts) {}
+          experts_(loader, prefix_, place, experts) {}
 
     /// Inputs of a product's weight that cannot be parted.
     [[nodiscard]] Result<std::int64_t> grain_of(Operation const& op) const {
         if (op.kind == OpKind::experts) return experts_.grain_of(op);
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
-        return input_grain(stored->format);
+        auto const held = loader_.format_of(*stored);
+        if (!held) return held.error();
+        return input_grain(held->format, held->group);
     }
 
     [[nodiscard]] Result<Held> load(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
@@ -106,15 +112,13 @@ private:
     [[nodiscard]] Result<StoredParameter> find(std::string_view parameter) const {
         return parameters_.find(name_of(parameter));
     }
-    [[nodiscard]] Result<std::vector<float>> floats(std::string_view parameter, std::int64_t count) const {
+    /// A vector or some ranges of it; nothing where the operation has none.
+    [[nodiscard]] Result<Buffer<float, Backend>> hold_vector(
+        std::string_view parameter, std::int64_t count, std::optional<std::span<UnitRange const>> ranges = {}) const {
+        if (parameter.empty()) return Buffer<float, Backend>{};
         auto const stored = find(parameter);
         if (!stored) return stored.error();
-        return floats_of(*stored, count, name_of(parameter));
-    }
-    /// A vector, or nothing where the operation has none.
-    [[nodiscard]] Result<Buffer<float, Backend>> hold_vector(std::string_view parameter, std::int64_t count) const {
-        if (parameter.empty()) return Buffer<float, Backend>{};
-        auto const values = floats(parameter, count);
+        auto const values = loader_.floats(*stored, count, ranges);
         if (!values) return values.error();
         return hold_floats<Backend>(context_, *values);
     }
@@ -135,10 +139,8 @@ private:
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
         if (stored->tensor->shape.rank() != 1) return not_executed("an attention with scores of its own");
-        auto const all = floats_of(*stored, op.attention.heads, name_of(op.parameters[0]));
-        if (!all) return all.error();
-        auto const own = cut.heads->query;
-        auto held = hold_floats<Backend>(context_, {all->begin() + own.begin, all->begin() + own.end});
+        UnitRange const own[] = {cut.heads->query};
+        auto held = hold_vector(op.parameters[0], op.attention.heads, own);
         if (!held) return held.error();
         return Held{HeldVector<Backend>{std::move(*held)}};
     }
@@ -163,21 +165,27 @@ private:
     [[nodiscard]] Result<Held> load_table(Operation const& op) const {
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
-        auto const matrix = matrix_of(*stored, op.in_features, op.out_features, false, name_of(op.parameters[0]));
-        if (!matrix) return matrix.error();
         HeldTable<Backend> table;
         bool const is_dealt = stored->tensor->shard.kind != ShardKind::replicated;
         table.rows = is_dealt ? split_units(op.in_features, place_.ranks, place_.rank) : UnitRange{0, op.in_features};
         UnitRange const rows[] = {table.rows};
-        auto const slice = slice_weight(matrix->source, rows, {0, op.out_features});
+        auto const slice =
+            loader_.matrix(*stored, {.outputs = op.in_features, .inputs = op.out_features, .rows = rows});
         if (!slice) return slice.error();
-        auto const& bytes = slice->source().data;
-        auto held = Buffer<std::byte, Backend>::allocate(context_, static_cast<std::int64_t>(bytes.size()));
+        auto const& source = slice->source();
+        auto const size = source.data.size();
+        auto held =
+            Buffer<std::byte, Backend>::allocate(context_, static_cast<std::int64_t>(size + source.scales.size()));
         if (!held) return held.error();
-        if (!bytes.empty()) std::memcpy(held->data(), bytes.data(), bytes.size());
+        context_.pool().run_ranges(
+            static_cast<std::int64_t>(size), std::int64_t{1} << 20, [&](std::int64_t begin, std::int64_t end) {
+                std::memcpy(held->data() + begin, source.data.data() + begin, static_cast<std::size_t>(end - begin));
+            });
+        if (!source.scales.empty()) std::memcpy(held->data() + size, source.scales.data(), source.scales.size());
         table.data = std::move(*held);
-        table.source = slice->source();
-        table.source.data = {table.data.data(), bytes.size()};
+        table.source = source;
+        table.source.data = {table.data.data(), size};
+        table.source.scales = {table.data.data() + size, source.scales.size()};
         return Held{std::move(table)};
     }
 
@@ -200,8 +208,9 @@ private:
             return;
         }
         auto const& rule = stored.tensor->shard;
-        // Dealt by heads in one range: each head's query, key and value lie together (gpt_neox, bloom).
-        bool const is_grouped = is_fused && (rule.kind == ShardKind::units || rule.is_grouped);
+        // Dealt by heads in one range: each head's query, key and value lie together (gpt_neox, bloom); llama.cpp parts them.
+        bool const is_grouped =
+            is_fused && !parameters_.is_gguf() && (rule.kind == ShardKind::units || rule.is_grouped);
         if (is_grouped) {
             append_grouped(attention->attention, range, rows);
             return;
@@ -249,15 +258,17 @@ private:
         auto const& shape = stored->tensor->shape;
         bool const is_turned = shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
                                (stored->tensor->shard.dim == 1 || shape[0] != shape[1]);
-        auto const matrix = matrix_of(*stored, op.out_features, op.in_features, is_turned, name_of(op.parameters[0]));
-        if (!matrix) return matrix.error();
         std::vector<UnitRange> rows;
         for (auto const& range : cut.columns[static_cast<std::size_t>(op.output)])
             append_rows(op, body, *stored, range, rows);
-        auto bias = hold_vector(op.parameters[1], op.out_features);
+        auto const matrix = loader_.matrix(
+            *stored, {.outputs = op.out_features, .inputs = op.in_features, .is_turned = is_turned, .rows = rows});
+        if (!matrix) return matrix.error();
+        auto bias = hold_vector(op.parameters[1], op.out_features, rows);
         if (!bias) return bias.error();
-        Buffer<float, Backend> const& whole = *bias;
-        auto column = ColumnLinear<Backend>::create(context_, matrix->source, rows, whole.view());
+        Buffer<float, Backend> const& own_bias = *bias;
+        UnitRange const own[] = {{0, matrix->source().outputs}};
+        auto column = ColumnLinear<Backend>::create(context_, matrix->source(), own, own_bias.view());
         if (!column) return named(column.error(), op);
         return Held{std::move(*column)};
     }
@@ -268,13 +279,15 @@ private:
         auto const& shape = stored->tensor->shape;
         bool const is_turned = shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
                                (stored->tensor->shard.dim == 0 || shape[0] != shape[1]);
-        auto const matrix = matrix_of(*stored, op.out_features, op.in_features, is_turned, name_of(op.parameters[0]));
+        auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
+        auto const own = pieces.inputs_of_rank(place_.ranks, place_.rank);
+        auto const matrix = loader_.matrix(
+            *stored, {.outputs = op.out_features, .inputs = op.in_features, .is_turned = is_turned, .columns = own});
         if (!matrix) return matrix.error();
         auto bias = hold_vector(op.parameters[1], op.out_features);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& whole = *bias;
-        auto row = RowLinear<Backend, Policy>::create(
-            context_, matrix->source, *cut.pieces[static_cast<std::size_t>(op.inputs[0])], place_, whole.view());
+        auto row = RowLinear<Backend, Policy>::create(context_, matrix->source(), pieces, place_, whole.view(), own);
         if (!row) return named(row.error(), op);
         return Held{std::move(*row)};
     }
@@ -283,14 +296,21 @@ private:
                                            BlockCut const& cut) const {
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
-        auto const matrix = matrix_of(*stored, op.out_features, op.in_features, false, name_of(op.parameters[0]));
+        auto const own = cut.heads->query;
+        auto const rows_of_head = shape.heads > 0 ? op.out_features / shape.heads : 0;
+        UnitRange const rows[] = {{own.begin * rows_of_head, own.end * rows_of_head}};
+        auto const matrix =
+            loader_.matrix(*stored, {.outputs = op.out_features, .inputs = op.in_features, .rows = rows});
         if (!matrix) return matrix.error();
-        auto heads = LatentHeads<Backend>::create(context_, matrix->source, shape, cut.heads->query);
+        auto local = shape;
+        local.heads = own.size();
+        auto heads = LatentHeads<Backend>::create(context_, matrix->source(), local, {0, own.size()});
         if (!heads) return named(heads.error(), op);
         return Held{std::move(*heads)};
     }
     [[nodiscard]] Error named(Error error, Operation const& op) const { return error.at(name_of(op.parameters[0])); }
 
+    ParameterLoader<Backend>& loader_;
     typename Backend::Context& context_;
     StoredParameters const& parameters_;
     Model const& model_;

@@ -3,74 +3,343 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
 
-/// A weight as products take it: [outputs, inputs], in the file's own bytes or, where the file has it the other way round, in a
-/// copy.
-struct StoredMatrix {
-    WeightSource source;
-    std::vector<float> turned;
+/// A part of a parameter as a matrix of a product or a table.
+struct MatrixPart {
+    /// Of the whole matrix.
+    std::int64_t outputs = 0;
+    std::int64_t inputs = 0;
+    /// True where the model's tensor is [inputs, outputs] (gpt2's Conv1D).
+    bool is_turned = false;
+    /// Rows (outputs) in the order in which they are wanted; unset: all.
+    std::optional<std::span<UnitRange const>> rows{};
+    /// Whole blocks of the held format; unset: all.
+    std::optional<UnitRange> columns{};
 };
 
-/// The matrix of a product with these extents; a parameter stored [inputs, outputs] (gpt2's Conv1D) is turned round.
-///
-/// Errors  shape_mismatch where the parameter has other extents; unsupported for a packed one that would have to be turned
-[[nodiscard]] inline Result<StoredMatrix> matrix_of(StoredParameter const& parameter, std::int64_t outputs,
-                                                    std::int64_t inputs, bool is_turned, std::string_view name) {
-    if (parameter.tensor->shape.elements() != outputs * inputs) {
-        return Error{ErrorCode::shape_mismatch}
-            .in(name)
-            .because("has another number of elements than its product")
-            .got(parameter.tensor->shape.elements())
-            .expected(outputs * inputs);
+/// Rows and inputs of a parameter in the format in which they are held: a view of the file where its bytes serve as they lie,
+/// else a copy.
+class LoadedMatrix {
+public:
+    LoadedMatrix(LoadedMatrix&&) noexcept = default;
+    LoadedMatrix& operator=(LoadedMatrix&&) noexcept = default;
+    explicit LoadedMatrix(WeightSlice slice) : slice_(std::move(slice)), source_(slice_->source()) {}
+    LoadedMatrix(WeightSource const& extents, detail::SourceBytes const& bytes)
+        : source_(extents),
+          data_(static_cast<std::size_t>(bytes.data)),
+          scales_(static_cast<std::size_t>(bytes.scales)) {
+        source_.data = data_;
+        source_.scales = scales_;
     }
-    StoredMatrix out;
-    out.source = {
-        .format = parameter.format, .outputs = outputs, .inputs = inputs, .data = parameter.data, .scales = {}};
-    if (!is_turned) {
-        if (auto const checked = detail::check_source(out.source); !checked) {
-            auto error = checked.error();
-            return error.in(name);
-        }
-        return Result<StoredMatrix>(std::move(out));
-    }
-    WeightSource const stored{
-        .format = parameter.format, .outputs = inputs, .inputs = outputs, .data = parameter.data, .scales = {}};
-    if (auto const checked = detail::check_source(stored); !checked) {
-        auto error = checked.error();
-        return error.in(name);
-    }
-    out.turned.resize(static_cast<std::size_t>(outputs * inputs));
-    std::vector<float> row(static_cast<std::size_t>(outputs));
-    for (std::int64_t i = 0; i < inputs; ++i) {
-        detail::decode_source(stored, i, 0, outputs, row.data());
-        for (std::int64_t o = 0; o < outputs; ++o)
-            out.turned[static_cast<std::size_t>(o * inputs + i)] = row[static_cast<std::size_t>(o)];
-    }
-    out.source.format = WeightFormat::f32;
-    out.source.data = std::as_bytes(std::span<float const>(out.turned));
-    return Result<StoredMatrix>(std::move(out));
-}
 
-/// A vector's elements in float.
-///
-/// Errors  shape_mismatch where it is not as long as expected
-[[nodiscard]] inline Result<std::vector<float>> floats_of(StoredParameter const& parameter, std::int64_t expected,
-                                                          std::string_view name) {
-    auto const matrix = matrix_of(parameter, 1, expected, false, name);
-    if (!matrix) return matrix.error();
-    std::vector<float> out(static_cast<std::size_t>(expected));
-    detail::decode_source(matrix->source, 0, 0, expected, out.data());
-    return out;
-}
+    [[nodiscard]] WeightSource const& source() const { return source_; }
+    [[nodiscard]] std::byte* data() { return data_.data(); }
+    [[nodiscard]] std::byte* scales() { return scales_.data(); }
+
+private:
+    std::optional<WeightSlice> slice_;
+    WeightSource source_;
+    std::vector<std::byte> data_;
+    std::vector<std::byte> scales_;
+};
+
+/// Reads parameters for one rank: its slices only, in the formats that the options ask for, with all threads of the context.
+/// Counts the bytes of the files that it looks at.
+template <ComputeBackend Backend>
+class ParameterLoader {
+public:
+    /// All arguments outlive this.
+    ParameterLoader(typename Backend::Context& context, StoredParameters const& parameters, LoadOptions const& options)
+        : context_(context), parameters_(parameters), options_(options) {}
+
+    [[nodiscard]] StoredParameters const& parameters() const { return parameters_; }
+    [[nodiscard]] typename Backend::Context& context() const { return context_; }
+    /// Bytes of the files' tensors that were read so far.
+    [[nodiscard]] Bytes bytes_read() const { return Bytes{bytes_read_}; }
+
+    /// Errors  as held_format
+    [[nodiscard]] Result<HeldFormat> format_of(StoredParameter const& parameter) const {
+        return held_format(parameter, parameters_.model(), options_);
+    }
+
+    /// Rows and inputs of a parameter as a matrix.
+    ///
+    /// Errors  as held_format; shape_mismatch where the parameter is another matrix; unsupported for blocks that would have to
+    ///         be turned round; malformed_file
+    [[nodiscard]] Result<LoadedMatrix> matrix(StoredParameter const& parameter, MatrixPart part) {
+        auto const elements = checked_multiply(part.outputs, part.inputs);
+        if (!elements || *elements < 1 || parameter.tensor->shape.elements() % *elements != 0) {
+            return Error{ErrorCode::shape_mismatch}
+                .in(parameter.name)
+                .because("has another number of elements than its product")
+                .got(parameter.tensor->shape.elements())
+                .expected(elements.value_or(0));
+        }
+        auto const held = format_of(parameter);
+        if (!held) return held.error();
+        UnitRange const all[] = {{0, part.outputs}};
+        if (!part.rows) part.rows = all;
+        if (!part.columns) part.columns = {0, part.inputs};
+        bool const is_turned = part.is_turned != parameter.is_turned;
+        auto const stored =
+            stored_source(parameter, is_turned ? part.inputs : part.outputs, is_turned ? part.outputs : part.inputs);
+        if (!stored) return stored.error();
+        if (!is_turned && parameter.packed.empty() && *held == HeldFormat{parameter.format, parameter.group}) {
+            expect(*stored, *part.rows, *part.columns);
+            auto slice = slice_weight(*stored, *part.rows, *part.columns);
+            if (!slice) return named(slice.error(), parameter.name);
+            count(slice->source().data.size() + slice->source().scales.size());
+            return Result<LoadedMatrix>(LoadedMatrix(std::move(*slice)));
+        }
+        return convert(parameter, *stored, part, is_turned, *held);
+    }
+
+    /// The elements of a vector in float; a part of them where ranges are given.
+    ///
+    /// Errors  shape_mismatch where it has another number of elements
+    [[nodiscard]] Result<std::vector<float>> floats(StoredParameter const& parameter, std::int64_t expected,
+                                                    std::optional<std::span<UnitRange const>> ranges = {}) {
+        if (expected < 1 || parameter.tensor->shape.elements() % expected != 0) {
+            return Error{ErrorCode::shape_mismatch}
+                .in(parameter.name)
+                .because("has another number of elements than its operation")
+                .got(parameter.tensor->shape.elements())
+                .expected(expected);
+        }
+        UnitRange const all[] = {{0, expected}};
+        if (!ranges) ranges = all;
+        std::vector<float> out;
+        auto const take = [&](auto const& fill) {
+            for (auto const& range : *ranges) {
+                auto const at = out.size();
+                out.resize(at + static_cast<std::size_t>(range.size()));
+                fill(range, out.data() + at);
+                count_share(parameter, range.size(), expected);
+            }
+        };
+        if (!parameter.packed.empty()) {
+            take([&](UnitRange range, float* to) { decode(parameter, {}, range, {0, 1}, to); });
+            return out;
+        }
+        auto const stored = stored_source(parameter, 1, expected);
+        if (!stored) return stored.error();
+        take([&](UnitRange range, float* to) { decode(parameter, *stored, {0, 1}, range, to); });
+        return out;
+    }
+
+private:
+    [[nodiscard]] static Error named(Error error, std::string_view name) { return error.in(name); }
+
+    /// Bytes behind a tensor that are asked for with it: several of the next weights, so that the disk is never idle while one is
+    /// packed.
+    static constexpr std::int64_t read_ahead = std::int64_t{64} << 20;
+
+    /// Has rows that lie together read ahead of their use; a rank that takes a whole tensor will want the next one too.
+    void expect(WeightSource const& stored, std::span<UnitRange const> rows, UnitRange columns) const {
+        bool const lies_together = rows.size() == 1 && columns.size() == stored.inputs && rows[0].begin >= 0 &&
+                                   rows[0].size() > 0 && rows[0].end <= stored.outputs;
+        if (!lies_together) return;
+        auto const row = stored.data.size() / static_cast<std::size_t>(stored.outputs);
+        auto const part = stored.data.subspan(static_cast<std::size_t>(rows[0].begin) * row,
+                                              static_cast<std::size_t>(rows[0].size()) * row);
+        parameters_.expect(part, rows[0].size() == stored.outputs ? read_ahead : 0);
+    }
+
+    void count(std::size_t bytes) { bytes_read_ += static_cast<std::int64_t>(bytes); }
+    /// Counts the bytes of `part` of `whole` elements of a parameter.
+    void count_share(StoredParameter const& parameter, std::int64_t part, std::int64_t whole) {
+        auto bytes = static_cast<std::int64_t>(parameter.data.size() + parameter.scales.size());
+        for (auto const& packed : parameter.packed) bytes += packed.bytes();
+        bytes_read_ += detail::share_of(bytes, part, whole);
+    }
+
+    /// The parameter as its file has it; extents alone where it is packed. Vectors have one input.
+    [[nodiscard]] static Result<WeightSource> stored_source(StoredParameter const& parameter, std::int64_t outputs,
+                                                            std::int64_t inputs) {
+        WeightSource const source{.format = parameter.format,
+                                  .outputs = outputs,
+                                  .inputs = inputs,
+                                  .data = parameter.data,
+                                  .scales = parameter.scales,
+                                  .group = parameter.group};
+        if (!parameter.packed.empty()) {
+            auto const count = static_cast<std::int64_t>(parameter.packed.size());
+            auto const& first = parameter.packed.front();
+            if (first.outputs * count == outputs && first.inputs == inputs) return source;
+            return Error{ErrorCode::shape_mismatch}
+                .in(parameter.name)
+                .because("is another matrix in the file than in the model")
+                .got(first.outputs * count)
+                .expected(outputs);
+        }
+        if (auto const checked = detail::check_source(source); !checked) return named(checked.error(), parameter.name);
+        return source;
+    }
+
+    /// Rows of the stored matrix as floats.
+    static void decode(StoredParameter const& parameter, WeightSource const& stored, UnitRange rows, UnitRange columns,
+                       float* out) {
+        auto const width = columns.size();
+        if (parameter.packed.empty()) {
+            auto const block = traits(stored.format).block_elements;
+            std::vector<float> whole;
+            for (auto row = rows.begin; row < rows.end; ++row, out += width) {
+                bool const is_whole = columns.begin % detail::source_chunk == 0 && columns.end % block == 0;
+                if (is_whole || block == 1) {
+                    decode_chunks(stored, row, columns, out);
+                    continue;
+                }
+                // Blocks that the range parts are decoded as a whole.
+                auto const begin = columns.begin / detail::source_chunk * detail::source_chunk;
+                auto const end = std::min(round_up(columns.end, block), stored.inputs);
+                whole.resize(static_cast<std::size_t>(end - begin));
+                decode_chunks(stored, row, {begin, end}, whole.data());
+                std::copy_n(whole.data() + columns.begin - begin, width, out);
+            }
+            return;
+        }
+        auto const count = static_cast<std::int64_t>(parameter.packed.size());
+        if (count == 1) return detail::decode_packed(parameter.packed[0], rows, columns, out);
+        for (auto row = rows.begin; row < rows.end; ++row, out += width) {
+            detail::decode_packed(parameter.packed[static_cast<std::size_t>(row % count)],
+                                  {row / count, row / count + 1}, columns, out);
+        }
+    }
+    static void decode_chunks(WeightSource const& stored, std::int64_t row, UnitRange columns, float* out) {
+        for (auto at = columns.begin; at < columns.end; at += detail::source_chunk) {
+            detail::decode_source(stored, row, at, std::min(detail::source_chunk, columns.end - at),
+                                  out + at - columns.begin);
+        }
+    }
+
+    /// Rows that are made at a time: the outputs of a panel.
+    static constexpr std::int64_t rows_at_a_time = 16;
+
+    [[nodiscard]] Result<LoadedMatrix> convert(StoredParameter const& parameter, WeightSource const& stored,
+                                               MatrixPart const& part, bool is_turned, HeldFormat held) {
+        if (is_turned &&
+            (!parameter.packed.empty() || traits(stored.format).block_elements != 1 || !stored.scales.empty())) {
+            return Error{ErrorCode::unsupported}
+                .in(parameter.name)
+                .at(name_of(stored.format))
+                .because("packs rows that the model has as columns");
+        }
+        std::vector<UnitRange> runs;
+        std::int64_t outputs = 0;
+        for (auto const& range : *part.rows) {
+            if (range.begin < 0 || range.end < range.begin || range.end > part.outputs)
+                return Error{ErrorCode::shape_mismatch}.in(parameter.name).because("rows lie outside of the weight");
+            outputs += range.size();
+            for (auto at = range.begin; at < range.end; at += rows_at_a_time)
+                runs.push_back({at, std::min(at + rows_at_a_time, range.end)});
+        }
+        auto const own = *part.columns;
+        auto const width = own.size();
+        auto const grain = input_grain(held.format, held.group);
+        if (own.begin % grain != 0 || (own.end % grain != 0 && own.end != part.inputs)) {
+            return Error{ErrorCode::invalid_argument}
+                .in(parameter.name)
+                .because("columns part a block of " + std::string(name_of(held.format)))
+                .got(own.begin)
+                .expected(grain);
+        }
+        WeightSource const target{held.format, outputs, width, {}, {}, held.group};
+        auto const bytes = detail::source_bytes(target);
+        if (!bytes) return named(bytes.error(), parameter.name);
+        LoadedMatrix out(target, *bytes);
+        if (outputs == 0 || width == 0) return Result<LoadedMatrix>(std::move(out));
+        bool const is_repacked = !parameter.packed.empty() && parameter.format != WeightFormat::f32 &&
+                                 held == HeldFormat{parameter.format, parameter.group};
+        // A scale for the whole row needs the whole row.
+        bool const needs_rows = !is_repacked && held.format == WeightFormat::int8 && width != part.inputs;
+        std::vector<std::int64_t> places;
+        std::int64_t next = 0;
+        for (auto const& run : runs) {
+            places.push_back(next);
+            next += run.size();
+        }
+        auto const row_data = bytes->data / outputs;
+        auto const row_scales = bytes->scales / outputs;
+        std::atomic<bool> is_false = false;
+        auto const make = [&](std::int64_t begin, std::int64_t end) {
+            auto const columns = needs_rows ? UnitRange{0, part.inputs} : own;
+            std::vector<float> values;
+            std::vector<std::byte> whole;
+            for (auto i = begin; i < end; ++i) {
+                auto const run = runs[static_cast<std::size_t>(i)];
+                auto const place = places[static_cast<std::size_t>(i)];
+                if (is_repacked) {
+                    for (auto row = run.begin; row < run.end; ++row) {
+                        auto const to = place + row - run.begin;
+                        auto const count = static_cast<std::int64_t>(parameter.packed.size());
+                        bool const fits = detail::repack_row(parameter.packed[static_cast<std::size_t>(row % count)],
+                                                             target, row / count, columns, out.data() + to * row_data,
+                                                             out.scales() + to * row_scales);
+                        if (!fits) is_false = true;
+                    }
+                    continue;
+                }
+                values.resize(static_cast<std::size_t>(run.size() * columns.size()));
+                if (is_turned) {
+                    turn(stored, run, columns, values.data());
+                } else {
+                    decode(parameter, stored, run, columns, values.data());
+                }
+                for (std::int64_t row = 0; row < run.size(); ++row) {
+                    auto* const data = out.data() + (place + row) * row_data;
+                    auto* const scales = out.scales() + (place + row) * row_scales;
+                    whole.resize(needs_rows ? static_cast<std::size_t>(part.inputs) : 0);
+                    auto* const to = reinterpret_cast<std::uint8_t*>(needs_rows ? whole.data() : data);
+                    detail::encode_row(held.format, held.group,
+                                       {values.data() + row * columns.size(), static_cast<std::size_t>(columns.size())},
+                                       {to, scales});
+                    if (needs_rows) std::copy_n(whole.data() + own.begin, width, data);
+                }
+            }
+        };
+        context_.pool().run_ranges(static_cast<std::int64_t>(runs.size()), 1, make);
+        if (is_false) {
+            return Error{ErrorCode::malformed_file}
+                .in(parameter.name)
+                .at("qzeros")
+                .because("is not in the middle although quantization_config says that the packing is symmetric")
+                .fix("set sym to false in config.json");
+        }
+        count_share(parameter, outputs * (needs_rows ? part.inputs : width), part.outputs * part.inputs);
+        return Result<LoadedMatrix>(std::move(out));
+    }
+    /// Rows of the transposed matrix: columns of the stored one.
+    static void turn(WeightSource const& stored, UnitRange rows, UnitRange columns, float* out) {
+        std::array<float, rows_at_a_time> values;
+        for (auto input = columns.begin; input < columns.end; ++input) {
+            detail::decode_source(stored, input, rows.begin, rows.size(), values.data());
+            for (std::int64_t row = 0; row < rows.size(); ++row)
+                out[row * columns.size() + input - columns.begin] = values[static_cast<std::size_t>(row)];
+        }
+    }
+
+    typename Backend::Context& context_;
+    StoredParameters const& parameters_;
+    LoadOptions options_;
+    std::int64_t bytes_read_ = 0;
+};
 
 /// A back end's copy of some values.
 template <ComputeBackend Backend>

@@ -52,11 +52,12 @@ public:
     /// Loads what `place` owns, and of the experts what `experts` does. `model` and `context` outlive this, which waits for its
     /// last step when it goes; `parameters` is not needed afterwards.
     ///
-    /// Errors  unsupported for operations that are not executed yet; those of loading; out_of_memory; size_overflow;
-    ///         invalid_argument for limits below 1 or beyond the model's positions
+    /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading; out_of_memory;
+    ///         size_overflow; invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
-                                                     ExecutorLimits const& limits, TensorPlace experts = {}) {
+                                                     ExecutorLimits const& limits, TensorPlace experts = {},
+                                                     LoadOptions const& options = {}) {
         Error refused{ErrorCode::invalid_argument};
         refused.in("executor");
         if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
@@ -71,18 +72,24 @@ public:
         if (!checked_multiply(limits.sequences, limits.context))
             return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits.context);
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
+        if (auto const checked = check_load_options(options); !checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
+        ParameterLoader<Backend> loader(context, parameters, options);
+        std::int64_t count = 0;
+        for (auto const& block : model.program.blocks()) count += block.count;
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
             executor.note_output(block);
             for (std::int32_t i = 0; i < block.count; ++i) {
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
-                auto held = executor.load_block(context, parameters, block, prefix, place);
+                auto held = executor.load_block(loader, block, prefix, place);
                 if (!held) return held.error();
                 executor.blocks_.push_back(std::move(*held));
+                options.observer("loading weights", static_cast<std::int64_t>(executor.blocks_.size()), count);
             }
         }
+        executor.bytes_read_ = loader.bytes_read();
         if (auto const made = executor.make_room(context); !made) return made.error();
         return Result<RankExecutor>(std::move(executor));
     }
@@ -174,6 +181,8 @@ public:
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
     [[nodiscard]] ExecutorOutput const& output() const { return output_; }
+    /// What was read of the files' tensors to load the rank's share.
+    [[nodiscard]] Bytes bytes_read() const { return bytes_read_; }
     /// What the rank holds, in bytes: weights, caches, the arena with its scratch.
     [[nodiscard]] Bytes weight_bytes() const { return weight_bytes_; }
     [[nodiscard]] Bytes cache_bytes() const { return cache_.bytes(); }
@@ -215,12 +224,12 @@ private:
         output_ = {last.rows, last.width, last.is_fp32};
     }
 
-    [[nodiscard]] Result<Block> load_block(typename Backend::Context& context, StoredParameters const& parameters,
-                                           shardwise::Block const& block, std::string const& prefix,
-                                           TensorPlace place) {
+    [[nodiscard]] Result<Block> load_block(ParameterLoader<Backend>& parameters, shardwise::Block const& block,
+                                           std::string const& prefix, TensorPlace place) {
+        auto& context = parameters.context();
         auto const& body = model_->program.body(block);
         auto const before = context.memory().current();
-        detail::OperationLoader<Backend, Policy> const loader(context, parameters, *model_, prefix, place, experts_);
+        detail::OperationLoader<Backend, Policy> const loader(parameters, *model_, prefix, place, experts_);
         auto cut =
             detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
         if (!cut) return cut.error();
@@ -232,7 +241,8 @@ private:
             if (!operation) return operation.error();
             held.operations.push_back(std::move(*operation));
             if (op.kind == OpKind::attention || op.kind == OpKind::rope) {
-                if (auto const done = prepare_attention(context, parameters, op, held); !done) return done.error();
+                if (auto const done = prepare_attention(context, parameters.parameters(), op, held); !done)
+                    return done.error();
             }
         }
         weight_bytes_ = weight_bytes_ + (context.memory().current() - before);
@@ -396,6 +406,7 @@ private:
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;
     Bytes weight_bytes_{0};
+    Bytes bytes_read_{0};
     KvCache<Backend> cache_;
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;

@@ -1,18 +1,23 @@
 #pragma once
 
-#include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/executor/assemble_packed.hpp>
+#include <shardwise/executor/parameter_position.hpp>
+#include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/checkpoint_tensors.hpp>
+#include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/mapped_file.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/rope_divisors.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,37 +27,13 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// One parameter of a model as its file stores it.
-///
-/// Shapes  the model's, outermost extent first
-struct StoredParameter {
-    Tensor const* tensor = nullptr;
-    WeightFormat format = WeightFormat::f32;
-    std::span<std::byte const> data;
-};
-
-/// The formats in which safetensors store whole tensors.
-[[nodiscard]] constexpr std::optional<WeightFormat> weight_format(Dtype dtype) {
-    switch (dtype) {
-        case Dtype::f32:
-            return WeightFormat::f32;
-        case Dtype::bf16:
-            return WeightFormat::bf16;
-        case Dtype::f16:
-            return WeightFormat::f16;
-        default:
-            return std::nullopt;
-    }
-}
-
 /// Where a model's parameters lie in the files of a checkpoint. The files are mapped: only what is looked at is read.
 class StoredParameters {
 public:
     /// Reads the headers and finds every parameter's place. `source` and `model` are what read_checkpoint took and gave, so
     /// that names and shapes agree; `model` outlives this.
     ///
-    /// Errors  as the readers of headers; unsupported for a parameter whose values are spread over several tensors or packed in
-    ///         a way that no product takes
+    /// Errors  as the readers of headers, which refuse files that are shorter than their headers say
     [[nodiscard]] static Result<StoredParameters> open(ModelSource const& source, Model const& model) {
         StoredParameters out(model);
         auto const done = source.kind == SourceKind::gguf ? out.open_gguf(source) : out.open_safetensors(source);
@@ -63,43 +44,54 @@ public:
         return Result<StoredParameters>(std::move(out));
     }
 
-    /// A parameter by its full name in the model; of tied names either.
+    /// A parameter by its full name in the model; of tied names either. Of a file's stacked or fused tensor it is the part.
     ///
-    /// Errors  unknown_name; unsupported
+    /// Errors  unknown_name; missing_field with the file's closest name; unsupported, malformed_file for a packed one
     [[nodiscard]] Result<StoredParameter> find(std::string_view name) const {
         auto const set = tensors_.find(name);
         if (!set) return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
-        auto const* place = &places_[static_cast<std::size_t>(set->first)];
-        if (place->data.empty()) {
-            for (auto const& tie : tensors_.tree().ties()) {
-                auto const other = tie.other == name ? tie.first : tie.first == name ? tie.other : std::string_view{};
-                if (other.empty()) continue;
-                if (auto const twin = tensors_.find(other)) place = &places_[static_cast<std::size_t>(twin->first)];
-            }
+        auto place = places_[static_cast<std::size_t>(set->first)];
+        for (auto const& tie : tensors_.tree().ties()) {
+            auto const other = tie.other == name ? tie.first : tie.first == name ? tie.other : std::string_view{};
+            if (other.empty() || place != absent) continue;
+            if (auto const twin = tensors_.find(other)) place = places_[static_cast<std::size_t>(twin->first)];
         }
-        if (place->data.empty()) {
-            Error error{place->is_unsupported ? ErrorCode::unsupported : ErrorCode::missing_field};
-            return error.in(name).because(
-                place->is_unsupported ? "is stored in a way that cannot be loaded yet: packed, stacked or in parts"
-                                      : "is in none of the checkpoint's files");
+        if (place == absent) return missing(name);
+        if (place < 0) return refusals_[static_cast<std::size_t>(-place - 1)];
+        auto out = stored_[static_cast<std::size_t>(place - 1)];
+        out.tensor = set->tensor;
+        out.name = name;
+        for (auto const& tie : tensors_.tree().ties()) {
+            if (tie.other == name) out.name = tie.first;
         }
-        return StoredParameter{set->tensor, place->format, place->data};
+        return out;
     }
 
     /// What divides the frequencies of rotation, where the checkpoint lists it.
     [[nodiscard]] RopeDivisors const& rope_divisors() const { return rope_divisors_; }
+    /// Asks the system to read a part of a file that will soon be looked at, and what follows it up to `ahead` bytes.
+    void expect(std::span<std::byte const> part, std::int64_t ahead) const {
+        for (auto const& file : files_) {
+            auto const text = file.text();
+            auto const* const begin = reinterpret_cast<std::byte const*>(text.data());
+            if (part.data() < begin || part.data() >= begin + text.size()) continue;
+            auto const offset = static_cast<std::size_t>(part.data() - begin);
+            auto const count = std::min(part.size() + static_cast<std::size_t>(ahead), text.size() - offset);
+            return file.expect(offset, count);
+        }
+    }
+
+    [[nodiscard]] Model const& model() const { return *model_; }
     /// True where the files are GGUF, which keeps rows of queries and keys in another order for some families.
     [[nodiscard]] bool is_gguf() const { return is_gguf_; }
 
 private:
-    struct Place {
-        WeightFormat format = WeightFormat::f32;
-        std::span<std::byte const> data;
-        bool is_unsupported = false;
-    };
+    using Bytes = std::span<std::byte const>;
+    /// Of a parameter: nothing is known; else one more than its number in stored_, or less than 0 and that in refusals_.
+    static constexpr std::int32_t absent = 0;
 
     explicit StoredParameters(Model const& model)
-        : model_(&model), tensors_(model.tree), places_(static_cast<std::size_t>(tensors_.size())) {}
+        : model_(&model), tensors_(model.tree), places_(static_cast<std::size_t>(tensors_.size()), absent) {}
 
     [[nodiscard]] std::span<NameAlias const> aliases() const {
         std::span<NameAlias const> out;
@@ -107,35 +99,120 @@ private:
         return out;
     }
 
+    [[nodiscard]] Error missing(std::string_view name) const {
+        ClosestName closest(name);
+        for (auto const& unused : unused_) closest.offer(unused);
+        Error error{ErrorCode::missing_field};
+        error.in(name).because("is in none of the checkpoint's files");
+        if (!closest.best().empty()) error.fix("the closest that they have is " + std::string(closest.best()));
+        return error;
+    }
+
     /// Maps a whole file; its bytes.
-    [[nodiscard]] Result<std::span<std::byte const>> map(RegularFile const& file) {
+    [[nodiscard]] Result<Bytes> map(RegularFile const& file) {
         auto mapped = MappedFile::map(file, 0, file.size());
         if (!mapped) return mapped.error();
         files_.push_back(std::move(*mapped));
         auto const text = files_.back().text();
-        return std::span<std::byte const>(reinterpret_cast<std::byte const*>(text.data()), text.size());
+        return Bytes(reinterpret_cast<std::byte const*>(text.data()), text.size());
+    }
+    /// The bytes of a tensor, which its header has said to lie within the file.
+    [[nodiscard]] static Result<Bytes> cut(Bytes file, std::int64_t offset, std::int64_t size, std::string_view path,
+                                           std::string_view name) {
+        auto const end = checked_add(offset, size);
+        if (offset >= 0 && size >= 0 && end && *end <= static_cast<std::int64_t>(file.size()))
+            return file.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
+        return Error{ErrorCode::malformed_file}
+            .in(path)
+            .at(name)
+            .because("its data reach past the end of the file")
+            .got(static_cast<std::int64_t>(file.size()))
+            .fix("download the file again");
     }
 
-    void put(TensorNameMap const& names, std::string_view name, std::optional<WeightFormat> format,
-             std::span<std::byte const> data) {
-        auto const match = names.find(name);
-        if (!match.is_found()) return;
-        bool const is_whole = match.set_count == 1 && match.sets[0].count == 1 && !match.is_encoded && format;
+    [[nodiscard]] static std::size_t number_of(TensorSet const& set, std::int64_t k) {
+        return static_cast<std::size_t>(set.first + k * set.stride);
+    }
+    void store(std::size_t number, StoredParameter parameter) {
+        if (places_[number] > 0) {
+            append_pair(number, std::move(parameter));
+            return;
+        }
+        stored_.push_back(std::move(parameter));
+        places_[number] = static_cast<std::int32_t>(stored_.size());
+    }
+    void refuse(std::size_t number, Error const& error) {
+        refusals_.push_back(error);
+        places_[number] = -static_cast<std::int32_t>(refusals_.size());
+    }
+    void refuse(NameMatch const& match, std::string_view reason) {
         for (std::size_t i = 0; i < match.set_count; ++i) {
-            auto const& set = match.sets[i];
-            for (std::int64_t k = 0; k < set.count; ++k) {
-                auto& place = places_[static_cast<std::size_t>(set.first + k * set.stride)];
-                if (is_whole)
-                    place = {*format, data, false};
-                else
-                    place.is_unsupported = true;
+            for (std::int64_t k = 0; k < match.sets[i].count; ++k) {
+                auto const number = number_of(match.sets[i], k);
+                refuse(number, Error{ErrorCode::unsupported}
+                                   .in(tensors_.name_of(static_cast<std::int64_t>(number)))
+                                   .because(reason));
+            }
+        }
+    }
+    /// A second tensor of one parameter: rows of gate and up that alternate in gpt_oss, which GGUF holds apart.
+    void append_pair(std::size_t number, StoredParameter second) {
+        auto& first = stored_[static_cast<std::size_t>(places_[number] - 1)];
+        bool const is_pair = is_gguf_ && model_->config.model_type.view() == "gpt_oss" && first.packed.size() == 1 &&
+                             second.packed.size() == 1 && first.format == second.format &&
+                             first.packed[0].inputs == second.packed[0].inputs &&
+                             first.packed[0].outputs == second.packed[0].outputs;
+        if (is_pair) {
+            first.packed.push_back(second.packed[0]);
+        } else {
+            refuse(number, Error{ErrorCode::unsupported}
+                               .in(tensors_.name_of(static_cast<std::int64_t>(number)))
+                               .because("is stored in several tensors, which are not put together"));
+        }
+    }
+
+    /// Stores a tensor of the file under its parameters: one, every expert's, or the parts of a fused one.
+    void put(NameMatch const& match, StoredParameter const& whole) {
+        std::int64_t elements = 0;
+        auto const count = match.sets[0].count;
+        for (std::size_t i = 0; i < match.set_count; ++i) {
+            elements += match.sets[i].tensor->shape.elements();
+            if (match.sets[i].count != count)
+                return refuse(match, "is stored in a tensor with others of another number");
+        }
+        for (std::int64_t k = 0; k < count; ++k) {
+            auto const expert = whole.part(k, count);
+            std::int64_t done = 0;
+            for (std::size_t i = 0; i < match.set_count; ++i) {
+                auto const& set = match.sets[i];
+                auto const own = set.tensor->shape.elements();
+                auto out = expert;
+                if (match.set_count > 1) {
+                    // Rows one behind another: queries, keys, values; gate, up.
+                    if (!expert.packed.empty()) return refuse(match, "is packed together with others");
+                    auto const place = [&](std::int64_t at) {
+                        return static_cast<std::size_t>(static_cast<std::int64_t>(expert.data.size()) / elements * at +
+                                                        static_cast<std::int64_t>(expert.data.size()) % elements * at /
+                                                            elements);
+                    };
+                    out.data = expert.data.subspan(place(done), place(done + own) - place(done));
+                }
+                out.tensor = set.tensor;
+                store(number_of(set, k), std::move(out));
+                done += own;
             }
         }
     }
 
+    [[nodiscard]] bool is_transposed_in_model(NameMatch const& match) const {
+        auto const name = tensors_.name_of(match.sets[0].first);
+        auto const position = parameter_position(*model_, name);
+        return position && is_transposed(*match.sets[0].tensor, *position);
+    }
+
     [[nodiscard]] Result<> open_safetensors(ModelSource const& source) {
         TensorNameMap const names(tensors_, aliases());
-        std::vector<std::string> files = source.weights;
+        auto files = source.weights;
         if (!source.index.empty()) {
             auto const file = source.open(source.index);
             if (!file) return file.error();
@@ -146,6 +223,7 @@ private:
             files.clear();
             for (std::uint32_t i = 0; i < index->shards.size(); ++i) files.push_back(std::string(index->shards[i]));
         }
+        std::map<std::size_t, FileParts> packed;
         for (auto const& name : files) {
             auto const file = source.open(name);
             if (!file) return file.error();
@@ -153,12 +231,63 @@ private:
             if (!header) return header.error();
             auto const bytes = map(*file);
             if (!bytes) return bytes.error();
-            auto const begin = bytes->size() - static_cast<std::size_t>(header->data_size().count());
+            auto const begin = static_cast<std::int64_t>(bytes->size()) - header->data_size().count();
             for (std::size_t i = 0; i < header->size(); ++i) {
                 auto const tensor = (*header)[i];
-                put(names, tensor.name, weight_format(tensor.dtype),
-                    bytes->subspan(begin + static_cast<std::size_t>(tensor.offset),
-                                   static_cast<std::size_t>(tensor.bytes.count())));
+                auto const data = cut(*bytes, begin + tensor.offset, tensor.bytes.count(), file->path(), tensor.name);
+                if (!data) return data.error();
+                take_safetensor(names, tensor, *data, packed);
+            }
+        }
+        return packed.empty() ? Result<>{} : assemble(source, packed);
+    }
+    void take_safetensor(TensorNameMap const& names, SafetensorsTensor const& tensor, Bytes data,
+                         std::map<std::size_t, FileParts>& packed) {
+        auto const match = names.find(tensor.name);
+        if (!match.is_found()) return keep_unused(tensor.name);
+        auto const format = weight_format(tensor.dtype);
+        auto const part = file_part(tensor.name);
+        bool const is_plain = format && !match.is_encoded && part != FilePart::blocks && part != FilePart::block_scales;
+        if (is_plain) {
+            StoredParameter parameter;
+            parameter.format = *format;
+            parameter.data = data;
+            return put(match, parameter);
+        }
+        if (match.set_count != 1 || match.sets[0].count != 1) return refuse(match, "is packed together with others");
+        packed[static_cast<std::size_t>(match.sets[0].first)].put(part, {tensor.dtype, tensor.shape, data});
+    }
+    void keep_unused(std::string_view name) {
+        constexpr std::size_t most = 256;
+        if (unused_.size() < most) unused_.emplace_back(name);
+    }
+    /// Puts the parts of packed parameters together.
+    [[nodiscard]] Result<> assemble(ModelSource const& source, std::map<std::size_t, FileParts> const& packed) {
+        std::optional<CheckpointQuantization> quantization;
+        if (!source.config.empty()) {
+            auto const file = source.open(source.config);
+            if (!file) return file.error();
+            auto config = read_config_file(*file);
+            if (!config) return config.error();
+            quantization = std::move(config->quantization);
+        }
+        for (auto const& [number, parts] : packed) {
+            // Scales of activations stand beside weights that are plain.
+            if (places_[number] != absent) continue;
+            auto const name = tensors_.name_of(static_cast<std::int64_t>(number));
+            auto const set = tensors_.find(name);
+            auto const position = parameter_position(*model_, name);
+            if (!set || !position) continue;
+            StoredParameter parameter;
+            parameter.tensor = set->tensor;
+            parameter.name = name;
+            auto done = detail::PackedAssembler(parts, std::move(parameter), is_transposed(*set->tensor, *position),
+                                                quantization)
+                            .assemble();
+            if (done) {
+                store(number, std::move(*done));
+            } else {
+                refuse(number, done.error());
             }
         }
         return {};
@@ -167,31 +296,69 @@ private:
     [[nodiscard]] Result<> open_gguf(ModelSource const& source) {
         is_gguf_ = true;
         TensorNameMap const names(tensors_, aliases());
-        if (source.weights.size() != 1) {
-            return Error{ErrorCode::unsupported}
-                .in(source.name)
-                .because("is split into several GGUF files")
-                .fix("merge them (llama-gguf-split --merge)");
+        auto const checkpoint = read_gguf_checkpoint(source);
+        if (!checkpoint) return checkpoint.error();
+        std::vector<std::string> parts{source.weights.front()};
+        if (!checkpoint->others.empty()) {
+            auto named = detail::gguf_parts(parts.front(), static_cast<std::int64_t>(checkpoint->others.size()) + 1);
+            if (!named) return named.error();
+            parts = std::move(*named);
         }
-        auto file = source.open(source.weights.front());
-        if (!file) return file.error();
-        auto const bytes = map(*file);
-        if (!bytes) return bytes.error();
-        auto const header = read_gguf(*std::move(file));
-        if (!header) return header.error();
-        for (auto const& tensor : header->tensors) {
-            put(names, tensor.name, weight_format(tensor.type),
-                bytes->subspan(static_cast<std::size_t>(tensor.offset),
-                               static_cast<std::size_t>(tensor.bytes.count())));
+        // The header of the first part lists the tensors of all, part by part.
+        std::size_t next = 0;
+        auto rest = checkpoint->size();
+        for (auto const& other : checkpoint->others) rest -= other.tensors.size();
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            auto const file = source.open(parts[p]);
+            if (!file) return file.error();
+            auto const bytes = map(*file);
+            if (!bytes) return bytes.error();
+            auto const count = p == 0 ? rest : checkpoint->others[p - 1].tensors.size();
+            for (auto const end = next + count; next < end; ++next) {
+                auto const& tensor = checkpoint->header.tensors[next];
+                auto const data = cut(*bytes, tensor.offset, tensor.bytes.count(), file->path(), tensor.name);
+                if (!data) return data.error();
+                take_gguf_tensor(names, tensor, *data);
+            }
         }
         return {};
+    }
+    void take_gguf_tensor(TensorNameMap const& names, GgufTensor const& tensor, Bytes data) {
+        auto const match = names.find(tensor.name);
+        if (!match.is_found()) return keep_unused(tensor.name);
+        StoredParameter parameter;
+        parameter.is_turned = is_transposed_in_model(match);
+        auto const format = weight_format(tensor.type);
+        // Gate and up of gpt_oss are rows of one parameter that alternate.
+        bool const is_half = match.set_count == 1 && match.sets[0].count == 1 &&
+                             match.sets[0].tensor->shape.elements() == 2 * tensor.shape.elements();
+        if (format && !is_half) {
+            parameter.format = *format;
+            parameter.data = data;
+            return put(match, parameter);
+        }
+        if (!can_decode(tensor.type)) return refuse(match, "has a GGUF type that cannot be decoded yet");
+        auto const rank = tensor.shape.rank();
+        PackedWeight weight;
+        weight.type = tensor.type;
+        weight.data = data;
+        // Halves of biases alternate element by element.
+        weight.inputs = rank == 0 || (is_half && rank < 3) ? 1 : tensor.shape[rank - 1];
+        weight.outputs = weight.inputs > 0 ? tensor.shape.elements() / weight.inputs : 0;
+        parameter.format = format ? *format : tensor.type == GgmlType::mxfp4 ? WeightFormat::mxfp4 : WeightFormat::f32;
+        parameter.packed.push_back(weight);
+        put(match, parameter);
     }
 
     Model const* model_;
     TreeTensors tensors_;
-    std::vector<Place> places_;
+    std::vector<std::int32_t> places_;
+    std::vector<StoredParameter> stored_;
+    std::vector<Error> refusals_;
     std::vector<MappedFile> files_;
     RopeDivisors rope_divisors_;
+    /// Names in the files that are no part of the model, some of them.
+    std::vector<std::string> unused_;
     bool is_gguf_ = false;
 };
 

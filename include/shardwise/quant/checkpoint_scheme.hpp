@@ -21,7 +21,8 @@ struct QuantizationConfig {
     std::optional<std::int64_t> group_size{};
     std::optional<bool> desc_act{};
     std::optional<bool> sym{};
-    std::string_view version{};  // awq
+    std::string_view checkpoint_format{};  // gptq
+    std::string_view version{};            // awq
     std::optional<std::int64_t> block_rows{};  // weight_block_size
     std::optional<std::int64_t> block_columns{};
     std::string_view activation_scheme{};
@@ -66,6 +67,7 @@ namespace detail {
     if (is_gptq) {
         scheme.desc_act = config.desc_act.value_or(false);
         scheme.symmetric = config.sym.value_or(true);
+        scheme.zero_offset = config.checkpoint_format == "gptq_v2" ? 0 : 1;
     }
     return scheme;
 }

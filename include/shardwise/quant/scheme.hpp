@@ -46,6 +46,8 @@ struct QuantScheme {
     bool desc_act = false;
     /// gptq: zero points are in the middle (they are stored all the same).
     bool symmetric = true;
+    /// gptq: what files subtract from a zero point; 0 in GPTQModel's format "gptq_v2".
+    std::int64_t zero_offset = 1;
     GgmlFileType file_type = GgmlFileType::all_f32;
     GgmlType type = GgmlType::f32;
 

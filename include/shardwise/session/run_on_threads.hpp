@@ -44,6 +44,8 @@ struct RunOptions {
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// How long all of it may take.
     std::chrono::nanoseconds limit = std::chrono::hours(24);
+    /// The form in which weights are held. Its observer hears of the first rank's loading, on that rank's thread.
+    LoadOptions load{};
     OnToken on_token{};
     OnLogits on_logits{};
     /// Where the times of the first rank's blocks go; null: they are not measured.
@@ -148,7 +150,10 @@ template <ReductionPolicy Policy>
     std::optional<CorePin> pin;
     if (is_pinned) pin.emplace(first_core);
     auto stream = context.make_stream();
-    auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits);
+    auto load = options.load;
+    if (comm.rank() != 0) load.observer = {};
+    auto executor =
+        RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits, {}, load);
     if (!executor) return executor.error();
     auto session = Session<Host, Policy, Threads>::create(context, *executor, limits, comm, stream);
     if (!session) return session.error();

@@ -2,6 +2,7 @@
 
 #include <shardwise/core/files/regular_file.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -57,6 +58,16 @@ public:
         auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
         auto const offset = static_cast<std::size_t>(text_.data() - static_cast<char const*>(base_)) + position;
         if (offset >= page) (void)::madvise(base_, offset / page * page, MADV_DONTNEED);
+    }
+
+    /// Asks the system to begin to read a part of the text; it may refuse.
+    void expect(std::size_t position, std::size_t count) const {
+        if (base_ == nullptr || position >= text_.size()) return;
+        auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+        auto const offset = static_cast<std::size_t>(text_.data() - static_cast<char const*>(base_)) + position;
+        auto const begin = offset / page * page;
+        auto const end = std::min(offset + count, mapped_);
+        if (begin < end) (void)::madvise(static_cast<char*>(base_) + begin, end - begin, MADV_WILLNEED);
     }
 
 private:

@@ -59,7 +59,7 @@ public:
             take("load_in_4bit", config.load_in_4bit) && take("bnb_4bit_quant_type", config.bnb_4bit_quant_type) &&
             take("bnb_4bit_use_double_quant", config.bnb_4bit_use_double_quant) && take("bits", config.bits) &&
             take("group_size", config.group_size) && take("desc_act", config.desc_act) && take("sym", config.sym) &&
-            take("version", config.version) && take("activation_scheme", config.activation_scheme) &&
+            take("checkpoint_format", config.checkpoint_format) && take("version", config.version) && take("activation_scheme", config.activation_scheme) &&
             take_blocks(config) && take_kept();
         if (!is_read) return error_;
         if (is_same_name(config.quant_method, "compressed-tensors")) return read_compressed();

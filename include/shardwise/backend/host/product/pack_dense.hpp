@@ -13,6 +13,44 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
+/// Four words of 32 bits in a register.
+using FourWords = std::uint32_t __attribute__((vector_size(16)));
+
+/// Writes 16 rows of words as columns: four rows and four words at a time stay in registers.
+///
+/// Shapes  rows: 16 of `words` words, `row_bytes` apart; out [words, 16]
+inline void turn_words(std::byte const* rows, std::int64_t row_bytes, std::int64_t words, std::byte* out) {
+    static_assert(panel_outputs == 16);
+    auto const load = [&](std::int64_t row, std::int64_t word) {
+        FourWords value;
+        std::memcpy(&value, rows + row * row_bytes + word * 4, sizeof value);
+        return value;
+    };
+    std::int64_t word = 0;
+    for (; word + 4 <= words; word += 4) {
+        for (std::int64_t row = 0; row < panel_outputs; row += 4) {
+            auto const a = load(row, word);
+            auto const b = load(row + 1, word);
+            auto const c = load(row + 2, word);
+            auto const d = load(row + 3, word);
+            FourWords const ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+            FourWords const ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+            FourWords const cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+            FourWords const cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+            FourWords const turned[] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+                                        __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                                        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                                        __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+            for (std::int64_t i = 0; i < 4; ++i)
+                std::memcpy(out + ((word + i) * panel_outputs + row) * 4, &turned[i], sizeof(FourWords));
+        }
+    }
+    for (; word < words; ++word) {
+        for (std::int64_t row = 0; row < panel_outputs; ++row)
+            std::memcpy(out + (word * panel_outputs + row) * 4, rows + row * row_bytes + word * 4, 4);
+    }
+}
+
 /// Panels of floats, whatever the source's format.
 ///
 /// Shapes  panel [inputs, panel_outputs]
@@ -21,6 +59,12 @@ inline void pack_f32_panels(WeightSource const& source, std::byte* packed, std::
     for (auto panel = first; panel < last; ++panel) {
         auto* const out = reinterpret_cast<float*>(packed) + panel * source.inputs * panel_outputs;
         auto const filled = std::min(panel_outputs, source.outputs - panel * panel_outputs);
+        if (source.format == WeightFormat::f32 && filled == panel_outputs) {
+            auto const row_bytes = source.inputs * 4;
+            turn_words(source.data.data() + panel * panel_outputs * row_bytes, row_bytes, source.inputs,
+                       reinterpret_cast<std::byte*>(out));
+            continue;
+        }
         for (std::int64_t begin = 0; begin < source.inputs; begin += source_chunk) {
             auto const count = std::min(source_chunk, source.inputs - begin);
             for (std::int64_t i = 0; i < panel_outputs; ++i) {
@@ -46,8 +90,15 @@ void pack_16_bit_panels(WeightSource const& source, std::byte* packed, std::int6
                         std::int64_t stride) {
     for (auto panel = first; panel < last; ++panel) {
         auto* const out = reinterpret_cast<std::uint16_t*>(packed) + panel * stride;
-        std::fill_n(out, stride, std::uint16_t{0});
         auto const filled = std::min(panel_outputs, source.outputs - panel * panel_outputs);
+        if (group == 2 && filled == panel_outputs && source.inputs % 2 == 0) {
+            // Two inputs are a word.
+            auto const row_bytes = source.inputs * 2;
+            turn_words(source.data.data() + panel * panel_outputs * row_bytes, row_bytes, source.inputs / 2,
+                       reinterpret_cast<std::byte*>(out));
+            continue;
+        }
+        std::fill_n(out, stride, std::uint16_t{0});
         for (std::int64_t begin = 0; begin < source.inputs; begin += source_chunk) {
             auto const end = std::min(begin + source_chunk, source.inputs);
             for (std::int64_t i = 0; i < filled; ++i) {

@@ -1,0 +1,250 @@
+#pragma once
+
+#include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/quant/decode_ggml.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How a file packs a weight that products do not take as it stands.
+enum class PackedForm : std::uint8_t {
+    ggml,      // blocks of a GGUF type
+    bnb_4bit,  // bitsandbytes nf4 or fp4; absmax in eight bits with double quantisation
+    bnb_int8,  // bitsandbytes LLM.int8: SCB
+    gptq,      // qweight, qzeros, scales, g_idx
+    awq,       // qweight, qzeros, scales
+    fp8,       // E4M3, a scale for the matrix, for rows or for blocks
+};
+
+/// A packed weight [outputs, inputs] as views of its tensors in the mapped file.
+struct PackedWeight {
+    PackedForm form = PackedForm::ggml;
+    std::int64_t outputs = 0;
+    std::int64_t inputs = 0;
+    std::span<std::byte const> data;
+    std::span<std::byte const> scales;
+    std::span<std::byte const> zeros;
+    /// gptq: the group of each input.
+    std::span<std::byte const> index;
+    GgmlType type = GgmlType::f32;
+    /// fp8: of the scales; gptq, awq: fp16 or bf16.
+    Dtype scale_dtype = Dtype::f32;
+    /// gptq, awq: inputs that share a scale.
+    std::int64_t group = 0;
+    std::int64_t bits = 4;
+    /// gptq: what the file subtracted from a zero point.
+    std::int64_t zero_offset = 1;
+    /// fp8: extents of the blocks that share a scale.
+    std::int64_t block_rows = 0;
+    std::int64_t block_columns = 0;
+    /// bnb_4bit: the sixteen values; with double quantisation the absmax's own 256 values, absmax and offset.
+    std::array<float, 16> code{};
+    std::span<std::byte const> nested_code;
+    std::span<std::byte const> nested_absmax;
+    float nested_offset = 0.0F;
+
+    /// All that it takes in the file.
+    [[nodiscard]] std::int64_t bytes() const {
+        auto const size = data.size() + scales.size() + zeros.size() + index.size() + nested_absmax.size();
+        return static_cast<std::int64_t>(size);
+    }
+};
+
+namespace detail {
+
+/// A number of a scale's dtype at an index; checkpoints promise no alignment.
+[[nodiscard]] inline float scale_at(std::span<std::byte const> scales, Dtype dtype, std::int64_t i) {
+    switch (dtype) {
+        case Dtype::f16:
+            return from_f16(load_at<std::uint16_t>(scales, i * 2));
+        case Dtype::bf16:
+            return from_bf16(load_at<std::uint16_t>(scales, i * 2));
+        default:
+            return load_at<float>(scales, i * 4);
+    }
+}
+
+/// The absmax of a block of 64 of a 4-bit weight.
+[[nodiscard]] inline float absmax_at(PackedWeight const& weight, std::int64_t block) {
+    if (weight.nested_absmax.empty()) return load_at<float>(weight.scales, block * 4);
+    auto const q = std::to_integer<std::int64_t>(weight.scales[static_cast<std::size_t>(block)]);
+    // Two roundings, as decode_bnb_absmax.
+    auto const product = static_cast<double>(load_at<float>(weight.nested_code, q * 4)) *
+                         static_cast<double>(load_at<float>(weight.nested_absmax, block / 256 * 4));
+    return static_cast<float>(product) + weight.nested_offset;
+}
+
+/// q - zero of a gptq or awq weight, and the index of its scale.
+struct GroupedElement {
+    std::int64_t value;
+    std::int64_t scale;
+};
+
+[[nodiscard]] inline std::int64_t group_at(PackedWeight const& weight, std::int64_t input) {
+    return weight.index.empty() ? input / weight.group : std::int64_t{load_at<std::int32_t>(weight.index, input * 4)};
+}
+
+/// `bits` bits at a bit offset of words that are `stride` apart; the bits may cross into the next word.
+[[nodiscard]] inline std::int64_t bits_at(std::span<std::byte const> words, std::int64_t first, std::int64_t stride,
+                                          std::int64_t bit, std::int64_t bits) {
+    auto const word = first + bit / 32 * stride;
+    auto const shift = bit % 32;
+    std::uint64_t value = load_at<std::uint32_t>(words, word * 4);
+    if (shift + bits > 32)
+        value |= static_cast<std::uint64_t>(load_at<std::uint32_t>(words, (word + stride) * 4)) << 32U;
+    return static_cast<std::int64_t>((value >> static_cast<unsigned>(shift)) &
+                                     ((1U << static_cast<unsigned>(bits)) - 1U));
+}
+
+[[nodiscard]] inline GroupedElement grouped_at(PackedWeight const& weight, std::int64_t output, std::int64_t input) {
+    auto const group = group_at(weight, input);
+    if (weight.form == PackedForm::gptq) {
+        auto const q = bits_at(weight.data, output, weight.outputs, input * weight.bits, weight.bits);
+        auto const zeros = group * (weight.outputs * weight.bits / 32);
+        auto const zero = bits_at(weight.zeros, zeros, 1, output * weight.bits, weight.bits) + weight.zero_offset;
+        return {q - zero, group * weight.outputs + output};
+    }
+    // Of eight outputs in a word: the inverse of AWQ's order 0, 2, 4, 6, 1, 3, 5, 7.
+    constexpr std::array<std::int64_t, 8> nibble_of{0, 4, 1, 5, 2, 6, 3, 7};
+    auto const words = weight.outputs / 8;
+    auto const bit = nibble_of[static_cast<std::size_t>(output % 8)] * 4;
+    auto const q = bits_at(weight.data, input * words + output / 8, 1, bit, 4);
+    auto const zero = bits_at(weight.zeros, group * words + output / 8, 1, bit, 4);
+    return {q - zero, group * weight.outputs + output};
+}
+
+/// Inputs [first, first + count) of one row of a GGUF weight.
+inline void decode_ggml_row(PackedWeight const& weight, std::int64_t row, std::int64_t first, std::int64_t count,
+                            float* out) {
+    auto const block = std::int64_t{traits(weight.type).block_elements};
+    auto const row_bytes = weight.inputs / block * traits(weight.type).block_bytes;
+    std::array<float, 256> values;
+    for (auto at = first / block * block; at < first + count; at += block) {
+        auto const* const bytes = reinterpret_cast<std::uint8_t const*>(weight.data.data()) + row * row_bytes +
+                                  at / block * traits(weight.type).block_bytes;
+        (void)decode_ggml(weight.type, {bytes, traits(weight.type).block_bytes},
+                          {values.data(), static_cast<std::size_t>(block)});
+        for (auto i = std::max(at, first); i < std::min(at + block, first + count); ++i)
+            out[i - first] = values[static_cast<std::size_t>(i - at)];
+    }
+}
+
+/// The values of some rows and inputs, as the format's reference computes them.
+///
+/// Shapes  out [rows, columns]
+/// Source  quant/decode_*.hpp, with which the tests compare it bit for bit
+inline void decode_packed(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    auto const width = columns.size();
+    if (weight.form == PackedForm::gptq || weight.form == PackedForm::awq) {
+        // Outputs of one input lie together.
+        for (auto input = columns.begin; input < columns.end; ++input) {
+            for (auto output = rows.begin; output < rows.end; ++output) {
+                auto const element = grouped_at(weight, output, input);
+                out[(output - rows.begin) * width + input - columns.begin] =
+                    scale_at(weight.scales, weight.scale_dtype, element.scale) * static_cast<float>(element.value);
+            }
+        }
+        return;
+    }
+    auto const across = weight.block_columns > 0 ? ceil_divide(weight.inputs, weight.block_columns) : 0;
+    for (auto row = rows.begin; row < rows.end; ++row, out += width) {
+        if (weight.form == PackedForm::ggml) {
+            decode_ggml_row(weight, row, columns.begin, width, out);
+            continue;
+        }
+        for (auto input = columns.begin; input < columns.end; ++input) {
+            auto const at = row * weight.inputs + input;
+            auto& to = out[input - columns.begin];
+            if (weight.form == PackedForm::bnb_4bit) {
+                auto const byte = std::to_integer<unsigned>(weight.data[static_cast<std::size_t>(at / 2)]);
+                to = weight.code[(at % 2 == 0 ? byte >> 4U : byte) & 15U] * absmax_at(weight, at / 64);
+            } else if (weight.form == PackedForm::bnb_int8) {
+                constexpr float reciprocal = 7.874015718698502e-3F;
+                to = static_cast<float>(load_at<std::int8_t>(weight.data, at)) *
+                     load_at<float>(weight.scales, row * 4) * reciprocal;
+            } else {
+                auto const block = row / weight.block_rows * across + input / weight.block_columns;
+                to = from_e4m3(load_at<std::uint8_t>(weight.data, at)) *
+                     scale_at(weight.scales, weight.scale_dtype, block);
+            }
+        }
+    }
+}
+
+/// 32 elements of GGUF's MXFP4 (a scale, halves of bytes 16 apart) in the order of WeightSource.
+inline void repack_mxfp4(std::byte const* block, std::byte* data, std::byte* scale) {
+    *scale = block[0];
+    for (std::size_t i = 0; i < 16; ++i) {
+        auto const nibble = [&](std::size_t k) {
+            auto const byte = std::to_integer<unsigned>(block[1 + k % 16]);
+            auto const code = (k < 16 ? byte : byte >> 4U) & 15U;
+            // GGUF has no -0.
+            return code == 8 ? 0U : code;
+        };
+        data[i] = static_cast<std::byte>(nibble(2 * i) | nibble(2 * i + 1) << 4U);
+    }
+}
+
+/// Writes some inputs of one row in the format of `target` without decoding them: the same values. False where the format cannot
+/// express one.
+///
+/// Shapes  columns begin and end at whole blocks; data and scales are those of the row in `target`
+[[nodiscard]] inline bool repack_row(PackedWeight const& weight, WeightSource const& target, std::int64_t row,
+                                     UnitRange columns, std::byte* data, std::byte* scales) {
+    auto const first = row * weight.inputs + columns.begin;
+    auto const count = columns.size();
+    switch (weight.form) {
+        case PackedForm::ggml: {
+            auto const& type = traits(weight.type);
+            auto const* const blocks = weight.data.data() + first / type.block_elements * type.block_bytes;
+            if (target.format != WeightFormat::mxfp4) {
+                std::memcpy(data, blocks, static_cast<std::size_t>(count / type.block_elements * type.block_bytes));
+                return true;
+            }
+            for (std::int64_t i = 0; i < count / 32; ++i)
+                repack_mxfp4(blocks + i * type.block_bytes, data + i * 16, scales + i);
+            return true;
+        }
+        case PackedForm::bnb_4bit:
+            std::memcpy(data, weight.data.data() + first / 2, static_cast<std::size_t>(count / 2));
+            for (std::int64_t i = 0; i < count / 64; ++i) {
+                auto const absmax = absmax_at(weight, first / 64 + i);
+                std::memcpy(scales + 4 * i, &absmax, sizeof absmax);
+            }
+            return true;
+        case PackedForm::bnb_int8: {
+            std::memcpy(data, weight.data.data() + first, static_cast<std::size_t>(count));
+            constexpr float reciprocal = 7.874015718698502e-3F;
+            auto const scale = load_at<float>(weight.scales, row * 4) * reciprocal;
+            std::memcpy(scales, &scale, sizeof scale);
+            return true;
+        }
+        default:
+            break;
+    }
+    // Integers of one sign-less scale: int4 with the zero point in the middle.
+    bool fits = true;
+    std::memset(data, 0, static_cast<std::size_t>(ceil_divide(count, 2)));
+    for (std::int64_t i = 0; i < count; ++i) {
+        auto const element = grouped_at(weight, row, columns.begin + i);
+        fits = fits && element.value >= -8 && element.value <= 7;
+        auto const q = static_cast<unsigned>(element.value + 8) & 15U;
+        data[i / 2] |= static_cast<std::byte>(q << (i % 2 == 0 ? 0U : 4U));
+        if (i % target.group == 0)
+            std::memcpy(scales + i / target.group * 2, weight.scales.data() + element.scale * 2, 2);
+    }
+    return fits;
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline v0_2_0
