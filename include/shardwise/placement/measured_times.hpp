@@ -107,16 +107,25 @@ private:
         }
     }
 
-    /// What the profile calls the device; empty where it does not know it. A device of which only the kind or the memory is
-    /// known goes by the one name that the profile has.
-    [[nodiscard]] std::string name_in_profile(Device const& device) const {
-        bool is_one_name = true;
+    /// The profile's own word for the device's name; empty where it does not have it.
+    [[nodiscard]] std::string same_name(Device const& device) const {
         auto const name = common_device_name(device.name.view(), device.memory);
         for (auto const& each : profile_.devices) {
             if (equal_ignoring_case(common_device_name(each.device, device.memory), name)) return each.device;
-            is_one_name = is_one_name && equal_ignoring_case(each.device, profile_.devices.front().device);
         }
-        bool const is_generic = name == "cpu" || name == "gpu" || name == "mps";
+        return {};
+    }
+    /// What the profile calls the device; empty where it does not know it. Where it knows none by name, a device of which only
+    /// the kind is known goes by the one name that the profile has; one of which only the memory is known always does.
+    [[nodiscard]] std::string name_in_profile(Device const& device) const {
+        if (auto name = same_name(device); !name.empty()) return name;
+        bool is_one_name = true;
+        for (auto const& each : profile_.devices)
+            is_one_name = is_one_name && equal_ignoring_case(each.device, profile_.devices.front().device);
+        bool const is_any_known = std::any_of(kinds_.begin(), kinds_.end(),
+                                              [&](Kind const& kind) { return !same_name(kind.device).empty(); });
+        auto const name = device.name.view();
+        bool const is_generic = !is_any_known && (name == "cpu" || name == "gpu" || name == "mps");
         bool const is_anonymous = is_generic || (device.bandwidth <= 0.0 && device.id.is_accelerator());
         return is_anonymous && is_one_name && !profile_.devices.empty() ? profile_.devices.front().device
                                                                         : std::string();
