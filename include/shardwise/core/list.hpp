@@ -27,9 +27,7 @@ public:
     constexpr List(std::initializer_list<T> values) { append(values.begin(), values.end()); }
     constexpr List(T const* first, T const* last) { append(first, last); }
     constexpr List(List const& other) { append(other.begin(), other.end()); }
-    constexpr List(List&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
-          capacity_(std::exchange(other.capacity_, 0)) {}
+    constexpr List(List&& other) noexcept { swap(other); }
     constexpr List& operator=(List const& other) {
         if (this != &other) {
             clear();
@@ -106,10 +104,17 @@ public:
     }
     /// Takes the value at `place` out.
     constexpr void erase(T const* place) { erase(place, place + 1); }
+    // By hand: std::swap and std::exchange cost an including program more than the rest of this class.
     constexpr void swap(List& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        std::swap(capacity_, other.capacity_);
+        auto* const data = data_;
+        auto const size = size_;
+        auto const capacity = capacity_;
+        data_ = other.data_;
+        size_ = other.size_;
+        capacity_ = other.capacity_;
+        other.data_ = data;
+        other.size_ = size;
+        other.capacity_ = capacity;
     }
 
     friend constexpr bool operator==(List const& a, List const& b) {
