@@ -58,8 +58,8 @@ public:
         modules_.push_back({class_name, static_cast<std::uint32_t>(tensors_.size()),
                             static_cast<std::uint32_t>(tensors.size()), static_cast<std::uint32_t>(children_.size()),
                             static_cast<std::uint32_t>(children.size())});
-        for (auto const& tensor : tensors) tensors_.push_back(tensor);
-        for (auto const& child : children) children_.push_back(child);
+        tensors_.append(tensors.begin(), tensors.end());
+        children_.append(children.begin(), children.end());
         return static_cast<ModuleId>(modules_.size() - 1);
     }
     /// The same for lists that are written out; a leaf has no children.
@@ -72,6 +72,9 @@ public:
     constexpr ModuleId add(std::string_view class_name, List<Child> const& children) {
         return add(class_name, Span<Tensor const>{}, Span<Child const>{children});
     }
+
+    /// Makes room for so many tensors of bodies.
+    constexpr void reserve_tensors(std::size_t count) { tensors_.reserve(count); }
 
     /// Makes `module` the whole model.
     constexpr void set_root(ModuleId module) { root_ = module; }

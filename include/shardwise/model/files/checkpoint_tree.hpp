@@ -34,6 +34,7 @@ public:
             if (leaves_[i].extra >= 0) insert(i);
         }
         places_ = {};
+        builder_.expect_tensors(count);
         if (!emit(0, {}, 0, false)) return builder_.refusal();
         auto tree = std::move(builder_).take();
         tree.keep_whole("Block");

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
@@ -36,6 +37,9 @@ public:
         auto const slot = slots_[find_slot(name, short_hash(name))];
         return slot == 0 ? std::nullopt : std::optional{slot - 1};
     }
+
+    /// The text of all names, which stays where it is; no name may be asked for afterwards.
+    [[nodiscard]] NameArena take_texts() && { return std::move(texts_); }
 
 private:
     struct Entry {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/model/files/tensor_names.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
@@ -12,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -53,6 +53,8 @@ public:
         tensors_.push_back(tensor);
         return true;
     }
+    /// Says that no more than so many tensors will come.
+    void expect_tensors(std::size_t count) { expected_tensors_ = std::min(count, max_tensors); }
     void begin_tie() { first_tied_ = {}; }
     bool add_tied(std::string_view name) {
         if (tied_.size() >= max_tied_names) return too_many("tied names", max_tied_names);
@@ -88,10 +90,10 @@ public:
 
     /// A copy of a name that lives as long as the tree; equal names share it.
     std::string_view keep(std::string_view name) {
-        if (auto const found = names_.find(name); found != names_.end()) return *found;
+        if (auto const found = names_.find(name)) return names_[*found];
         if (name.size() > max_text - text_size_) return is_full_ = true, std::string_view{};
         text_size_ += name.size();
-        return *names_.insert(tree_.names().join(name)).first;
+        return names_[*names_.add(name)];
     }
     /// The dotted name of the open module, or of something in it.
     [[nodiscard]] std::string path(std::string_view last = {}) const {
@@ -111,7 +113,10 @@ public:
     };
     [[nodiscard]] std::vector<Tied> const& tied() const { return tied_; }
     /// The finished tree, without its ties.
-    [[nodiscard]] ModuleTree take() && { return std::move(tree_); }
+    [[nodiscard]] ModuleTree take() && {
+        tree_.names() = std::move(names_).take_texts();
+        return std::move(tree_);
+    }
 
 private:
     struct Frame {
@@ -197,6 +202,8 @@ private:
         for (auto it = first; it != last; ++it) {
             if (is_equal(tree_.module(it->second), frame.class_name, tensors, children)) return it->second;
         }
+        // Where few repeat, room for all at once takes less than growing does.
+        if (tree_.tensors().size() > expected_tensors_ / 4) tree_.reserve_tensors(expected_tensors_);
         auto const body = tree_.add(frame.class_name, tensors, children);
         bodies_.insert({hash, body});
         return body;
@@ -239,8 +246,9 @@ private:
     }
 
     ModuleTree tree_;
-    std::unordered_set<std::string_view> names_;
+    TensorNames names_;
     std::unordered_multimap<std::uint64_t, ModuleId> bodies_;
+    std::size_t expected_tensors_ = 0;
     std::size_t text_size_ = 0;
     bool is_full_ = false;
     std::vector<Frame> frames_;
