@@ -39,7 +39,8 @@ std::string run_json(RunAnswer const& answer) {
     json.key("memory").begin_object().key("ranks").begin_array();
     for (auto const& rank : report.ranks) {
         json.begin_object().member("weights", rank.weights).member("kv_cache", rank.cache);
-        json.member("activations", rank.activations).member("peak", rank.peak).end_object();
+        json.member("activations", rank.activations).member("predicted", rank.predicted);
+        json.member("peak", rank.peak).end_object();
     }
     json.end_array().end_object();
     json.key("warnings").begin_array();

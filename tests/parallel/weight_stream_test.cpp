@@ -137,6 +137,28 @@ TEST_CASE("WeightStream: work that is put into a queued stream keeps its weights
     CHECK(right == 6);
 }
 
+TEST_CASE("WeightStream: waits for what still reads its buffers when it goes, also behind a deadline that has passed") {
+    Layers const layers({64, 64});
+    HostContext context({.threads = 1, .streams = StreamMode::queued});
+    auto stream = context.make_stream();
+    std::atomic<bool> is_read{false};
+    {
+        auto weights = WeightStream<MemoryLayers>::create(context, layers.source());
+        REQUIRE(weights);
+        auto const work = [&](std::int64_t, std::span<std::byte const> bytes, HostStream& to) -> Result<> {
+            to.submit([&is_read, bytes]() -> Result<> {
+                std::this_thread::sleep_for(50ms);
+                is_read = bytes[63] != std::byte{255};
+                return {};
+            });
+            return Error{ErrorCode::invalid_argument}.because("ends the walk");
+        };
+        CHECK_FALSE(weights->run(work, stream, soon()));
+        CHECK_FALSE(is_read);
+    }
+    CHECK(is_read);
+}
+
 TEST_CASE("FileLayers: layers in a file; one that is too short is refused before and while it is used") {
     Layers const layers({300, 500});
     auto const path = (std::filesystem::temp_directory_path() / ("layers_" + std::to_string(::getpid()))).string();

@@ -4,10 +4,18 @@
 
 #include <doctest/doctest.h>
 
+#include "checkpoint_files.hpp"
 #include "formula_llama.hpp"
+#include "skip.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <limits>
+#include <malloc.h>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -43,6 +51,8 @@ TEST_CASE("run_on_threads: any number of ranks makes the same tokens, and every 
         for (auto const& rank : ran->ranks) {
             CHECK(rank.weights < alone->ranks[0].weights);
             CHECK_FALSE(rank.peak < rank.weights + rank.cache + rank.activations);
+            CHECK_FALSE(rank.predicted < rank.peak);
+            CHECK(rank.predicted.count() <= rank.peak.count() + rank.peak.count() / 50);
         }
     }
 }
@@ -138,6 +148,60 @@ TEST_CASE(
         auto const served = serve_on_threads(model.source, model.checkpoint->model, options, next, on_generation);
         CHECK_MESSAGE(served, (served ? "" : served.error().message()));
         CHECK(answers == asked.size());
+    }
+}
+
+/// A line of /proc/self/status, in bytes.
+std::int64_t of_process(std::string const& key) {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
+    }
+    return -1;
+}
+
+TEST_SUITE("long") {
+    TEST_CASE("run_on_threads: a process grows by what was predicted, within 5 %, with a model of over 500 MB") {
+        TemporaryFolder const folder;
+        (void)folder.write("config.json", R"({"model_type":"llama","architectures":["LlamaForCausalLM"],)"
+                                          R"("vocab_size":32000,"hidden_size":1024,"num_hidden_layers":15,)"
+                                          R"("intermediate_size":4096,"num_attention_heads":16,)"
+                                          R"("num_key_value_heads":8,"max_position_embeddings":2048})");
+        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
+        REQUIRE(only);
+        auto const described = read_checkpoint(*only);
+        REQUIRE(described);
+        std::vector<WrittenTensor> tensors;
+        walk_tensors(described->model.tree, [&](std::string_view name, Tensor const& tensor) {
+            std::vector<std::int64_t> shape;
+            for (std::size_t i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
+            if (tensor.is_parameter())
+                tensors.push_back({std::string(name), "BF16", shape, 2 * tensor.shape.elements()});
+        });
+        write_safetensors(folder / "model.safetensors", tensors);
+        auto const source = find_model(folder.path(), {}, HubCache(HubEnvironment{}));
+        REQUIRE(source);
+        auto const checkpoint = read_checkpoint(*source);
+        REQUIRE(checkpoint);
+        GenerationRequest request;
+        request.prompt.assign(300, 7);
+        request.max_new_tokens = 4;
+        for (std::int32_t const tp : {1, 2}) {
+            CAPTURE(tp);
+            // What the last run freed goes back to the system, and the highest mark so far is forgotten.
+            (void)malloc_trim(0);
+            std::ofstream("/proc/self/clear_refs") << "5";
+            auto const start = of_process("VmRSS");
+            if (of_process("VmHWM") > start + (1 << 20)) SHARDWISE_SKIP("the kernel does not forget VmHWM");
+            auto const ran = run_on_threads(*source, checkpoint->model, {request}, {.tp = tp, .threads = 2});
+            REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+            auto const grown = static_cast<double>(of_process("VmHWM") - start);
+            double predicted = 0.0;
+            for (auto const& rank : ran->ranks) predicted += static_cast<double>(rank.predicted.count());
+            CHECK(predicted > 5e8);
+            CHECK(grown > 0.95 * predicted);
+            CHECK(grown < 1.05 * predicted);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <concepts>
@@ -33,6 +34,17 @@ public:
     }
     [[nodiscard]] std::int32_t size() const {
         return std::visit([](auto const& one) { return one.size(); }, one_);
+    }
+    /// This rank's share of the memory that the group stages its data in; none where the kind has none of its own.
+    [[nodiscard]] Bytes staging_bytes() const {
+        return std::visit(
+            [](auto const& one) {
+                if constexpr (requires { one.staging_bytes(); })
+                    return one.staging_bytes();
+                else
+                    return Bytes{0};
+            },
+            one_);
     }
     /// The name of the kind that it is.
     [[nodiscard]] std::string_view kind() const {

@@ -136,6 +136,7 @@ public:
     using Base::receive_bytes;
     using Base::send_bytes;
     using Base::size;
+    using Base::staging_bytes;
     using Base::step;
     using Base::theirs;
     using Base::took;

@@ -180,10 +180,15 @@ private:
         context_.pool().run_ranges(
             static_cast<std::int64_t>(size), std::int64_t{1} << 20, [&](std::int64_t begin, std::int64_t end) {
                 std::memcpy(held->data() + begin, source.data.data() + begin, static_cast<std::size_t>(end - begin));
+                if (source.is_mapped) {
+                    drop_pages(
+                        source.data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+                }
             });
         if (!source.scales.empty()) std::memcpy(held->data() + size, source.scales.data(), source.scales.size());
         table.data = std::move(*held);
         table.source = source;
+        table.source.is_mapped = false;
         table.source.data = {table.data.data(), size};
         table.source.scales = {table.data.data() + size, source.scales.size()};
         return Held{std::move(table)};

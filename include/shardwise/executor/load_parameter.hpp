@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/drop_pages.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
@@ -178,7 +179,8 @@ private:
                                   .inputs = inputs,
                                   .data = parameter.data,
                                   .scales = parameter.scales,
-                                  .group = parameter.group};
+                                  .group = parameter.group,
+                                  .is_mapped = true};
         if (!parameter.packed.empty()) {
             auto const count = static_cast<std::int64_t>(parameter.packed.size());
             auto const& first = parameter.packed.front();
@@ -302,6 +304,11 @@ private:
                 } else {
                     decode(parameter, stored, run, columns, values.data());
                 }
+                if (!is_turned && parameter.packed.empty()) {
+                    auto const row = stored.data.size() / static_cast<std::size_t>(stored.outputs);
+                    detail::drop_pages(stored.data.subspan(static_cast<std::size_t>(run.begin) * row,
+                                                           static_cast<std::size_t>(run.size()) * row));
+                }
                 for (std::int64_t row = 0; row < run.size(); ++row) {
                     auto* const data = out.data() + (place + row) * row_data;
                     auto* const scales = out.scales() + (place + row) * row_scales;
@@ -322,8 +329,15 @@ private:
                 .because("is not in the middle although quantization_config says that the packing is symmetric")
                 .fix("set sym to false in config.json");
         }
+        drop_pages_of(parameter);
         count_share(parameter, outputs * (needs_rows ? part.inputs : width), part.outputs * part.inputs);
         return Result<LoadedMatrix>(std::move(out));
+    }
+    /// What was copied from the mapped file is not held twice.
+    static void drop_pages_of(StoredParameter const& parameter) {
+        detail::drop_pages(parameter.data);
+        detail::drop_pages(parameter.scales);
+        for (auto const& packed : parameter.packed) detail::drop_pages(packed.data);
     }
     /// Rows of the transposed matrix: columns of the stored one.
     static void turn(WeightSource const& stored, UnitRange rows, UnitRange columns, float* out) {

@@ -9,6 +9,7 @@
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/model_reach.hpp>
+#include <shardwise/executor/step_room.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
@@ -23,12 +24,6 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
-
-/// What a rank caches for an attention: its heads' keys and values, or the latent, which every rank needs whole.
-[[nodiscard]] constexpr KvLayer kv_layer(AttentionShape const& shape, HeadShare const& share) {
-    if (shape.latent > 0) return {1, shape.latent, 0, 0};
-    return {share.kv.size(), shape.key_dim, shape.value_dim, shape.window};
-}
 
 /// One tensor-parallel rank of a model: its share of every weight, its heads' cache and one arena, which the planner of memory/
 /// lays out from the model's block program. It walks that program; no family is known here.
@@ -261,8 +256,7 @@ private:
             rope.theta = rope.local_theta;
         }
         auto const& divisors = parameters.rope_divisors();
-        auto const width = op.attention.rotary > 0 ? op.attention.rotary : op.attention.key_dim;
-        auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, width),
+        auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, rotated_width(op.attention)),
                                                   .max_positions = model_->config.max_positions,
                                                   .sequence = limits_.context,
                                                   .short_factors = divisors.short_context,
@@ -284,24 +278,19 @@ private:
         Bytes arena{0};
         for (auto& body : bodies_) {
             if (body.local.values().empty()) continue;
-            body.plan = plan_largest_step(body.local);
+            body.plan = plan_largest_step(body.local, limits_, experts_);
             arena = std::max(arena, body.plan.layout.peak);
         }
         for (auto& block : blocks_) {
-            scratch = std::max(scratch, scratch_floats(block, limits_.step_tokens, limits_.sequences, limits_.context,
-                                                       model_->config.vocab_size));
+            scratch = std::max(scratch, scratch_floats<Backend, Policy>(*block.program, block.cut, place_, limits_,
+                                                                        model_->config.vocab_size));
             for (auto const& op : block.program->operations()) {
                 if (op.kind != OpKind::attention || !op.attention.is_causal) continue;
                 block.cache_layer = layers.size();
                 layers.push_back(kv_layer(op.attention, *block.cut.heads));
             }
         }
-        auto cache = KvCache<Backend>::create(context, layers,
-                                              {.sequences = limits_.sequences,
-                                               .context = limits_.context,
-                                               .step_tokens = limits_.step_tokens,
-                                               .tokens = limits_.cache_tokens,
-                                               .dtype = limits_.kv_dtype});
+        auto cache = KvCache<Backend>::create(context, layers, kv_room(limits_));
         if (!cache) return cache.error();
         cache_ = std::move(*cache);
         auto const hold = [&](auto& to, std::int64_t count) -> Result<> {
@@ -314,16 +303,6 @@ private:
         if (auto const done = hold(scratch_, scratch); !done) return done;
         if (auto const done = hold(ids_, limits_.step_tokens); !done) return done;
         return hold(positions_, limits_.step_tokens);
-    }
-
-    [[nodiscard]] ActivationPlan plan_largest_step(BlockBody const& local) const {
-        // Rows: tokens of the step, and one per sequence.
-        auto const sequences = std::min(limits_.sequences, limits_.step_tokens);
-        Step const step{.batch = sequences,
-                        .new_tokens = ceil_divide(limits_.step_tokens, sequences),
-                        .context = limits_.context,
-                        .dtype = Dtype::f32};
-        return plan_activations(local, op_context(local, step, {.ep = experts_.ranks, .ep_rank = experts_.rank}));
     }
 
     [[nodiscard]] Result<> check(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,

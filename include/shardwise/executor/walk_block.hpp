@@ -319,38 +319,6 @@ private:
 
 }  // namespace detail
 
-/// The floats that a block's kernels and sums need beside their tensors, for a step of `tokens` of `sequences` in `context`.
-template <ComputeBackend Backend, ReductionPolicy Policy>
-[[nodiscard]] std::int64_t scratch_floats(HeldBlock<Backend, Policy> const& block, std::int64_t tokens,
-                                          std::int64_t sequences, std::int64_t context, std::int64_t vocabulary) {
-    std::int64_t most = 0;
-    auto const& operations = block.program->operations();
-    for (std::size_t i = 0; i < operations.size(); ++i) {
-        auto const& op = operations[i];
-        if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&block.operations[i]))
-            most = std::max(most, row->most_workspace(tokens));
-        // Gathered rows of one expert, which every token may have chosen.
-        if (std::holds_alternative<ExpertColumns<Backend>>(block.operations[i]))
-            most = std::max(most, tokens * op.in_features);
-        if (auto const* const row = std::get_if<ExpertRows<Backend, Policy>>(&block.operations[i]))
-            most = std::max(most, row->workspace(tokens * op.experts_per_token));
-        if (auto const* const latent = std::get_if<LatentHeads<Backend>>(&block.operations[i]))
-            most = std::max(most, latent->workspace(tokens, context));
-        if (op.kind == OpKind::attention && op.attention.latent == 0) {
-            AttentionOptions options;
-            options.shape = op.attention;
-            // For the longest chunk and for one token: a chunk between them that needs more goes without.
-            most = std::max(most, attend_heads_workspace(options, *block.cut.heads, tokens, context));
-            most = std::max(most, attend_heads_workspace(options, *block.cut.heads, 1, context));
-        }
-        if (op.kind == OpKind::linear && op.out_features == vocabulary) {
-            auto const rows = block.program->values()[static_cast<std::size_t>(op.output)].rows;
-            most = std::max(most, gather_logits_workspace(rows == Rows::sequences ? sequences : tokens, vocabulary));
-        }
-    }
-    return most;
-}
-
 /// Computes one block: its input is where the walk left the hidden state, its output where the walk finds it. `exchange` is null
 /// where the rank has all experts.
 template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/drop_pages.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
@@ -124,11 +125,12 @@ private:
     slice.source_.outputs = outputs;
     slice.source_.inputs = inputs.size();
     bool const has_all_inputs = inputs.size() == whole.inputs;
+    bool const is_view = has_all_inputs && rows.size() == 1;
     // Rows of a tensor; of each the bytes [first, last).
     auto const take = [&](std::span<std::byte const> from, std::int64_t stride, std::int64_t first, std::int64_t last,
                           std::vector<std::byte>& copy) -> std::span<std::byte const> {
         auto const size = static_cast<std::size_t>(last - first);
-        if (has_all_inputs && rows.size() == 1) {
+        if (is_view) {
             return from.subspan(static_cast<std::size_t>(rows[0].begin * stride),
                                 static_cast<std::size_t>(rows[0].size() * stride));
         }
@@ -140,10 +142,16 @@ private:
         }
         return copy;
     };
+    slice.source_.is_mapped = whole.is_mapped && is_view;
     slice.source_.data = take(whole.data, row_bytes, bytes(inputs.begin), bytes(inputs.end), slice.data_);
     auto const first_scale = has_row_scale ? 0 : scales(inputs.begin);
     auto const last_scale = has_row_scale ? row_scales : scales(inputs.end);
     slice.source_.scales = take(whole.scales, row_scales, first_scale, last_scale, slice.scales_);
+    for (auto const& range : rows) {
+        if (!whole.is_mapped || is_view) break;
+        detail::drop_pages(whole.data.subspan(static_cast<std::size_t>(range.begin * row_bytes),
+                                              static_cast<std::size_t>(range.size() * row_bytes)));
+    }
     return Result<WeightSlice>(std::move(slice));
 }
 

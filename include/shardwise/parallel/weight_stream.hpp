@@ -27,7 +27,8 @@ concept LayerWorker = requires(L& layer, std::span<std::byte const> weights, Hos
 };
 
 /// Walks over layers whose weights lie elsewhere (LayerSource): while one is computed the next ones are fetched, by a thread of
-/// the stream's own, into as many buffers as `depth` says. The next walk's first layers are fetched before this one ends.
+/// the stream's own, into as many buffers as `depth` says. The next walk's first layers are fetched before this one ends. When it
+/// goes it waits for what its layers put into the caller's stream.
 ///
 /// Memory  depth times the largest layer, from the context
 /// Source  DeepSpeed's ZeRO-Inference
@@ -89,9 +90,9 @@ private:
             auto& slot = state.slots[static_cast<std::size_t>(state.computed % state.depth())];
             if (auto const fetched = slot.fetched.synchronize(deadline); !fetched) return fetched;
             auto const size = static_cast<std::size_t>(state.source.bytes(layer).count());
-            if (Result<> const done = work(layer, std::span<std::byte const>(slot.buffer.data(), size), stream); !done)
-                return done;
+            Result<> const done = work(layer, std::span<std::byte const>(slot.buffer.data(), size), stream);
             slot.used.record(stream);
+            if (!done) return done;
             ++state.computed;
             state.fetch_next(deadline);
         }
@@ -107,6 +108,10 @@ private:
     /// In one place, because the fetching thread knows where it is.
     struct State {
         explicit State(Source from) : source(std::move(from)), fetches(StreamMode::queued) {}
+        /// Waits for what reads the buffers, as where a walk ended at its deadline.
+        ~State() {
+            for (auto const& slot : slots) (void)slot.used.synchronize(Deadline::after(std::chrono::hours(24 * 365)));
+        }
 
         [[nodiscard]] std::int64_t depth() const { return static_cast<std::int64_t>(slots.size()); }
         void fetch_next(Deadline deadline = Deadline::after(std::chrono::hours(24))) {

@@ -5,6 +5,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/session/session.hpp>
@@ -57,7 +58,9 @@ struct RunMemory {
     Bytes weights{};
     Bytes cache{};
     Bytes activations{};
-    /// The most that was held at once, as the counting allocator saw it.
+    /// What it was to hold at most, said before anything was loaded.
+    Bytes predicted{};
+    /// The most that it held at once: what the counting allocator saw, and its share of the group's staging memory.
     Bytes peak{};
 };
 
@@ -150,10 +153,15 @@ template <ReductionPolicy Policy>
     std::optional<CorePin> pin;
     if (is_pinned) pin.emplace(first_core);
     auto stream = context.make_stream();
+    TensorPlace const place{comm.size(), comm.rank()};
+    auto const isa = stream.isa();
+    if (!isa) return isa.error();
+    auto const predicted =
+        predict_memory<Host, Policy>(model, formats_of(parameters, options.load), place, limits, *isa);
+    if (!predicted) return predicted.error();
     auto load = options.load;
     if (comm.rank() != 0) load.observer = {};
-    auto executor =
-        RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits, {}, load);
+    auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, place, limits, {}, load);
     if (!executor) return executor.error();
     auto session = Session<Host, Policy, Threads>::create(context, *executor, limits, comm, stream);
     if (!session) return session.error();
@@ -187,8 +195,13 @@ template <ReductionPolicy Policy>
             generations[static_cast<std::size_t>(generation.request)] = std::move(generation);
         cancelled.visit_step(step - 1, [&](std::int64_t request) { (void)session->cancel(request); });
     }
-    report.ranks[static_cast<std::size_t>(comm.rank())] = {executor->weight_bytes(), executor->cache_bytes(),
-                                                           executor->activation_bytes(), context.memory().peak()};
+    auto const beside = session_bytes(limits, model.config.vocab_size);
+    report.ranks[static_cast<std::size_t>(comm.rank())] = {
+        .weights = executor->weight_bytes(),
+        .cache = executor->cache_bytes(),
+        .activations = executor->activation_bytes() + beside,
+        .predicted = predicted->total() + beside + comm.staging_bytes(),
+        .peak = context.memory().peak() + comm.staging_bytes()};
     if (!is_first) return {};
     if (made > 0) {
         report.prefill_seconds = std::chrono::duration<double>(first_token - started).count();

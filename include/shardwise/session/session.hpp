@@ -46,6 +46,11 @@ using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
 /// Called with the logits that each new token is chosen from.
 using OnLogits = std::function<void(std::int64_t request, std::span<float const> logits)>;
 
+/// What a session takes beside its executor: the logits and the chosen token of each sequence.
+[[nodiscard]] constexpr Bytes session_bytes(ExecutorLimits const& limits, std::int64_t vocabulary) {
+    return Bytes{4 * limits.sequences * (vocabulary + 1)};
+}
+
 /// Generates tokens for many requests at once: prompts are computed in chunks, sequences that are done give their pages of the cache
 /// to those that wait, and every step is one pass through the model for all of them: one product by each weight.
 ///

@@ -42,13 +42,28 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     });
 }
 
+/// Bytes of one row of activations as a kernel takes them; 0 where it takes them as they are.
+[[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, std::int64_t inputs) {
+    return kernel.prepared_bytes == nullptr ? 0 : round_up(kernel.prepared_bytes(inputs), panel_alignment);
+}
+/// Rows that are prepared at a time, of `rows`.
+[[nodiscard]] inline std::int64_t prepared_rows(std::int64_t row_bytes, std::int64_t rows) {
+    return std::clamp<std::int64_t>(prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1), 1,
+                                    std::max<std::int64_t>(rows, 1));
+}
+/// What a product by `rows` rows takes from the weight's context while it runs.
+[[nodiscard]] inline std::int64_t prepared_buffer_bytes(ProductKernel const& kernel, std::int64_t inputs,
+                                                        std::int64_t rows) {
+    auto const row_bytes = prepared_row_bytes(kernel, inputs);
+    return row_bytes == 0 ? 0 : prepared_rows(row_bytes, rows) * row_bytes;
+}
+
 /// Prepares some rows at a time and multiplies by them.
 ///
-/// Memory  at most prepared_bytes_at_once or one row of prepared activations, from the weight's context
+/// Memory  prepared_buffer_bytes(...) of the weight's context: at most prepared_bytes_at_once or one row
 [[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context) {
-    auto const row_bytes = round_up(kernel.prepared_bytes(task.weight.inputs), panel_alignment);
-    auto const rows_at_once = std::clamp<std::int64_t>(prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1), 1,
-                                                       std::max<std::int64_t>(task.rows, 1));
+    auto const row_bytes = prepared_row_bytes(kernel, task.weight.inputs);
+    auto const rows_at_once = prepared_rows(row_bytes, task.rows);
     auto prepared = Buffer<std::byte, Host>::allocate(context, rows_at_once * row_bytes);
     if (!prepared) return prepared.error();
     for (std::int64_t done = 0; done < task.rows; done += rows_at_once) {

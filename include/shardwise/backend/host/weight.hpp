@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/drop_pages.hpp>
 #include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
 #include <shardwise/backend/host/product/source.hpp>
@@ -12,6 +13,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/op/packed_weight.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -58,9 +60,23 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
     if (!memory) return memory.error();
     auto* const packed = memory->data();
     detail::prefer_huge_pages(packed, bytes->count());
-    context.pool().run_ranges(
-        ceil_divide(source.outputs, detail::panel_outputs), 1,
-        [&](std::int64_t first, std::int64_t last) { detail::pack_panels(source, packed, first, last); });
+    auto const panels = ceil_divide(source.outputs, detail::panel_outputs);
+    // Of a mapped file so much at a time as need not be held twice.
+    constexpr std::int64_t mapped_at_a_time = std::int64_t{8} << 20U;
+    auto const panel_data =
+        std::max<std::int64_t>(static_cast<std::int64_t>(source.data.size()) / std::max<std::int64_t>(panels, 1), 1);
+    auto const step = source.is_mapped ? std::max<std::int64_t>(mapped_at_a_time / panel_data, 16) : panels;
+    for (std::int64_t begin = 0; begin < panels; begin += step) {
+        auto const end = std::min(begin + step, panels);
+        context.pool().run_ranges(end - begin, 1, [&, begin](std::int64_t first, std::int64_t last) {
+            detail::pack_panels(source, packed, begin + first, begin + last);
+        });
+        if (!source.is_mapped) continue;
+        auto const row = source.data.size() / static_cast<std::size_t>(source.outputs);
+        auto const rows = static_cast<std::size_t>(std::min(end * detail::panel_outputs, source.outputs));
+        detail::drop_pages(source.data.first(rows * row));
+    }
+    if (source.is_mapped) detail::drop_pages(source.scales);
     return HostWeight(context, {source.format, source.outputs, source.inputs, source.group, nullptr},
                       std::move(*memory));
 }

@@ -6,6 +6,8 @@
 #include <shardwise/comm/detail/staging_store.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/comm/traffic.hpp>
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -50,6 +52,11 @@ public:
     [[nodiscard]] std::int32_t rank() const { return rank_; }
     [[nodiscard]] std::int32_t size() const { return region_->ranks; }
     [[nodiscard]] std::size_t chunk_bytes() const { return region_->chunk_bytes; }
+    /// This rank's share of the memory that the group stages its data in.
+    [[nodiscard]] Bytes staging_bytes() const {
+        auto const all = static_cast<std::int64_t>(GroupRegion::bytes(region_->ranks, region_->chunk_bytes));
+        return Bytes{ceil_divide(all, region_->ranks)};
+    }
 
     /// Announces the next collective; its first step compares it with the others'.
     void begin(CollectiveCall const& call) {
