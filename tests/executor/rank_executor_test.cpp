@@ -311,6 +311,38 @@ TEST_CASE("RankExecutor: what a sequence of a model with experts becomes does no
     }
 }
 
+TEST_CASE("RankExecutor: experts' rows that ranks sum in parts give the bits of one rank") {
+    // 96 tokens with 3 experts each: more than one shot of 16 Ki elements.
+    OnDisk const model(
+        R"({"model_type":"mixtral","vocab_size":31,"hidden_size":72,"intermediate_size":40,"num_hidden_layers":1,)"
+        R"("num_attention_heads":6,"num_key_value_heads":2,"num_local_experts":4,"num_experts_per_tok":3})");
+    auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
+    REQUIRE(parameters);
+    auto const behind = [&](std::int32_t ranks) {
+        std::vector<float> out;
+        auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+            HostContext context({.threads = 1});
+            auto stream = context.make_stream();
+            auto executor = RankExecutor<Host, Deterministic>::create(
+                context, model.checkpoint->model, *parameters, {comm.size(), comm.rank()},
+                {.sequences = 1, .context = 96, .step_tokens = 96});
+            if (!executor) return executor.error();
+            std::vector<std::int32_t> ids(96);
+            for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * i % 31);
+            SequencePart const part{0, 0, 96};
+            std::vector<float> logits(31);
+            TensorView<float, 2, Host> const view(logits.data(), {1, 31});
+            if (auto const ran = executor->forward(ids, {&part, 1}, view, comm, stream); !ran) return ran;
+            if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
+            if (comm.rank() == 0) out = logits;
+            return {};
+        });
+        CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+        return out;
+    };
+    CHECK(behind(3) == behind(1));
+}
+
 TEST_CASE("RankExecutor: a stream that queues its work gives the same bits") {
     for (auto const& one : golden()) {
         if (one.name != "llama" && one.name != "mixtral") continue;
@@ -461,9 +493,9 @@ Loaded load_and_run(ModelSource const& source, Model const& model, std::vector<s
     return out;
 }
 
-TEST_CASE(
-    "RankExecutor: logits of bitsandbytes, GPTQ, AWQ and fp8 checkpoints are the references', over 1 and 2 ranks") {
-    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/packed/";
+/// Holds checkpoints of a folder to the references' logits, over 1 and more ranks; what one rank held of each.
+std::vector<Bytes> check_packed(std::string const& folder, std::vector<std::int32_t> const& more) {
+    auto const root = std::string(SHARDWISE_SOURCE_DIR) + "/tests/golden/" + folder + "/";
     std::stringstream text;
     text << std::ifstream(root + "expected.json").rdbuf();
     auto const document = parse_json(text.str());
@@ -472,6 +504,7 @@ TEST_CASE(
     auto const cases = document->root().find("cases");
     std::vector<std::int32_t> ids;
     for (auto const id : *ids_entry) ids.push_back(static_cast<std::int32_t>(*id.integer()));
+    std::vector<Bytes> held;
     for (auto const one : *cases) {
         auto const name = std::string(one.key());
         CAPTURE(name);
@@ -485,8 +518,23 @@ TEST_CASE(
         auto const alone = load_and_run<Deterministic>(*source, checkpoint->model, ids, 1);
         // Sums of at most 192 products in fp32 of values below 10, seven layers deep: 192 * 2^-24 * 10 and some.
         CHECK(worst(alone.logits, expected) < 1e-4);
-        CHECK(load_and_run<Deterministic>(*source, checkpoint->model, ids, 2).logits == alone.logits);
+        for (auto const ranks : more)
+            CHECK(load_and_run<Deterministic>(*source, checkpoint->model, ids, ranks).logits == alone.logits);
+        held.push_back(alone.weights[0]);
     }
+    return held;
+}
+
+TEST_CASE(
+    "RankExecutor: logits of bitsandbytes, GPTQ, AWQ and fp8 checkpoints are the references', over 1 and 2 ranks") {
+    CHECK(check_packed("packed", {2}).size() > 8);
+}
+
+TEST_CASE("RankExecutor: gpt_oss as it is published, MXFP4 or bf16, is computed on as it is, over 1 to 4 ranks") {
+    auto const held = check_packed("packed_experts", {2, 3, 4});
+    REQUIRE(held.size() == 2);
+    // The experts alone have 55296 elements: decoded, to bf16 even, they would take more.
+    CHECK(held[0] < Bytes{2 * 55296});
 }
 
 constexpr auto even_llama =
