@@ -69,6 +69,8 @@ namespace detail {
     auto const done = run_threads(
         ranks,
         [&](Threads& comm) -> Result<> {
+            // As ranks run where they take all cores.
+            CorePin const pin(core_of(rank_options(0, comm.size(), comm.rank())));
             auto const first = detail::time_all_reduce(comm, short_elements, 50, probe);
             if (!first) return first.error();
             auto const second = detail::time_all_reduce(comm, long_elements, 2, probe);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/calibrate/all_reduce_rates.hpp>
 #include <shardwise/calibrate/memory_rates.hpp>
 #include <shardwise/calibrate/product_rates.hpp>
@@ -11,8 +12,10 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
@@ -66,7 +69,9 @@ public:
         auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
         found.threads = options_.threads > 0 ? options_.threads : cores;
         HostContext one({.threads = 1});
-        HostContext all({.threads = found.threads});
+        HostContext all({.threads = found.threads, .is_pinned = true});
+        // Ranks that are threads have cores of their own later.
+        std::optional<CorePin> pin(std::in_place, 0);
         if (!all.isa()) return all.isa().error();
         found.isa = *all.isa();
         struct Memory {
@@ -95,6 +100,7 @@ public:
             if (!one_row) return one_row.error();
             found.products.push_back(*one_row);
         }
+        pin.reset();
         auto const ranks = options_.ranks > 0 ? options_.ranks : std::min(found.threads, 2);
         auto const sums = measure_all_reduce(ranks, next("sums over ranks"));
         if (!sums) return sums.error();

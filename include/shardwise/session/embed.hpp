@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -16,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -174,9 +174,9 @@ template <ReductionPolicy Policy>
                                   std::vector<std::vector<std::int32_t>> const& texts, ExecutorLimits const& limits,
                                   std::vector<std::vector<EmbedPart>> const& steps, EmbedOptions const& options,
                                   std::vector<Embedding>& embeddings) {
-    auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-    auto const threads = options.threads > 0 ? options.threads : cores;
-    HostContext context({.threads = std::max(1, threads / comm.size())});
+    auto const own = rank_options(options.threads, comm.size(), comm.rank());
+    HostContext context(own);
+    CorePin const pin(core_of(own));
     auto stream = context.make_stream();
     auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits);
     if (!executor) return executor.error();

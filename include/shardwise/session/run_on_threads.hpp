@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/backend/host/core_pin.hpp>
+#include <shardwise/backend/host.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
@@ -17,7 +17,6 @@
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -142,16 +141,9 @@ template <ReductionPolicy Policy>
         return std::chrono::duration<double>(Clock::now() - from).count();
     };
     auto const begin = Clock::now();
-    auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-    auto const threads = options.threads > 0 ? options.threads : cores;
-    auto const own_threads = std::max(1, threads / comm.size());
-    // Where all cores are taken, each thread has its own: elsewhere the system may move them about.
-    auto const taken = own_threads * comm.size();
-    bool const is_pinned = taken > 1 && taken == detail::allowed_cores();
-    auto const first_core = comm.rank() * own_threads;
-    HostContext context({.threads = own_threads, .is_pinned = is_pinned, .first_core = first_core});
-    std::optional<CorePin> pin;
-    if (is_pinned) pin.emplace(first_core);
+    auto const own = rank_options(options.threads, comm.size(), comm.rank());
+    HostContext context(own);
+    CorePin const pin(core_of(own));
     auto stream = context.make_stream();
     TensorPlace const place{comm.size(), comm.rank()};
     auto const isa = stream.isa();

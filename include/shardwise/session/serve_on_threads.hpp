@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
@@ -53,9 +54,9 @@ public:
 
     [[nodiscard]] Result<> run(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
                                NextRequest const& next, OnGeneration const& on_generation) {
-        auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-        auto const threads = options_.threads > 0 ? options_.threads : cores;
-        HostContext context({.threads = std::max(1, threads / comm_.size())});
+        auto const own = rank_options(options_.threads, comm_.size(), comm_.rank());
+        HostContext context(own);
+        CorePin const pin(core_of(own));
         auto stream = context.make_stream();
         auto executor =
             RankExecutor<Host, Policy>::create(context, model, parameters, {comm_.size(), comm_.rank()}, limits);

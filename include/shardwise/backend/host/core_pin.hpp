@@ -23,7 +23,7 @@ namespace detail {
 }  // namespace detail
 
 /// Keeps the calling thread on one core, the `index`-th of those that it may use (counted round), as long as this lives; then it
-/// may use them all again. Threads that it starts meanwhile stay on that core too.
+/// may use them all again. A negative index leaves it alone. Threads that it starts meanwhile stay on that core too.
 ///
 /// A kernel that packs threads onto few cores leaves two that spin and compute for milliseconds on one of them: with a pool whose
 /// workers are pinned beside it, products of one row took half of the time (bench_matvec, 2 cores). A refusal (a container's
@@ -33,7 +33,7 @@ public:
     explicit CorePin([[maybe_unused]] int index) {
 #if defined(__linux__)
         CPU_ZERO(&allowed_);
-        if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) == 0) return;
+        if (index < 0 || sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) == 0) return;
         auto place = index % CPU_COUNT(&allowed_);
         for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
             if (!CPU_ISSET(core, &allowed_) || place-- > 0) continue;

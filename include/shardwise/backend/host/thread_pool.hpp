@@ -35,8 +35,8 @@ public:
     ~ThreadPool() {
         {
             std::lock_guard const lock(mutex_);
-            is_stopped_ = true;
-            generation_.fetch_add(1, std::memory_order_release);
+            is_stopped_.store(true, std::memory_order_relaxed);
+            state_.fetch_add(one_run, std::memory_order_release);
         }
         wake_.notify_all();
         for (auto& worker : workers_) worker.join();
@@ -52,19 +52,25 @@ public:
             for (std::int64_t part = 0; part < parts; ++part) body(part);
             return;
         }
-        body_ = [](void* state, std::int64_t part) { (*static_cast<std::remove_reference_t<Body>*>(state))(part); };
-        state_ = const_cast<void*>(static_cast<void const*>(&body));
+        body_ = [](void* argument, std::int64_t part) {
+            (*static_cast<std::remove_reference_t<Body>*>(argument))(part);
+        };
+        argument_ = const_cast<void*>(static_cast<void const*>(&body));
         parts_ = parts;
         next_.store(0, std::memory_order_relaxed);
-        busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-        generation_.fetch_add(1, std::memory_order_seq_cst);
+        // Nobody else changes the state between two runs.
+        state_.store((state_.load(std::memory_order_relaxed) / one_run + 1) * one_run + is_open,
+                     std::memory_order_seq_cst);
         if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-            // Under the lock, so that no worker goes to sleep between its look at the generation and this call.
+            // Under the lock, so that no worker goes to sleep between its look at the state and this call.
             std::lock_guard const lock(mutex_);
             wake_.notify_all();
         }
         take_parts();
-        for (int spin = 0; busy_.load(std::memory_order_acquire) > 0; ++spin) relax(spin);
+        // Who has not come by now finds the door closed: a thread that sleeps, or that the system keeps from running, is not
+        // waited for.
+        state_.fetch_and(~is_open, std::memory_order_relaxed);
+        for (int spin = 0; state_.load(std::memory_order_acquire) % is_open > 0; ++spin) relax(spin);
         is_taken_.store(false, std::memory_order_release);
     }
 
@@ -78,54 +84,73 @@ public:
     }
 
 private:
-    static constexpr int spins_before_yield = 64;
-    /// About 20 microseconds: a step's next loop usually comes sooner than a sleeping thread wakes (50 us).
+    /// About 20 microseconds. A thread that gave its core away at once would get it back milliseconds later where others want it.
+    static constexpr int spins_before_yield = 1000;
+    /// About 80 microseconds: a step's next loop usually comes sooner than a sleeping thread wakes (50 us).
     static constexpr int spins_before_sleep = 4000;
 
+    /// `state_` counts the runs above, then says whether a thread may join the run, then how many workers have.
+    static constexpr std::uint64_t is_open = 1U << 16U;
+    static constexpr std::uint64_t one_run = is_open << 1U;
+
     static void relax(int spin) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
         if (spin > spins_before_yield && spin % 16 == 0) std::this_thread::yield();
     }
 
     void take_parts() {
         for (auto part = next_.fetch_add(1, std::memory_order_relaxed); part < parts_;
              part = next_.fetch_add(1, std::memory_order_relaxed)) {
-            body_(state_, part);
+            body_(argument_, part);
         }
+    }
+
+    /// Joins the run that is open, if it is.
+    [[nodiscard]] bool join() {
+        auto state = state_.load(std::memory_order_relaxed);
+        while ((state & is_open) != 0) {
+            if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed))
+                return true;
+        }
+        return false;
     }
 
     void work_until_stopped() {
         std::uint64_t seen = 0;
+        auto const is_new = [&](std::memory_order order) { return state_.load(order) / one_run != seen; };
         while (true) {
-            for (int spin = 0; generation_.load(std::memory_order_acquire) == seen; ++spin) {
+            for (int spin = 0; !is_new(std::memory_order_acquire); ++spin) {
                 if (spin < spins_before_sleep) {
                     relax(spin);
                     continue;
                 }
                 std::unique_lock lock(mutex_);
                 sleepers_.fetch_add(1, std::memory_order_seq_cst);
-                wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
+                wake_.wait(lock, [&] { return is_new(std::memory_order_seq_cst); });
                 sleepers_.fetch_sub(1, std::memory_order_relaxed);
             }
-            ++seen;
-            if (is_stopped_) return;
+            if (is_stopped_.load(std::memory_order_relaxed)) return;
+            seen = state_.load(std::memory_order_relaxed) / one_run;
+            if (!join()) continue;
             take_parts();
-            busy_.fetch_sub(1, std::memory_order_release);
+            state_.fetch_sub(1, std::memory_order_release);
         }
     }
 
     std::vector<std::thread> workers_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    bool is_stopped_ = false;
+    std::atomic<bool> is_stopped_{false};
 
     void (*body_)(void*, std::int64_t) = nullptr;
-    void* state_ = nullptr;
+    void* argument_ = nullptr;
     std::int64_t parts_ = 0;
     std::atomic<bool> is_taken_{false};
     std::atomic<std::int64_t> next_{0};
-    std::atomic<int> busy_{0};
     std::atomic<int> sleepers_{0};
-    std::atomic<std::uint64_t> generation_{0};
+    std::atomic<std::uint64_t> state_{0};
 };
 
 }  // namespace shardwise::inline v0_2_0
