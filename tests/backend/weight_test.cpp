@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,41 @@ TEST_CASE("hold_weight allocates exactly packed_weight_bytes, for every format, 
             CHECK(context.memory().current() == held->bytes());
         }
         CHECK(context.memory().current() == Bytes{0});
+    }
+}
+
+TEST_CASE("hold_weight: weights of moderate size lie one behind another, are counted one by one and end in any order") {
+    HostContext context(two_threads);
+    std::vector<std::byte> const data(std::size_t{1} << 18U, std::byte{0x3C});
+    WeightSource const source{WeightFormat::bf16, 512, 256, data, {}, 0};
+    auto const bytes = *packed_weight_bytes(source.format, source.outputs, source.inputs, 0);
+    std::vector<HostWeight> held;
+    for (int i = 0; i < 3; ++i) held.push_back(*Host::hold_weight(context, source));
+    CHECK(held[0].packed().data + bytes.count() == held[1].packed().data);
+    CHECK(held[1].packed().data + bytes.count() == held[2].packed().data);
+    CHECK(context.memory().current() == Bytes{3 * bytes.count()});
+    held.erase(held.begin());
+    CHECK(context.memory().current() == Bytes{2 * bytes.count()});
+    CHECK(held[1].bytes() == bytes);
+    CHECK(held[1].packed().data[bytes.count() - 1] == std::byte{0x3C});
+    held.clear();
+    CHECK(context.memory().current() == Bytes{0});
+}
+
+TEST_CASE("WeightChunks: a weight that a chunk has no room for begins another, and the first stays while it is used") {
+    detail::WeightChunks chunks;
+    std::vector<std::shared_ptr<std::byte>> pieces;
+    constexpr std::int64_t bytes = (1 << 23) - 1;
+    for (int i = 0; i < 9; ++i) {
+        pieces.push_back(chunks.allocate(bytes));
+        REQUIRE(pieces.back() != nullptr);
+        CHECK(reinterpret_cast<std::uintptr_t>(pieces.back().get()) % 64 == 0);
+        pieces.back().get()[0] = pieces.back().get()[bytes - 1] = std::byte(i);
+    }
+    for (int i = 0; i < 9; ++i) {
+        auto const* const piece = pieces[static_cast<std::size_t>(i)].get();
+        CHECK(piece[0] == std::byte(i));
+        CHECK(piece[bytes - 1] == std::byte(i));
     }
 }
 

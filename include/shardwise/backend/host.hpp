@@ -6,6 +6,7 @@
 #include <shardwise/backend/host/event.hpp>
 #include <shardwise/backend/host/stream.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
+#include <shardwise/backend/host/weight_chunks.hpp>
 #include <shardwise/backend/memory_counter.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
@@ -59,6 +60,8 @@ public:
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }
+    /// Where hold_weight puts weights of moderate size.
+    [[nodiscard]] detail::WeightChunks& weight_chunks() { return weight_chunks_; }
     /// Products by held weights so far, whatever their rows: what a step costs in reads of weights.
     [[nodiscard]] std::int64_t products() const { return products_.load(std::memory_order_relaxed); }
     void count_product() { products_.fetch_add(1, std::memory_order_relaxed); }
@@ -75,6 +78,7 @@ private:
     HostOptions options_;
     Result<IsaLevel> isa_;
     MemoryCounter memory_;
+    detail::WeightChunks weight_chunks_;
     std::atomic<std::int64_t> products_{0};
     ThreadPool pool_;
 };

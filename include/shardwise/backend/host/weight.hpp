@@ -1,12 +1,11 @@
 #pragma once
 
-#include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/drop_pages.hpp>
-#include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/backend/host/weight_memory.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/checked.hpp>
@@ -37,14 +36,14 @@ public:
 private:
     friend struct Host;
 
-    HostWeight(HostContext& context, detail::PackedView const& view, Buffer<std::byte, Host>&& memory)
+    HostWeight(HostContext& context, detail::PackedView const& view, detail::WeightMemory&& memory)
         : context_(&context), view_(view), memory_(std::move(memory)) {
         view_.data = memory_.data();
     }
 
     HostContext* context_;
     detail::PackedView view_;
-    Buffer<std::byte, Host> memory_;
+    detail::WeightMemory memory_;
 };
 
 inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const& source) {
@@ -56,10 +55,9 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
             .because("has more bytes than 63 bits count")
             .got(source.outputs);
     }
-    auto memory = Buffer<std::byte, Host>::allocate(context, bytes->count());
+    auto memory = detail::WeightMemory::allocate(context, *bytes);
     if (!memory) return memory.error();
     auto* const packed = memory->data();
-    detail::prefer_huge_pages(packed, bytes->count());
     auto const panels = ceil_divide(source.outputs, detail::panel_outputs);
     // Of a mapped file so much at a time as need not be held twice.
     constexpr std::int64_t mapped_at_a_time = std::int64_t{8} << 20U;
