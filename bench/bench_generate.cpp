@@ -161,7 +161,8 @@ std::optional<double> time_program(std::filesystem::path const& program, std::st
             pipe = ::popen(command.c_str(), "r");
             has_text = pipe != nullptr && std::fgetc(pipe) != EOF;
         });
-        while (has_text && std::fgetc(pipe) != EOF) {}
+        while (has_text && std::fgetc(pipe) != EOF) {
+        }
         if (pipe == nullptr || ::pclose(pipe) != 0 || !has_text) return std::nullopt;
         best = std::min(best.value_or(seconds), seconds);
     }
@@ -197,6 +198,7 @@ void compare_smollm2(Report& report, std::string const& path, std::filesystem::p
 struct Form {
     char const* name;
     WeightFormat format;
+    LoadOptions load;
     char const* ggml;
     char const* torch;
 };
@@ -206,7 +208,7 @@ double bytes_of(Form const& form, bench::LlamaShape const& shape) {
     double bytes = 0.0;
     for (auto const& matrix : bench::matrices_of(shape)) {
         if (matrix.outputs == 1 || matrix.name == "model.embed_tokens.weight") continue;
-        auto const group = 0;
+        auto const group = form.format == WeightFormat::int4 ? form.load.quant->group : 0;
         bytes += static_cast<double>(
             packed_weight_bytes(form.format, matrix.outputs, matrix.inputs, group).value_or(Bytes{0}).count());
     }
@@ -231,13 +233,16 @@ void compare_large(Report& report, std::string const& folder) {
         return bench::measure_fp32_peak(context, 0.4);
     }();
     Form const forms[] = {
-        {"bf16", WeightFormat::bf16, "BF16", "bfloat16"},
+        {"bf16", WeightFormat::bf16, {}, "BF16", "bfloat16"},
+        {"fp32", WeightFormat::f32, {.dtype = Dtype::f32}, "F32", "float32"},
+        {"int8", WeightFormat::int8, {.quant = *parse_quant_scheme("int8")}, "Q8_0", nullptr},
+        {"int4", WeightFormat::int4, {.quant = *parse_quant_scheme("int4")}, "Q4_0", nullptr},
     };
     for (auto const& form : forms) {
         auto const at = std::string("1.1B ") + form.name;
         bool const is_bf16 = form.format == WeightFormat::bf16;
         auto const rate_before = read_rate();
-        RunOptions options;
+        RunOptions options{.load = form.load};
         auto const one = best_of(1, *loaded, 16, 33, 1, options).decode;
         options.tp = 2;
         auto const two = best_of(1, *loaded, 16, 33, 1, options).decode;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <sched.h>
 #include <string>
 #include <utility>
 
@@ -74,7 +75,11 @@ public:
         PoolParameters parameters{};
         ggml.threadpool_params_init(parameters.data(), threads);
         pin(parameters, threads);
+        sched_getaffinity(0, sizeof own_cores_, &own_cores_);
         pool_ = ggml.threadpool_new(parameters.data());
+        // Making a pool pins the thread that does, and to another core than ours.
+        sched_getaffinity(0, sizeof pool_cores_, &pool_cores_);
+        sched_setaffinity(0, sizeof own_cores_, &own_cores_);
         backend_ = ggml.backend_cpu_init();
         ggml.backend_cpu_set_n_threads(backend_, threads);
         ggml.backend_cpu_set_threadpool(backend_, pool_);
@@ -114,8 +119,14 @@ public:
 
     [[nodiscard]] bool is_ready() const { return is_ready_; }
 
-    void wake() override { ggml_.threadpool_resume(pool_); }
-    void rest() override { ggml_.threadpool_pause(pool_); }
+    void wake() override {
+        sched_setaffinity(0, sizeof pool_cores_, &pool_cores_);
+        ggml_.threadpool_resume(pool_);
+    }
+    void rest() override {
+        ggml_.threadpool_pause(pool_);
+        sched_setaffinity(0, sizeof own_cores_, &own_cores_);
+    }
     void run() override {
         if (ggml_.backend_graph_compute(backend_, graph_) != 0) std::abort();
     }
@@ -137,6 +148,8 @@ private:
     void* graph_ = nullptr;
     void* out_ = nullptr;
     bool is_ready_ = false;
+    cpu_set_t own_cores_{};
+    cpu_set_t pool_cores_{};
 };
 
 class Library final : public Ggml {
