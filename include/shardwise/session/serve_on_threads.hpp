@@ -58,8 +58,10 @@ public:
         HostContext context(own);
         CorePin const pin(core_of(own));
         auto stream = context.make_stream();
-        auto executor =
-            RankExecutor<Host, Policy>::create(context, model, parameters, {comm_.size(), comm_.rank()}, limits);
+        auto load = options_.load;
+        if (comm_.rank() != 0) load.observer = {};
+        auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm_.size(), comm_.rank()},
+                                                           limits, {}, load);
         if (!executor) return executor.error();
         auto session = Session<Host, Policy, Threads>::create(context, *executor, limits, comm_, stream);
         if (!session) return session.error();
