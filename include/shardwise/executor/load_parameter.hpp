@@ -135,8 +135,11 @@ public:
                 count_share(parameter, range.size(), expected);
             }
         };
-        if (!parameter.packed.empty()) {
-            take([&](UnitRange range, float* to) { decode(parameter, {}, range, {0, 1}, to); });
+        if (parameter.packed.size() > 1) {
+            // Two vectors whose elements alternate.
+            auto const alternating = stored_source(parameter, expected, 1);
+            if (!alternating) return alternating.error();
+            take([&](UnitRange range, float* to) { decode(parameter, *alternating, range, {0, 1}, to); });
             return out;
         }
         auto const stored = stored_source(parameter, 1, expected);
@@ -153,14 +156,21 @@ private:
     static constexpr std::int64_t read_ahead = std::int64_t{64} << 20;
 
     /// Has rows that lie together read ahead of their use; a rank that takes a whole tensor will want the next one too.
-    void expect(WeightSource const& stored, std::span<UnitRange const> rows, UnitRange columns) const {
+    void expect(WeightSource const& stored, std::span<UnitRange const> rows, UnitRange columns) {
         bool const lies_together = rows.size() == 1 && columns.size() == stored.inputs && rows[0].begin >= 0 &&
                                    rows[0].size() > 0 && rows[0].end <= stored.outputs;
         if (!lies_together) return;
-        auto const row = stored.data.size() / static_cast<std::size_t>(stored.outputs);
-        auto const part = stored.data.subspan(static_cast<std::size_t>(rows[0].begin) * row,
-                                              static_cast<std::size_t>(rows[0].size()) * row);
-        parameters_.expect(part, rows[0].size() == stored.outputs ? read_ahead : 0);
+        auto const row = static_cast<std::int64_t>(stored.data.size()) / stored.outputs;
+        auto const begin = reinterpret_cast<std::uintptr_t>(stored.data.data() + rows[0].begin * row);
+        auto const end = begin + static_cast<std::uintptr_t>(rows[0].size() * row);
+        auto const ahead = static_cast<std::uintptr_t>(rows[0].size() == stored.outputs ? read_ahead : 0);
+        bool const continues = begin >= asked_begin_ && begin <= asked_end_;
+        // Asking costs a look at every page: not for each of many small tensors.
+        if (continues && end + ahead / 2 <= asked_end_) return;
+        auto const from = continues ? asked_end_ : begin;
+        if (!continues) asked_begin_ = begin;
+        asked_end_ = end + ahead;
+        parameters_.expect(reinterpret_cast<std::byte const*>(from), asked_end_ - from);
     }
 
     void count(std::size_t bytes) { bytes_read_ += static_cast<std::int64_t>(bytes); }
@@ -353,6 +363,9 @@ private:
     StoredParameters const& parameters_;
     LoadOptions options_;
     std::int64_t bytes_read_ = 0;
+    /// What the system was asked to read last.
+    std::uintptr_t asked_begin_ = 0;
+    std::uintptr_t asked_end_ = 0;
 };
 
 /// A back end's copy of some values.

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -69,15 +70,14 @@ public:
 
     /// What divides the frequencies of rotation, where the checkpoint lists it.
     [[nodiscard]] RopeDivisors const& rope_divisors() const { return rope_divisors_; }
-    /// Asks the system to read a part of a file that will soon be looked at, and what follows it up to `ahead` bytes.
-    void expect(std::span<std::byte const> part, std::int64_t ahead) const {
+    /// Asks the system to begin to read bytes of a file from `first` on, as far as the file goes.
+    void expect(std::byte const* first, std::size_t count) const {
         for (auto const& file : files_) {
             auto const text = file.text();
             auto const* const begin = reinterpret_cast<std::byte const*>(text.data());
-            if (part.data() < begin || part.data() >= begin + text.size()) continue;
-            auto const offset = static_cast<std::size_t>(part.data() - begin);
-            auto const count = std::min(part.size() + static_cast<std::size_t>(ahead), text.size() - offset);
-            return file.expect(offset, count);
+            if (std::less<>()(first, begin) || !std::less<>()(first, begin + text.size())) continue;
+            auto const offset = static_cast<std::size_t>(first - begin);
+            return file.expect(offset, std::min(count, text.size() - offset));
         }
     }
 
@@ -337,8 +337,10 @@ private:
             parameter.data = data;
             return put(match, parameter);
         }
-        if (!can_decode(tensor.type)) return refuse(match, "has a GGUF type that cannot be decoded yet");
         auto const rank = tensor.shape.rank();
+        bool const has_halves_of_blocks = is_half && rank < 3 && traits(tensor.type).block_elements > 1;
+        if (!can_decode(tensor.type) || has_halves_of_blocks)
+            return refuse(match, "has a GGUF type that cannot be decoded yet");
         PackedWeight weight;
         weight.type = tensor.type;
         weight.data = data;
