@@ -372,12 +372,12 @@ TEST_CASE("StoredParameters: packed weights whose parts do not fit or lie are re
 TEST_CASE("check_load_options: refuses what no loading makes") {
     CHECK(check_load_options({}));
     CHECK(check_load_options({.dtype = Dtype::bf16, .quant = QuantScheme::int4(64)}));
-    CHECK(check_load_options({.dtype = Dtype::f8_e4m3}).error().code() == ErrorCode::unsupported);
-    CHECK(check_load_options({.dtype = Dtype::i8}).error().code() == ErrorCode::unsupported);
+    CHECK(check_load_options({.dtype = Dtype::f8_e4m3}).error().code() == ErrorCode::invalid_argument);
+    CHECK(check_load_options({.dtype = Dtype::i8}).error().code() == ErrorCode::invalid_argument);
     for (auto const* const name : {"fp4", "nf4-dq", "gptq", "awq", "fp8", "q4_k_m", "q6_k", "iq4_xs"}) {
         CAPTURE(name);
         auto const checked = check_load_options({.quant = *parse_quant_scheme(name)});
-        CHECK(checked.error().code() == ErrorCode::unsupported);
+        CHECK(checked.error().code() == ErrorCode::invalid_argument);
     }
 }
 

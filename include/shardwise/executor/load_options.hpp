@@ -60,9 +60,9 @@ namespace detail {
     }
 }
 
-[[nodiscard]] inline Error not_quantized_here(std::string_view flag, std::string_view scheme) {
-    return Error{ErrorCode::unsupported}
-        .in(flag)
+[[nodiscard]] inline Error not_quantized_here(ErrorCode code, std::string_view subject, std::string_view scheme) {
+    return Error{code}
+        .in(subject)
         .at(scheme)
         .because("weights are not packed this way while they are loaded")
         .fix(
@@ -74,10 +74,10 @@ namespace detail {
 
 /// Refuses what no loading can make.
 ///
-/// Errors  unsupported, invalid_argument, which name the flag
+/// Errors  invalid_argument, which names the flag
 [[nodiscard]] inline Result<> check_load_options(LoadOptions const& options) {
     if (options.dtype && !weight_format(*options.dtype)) {
-        return Error{ErrorCode::unsupported}
+        return Error{ErrorCode::invalid_argument}
             .in("--dtype")
             .at(traits(*options.dtype).short_name)
             .because("is no dtype that weights are held in")
@@ -93,7 +93,8 @@ namespace detail {
                       : scheme.method == QuantMethod::ggml_pure ? stored_type(scheme.type, weight)
                                                                 : GgmlType::f32;
     auto const name = name_of(scheme);
-    if (!detail::packed_format(scheme, type)) return detail::not_quantized_here("--quant", name.view());
+    if (!detail::packed_format(scheme, type))
+        return detail::not_quantized_here(ErrorCode::invalid_argument, "--quant", name.view());
     return {};
 }
 
@@ -126,8 +127,7 @@ namespace detail {
     }
     auto const packed = detail::packed_format(scheme, type);
     if (!packed) {
-        auto error = detail::not_quantized_here(parameter.name, name_of(scheme).view());
-        return error;
+        return detail::not_quantized_here(ErrorCode::unsupported, parameter.name, name_of(scheme).view());
     }
     auto const block = packed->format == WeightFormat::int4 ? 1 : traits(packed->format).block_elements;
     if (weight.inputs() % block != 0) {
