@@ -65,9 +65,7 @@ namespace detail {
         .in(subject)
         .at(scheme)
         .because("weights are not packed this way while they are loaded")
-        .fix(
-            "use int8, int4, int4-g64, nf4, mxfp4, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0, or a checkpoint that is packed "
-            "already");
+        .fix("use int8, int4, int4-g64, nf4, mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, or a checkpoint that is packed");
 }
 
 }  // namespace detail
