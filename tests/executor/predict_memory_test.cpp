@@ -53,6 +53,8 @@ struct Combination {
     char const* dtype;
     std::int32_t tp;
     ExecutorLimits limits;
+    /// What weights are packed into while they are loaded; empty: nothing.
+    char const* quant = "";
 };
 
 /// Loads and runs the largest step and the shortest one, and holds the prediction against the counting allocator.
@@ -60,14 +62,17 @@ template <class Policy>
 void check(EmptyModel const& model, Combination const& one) {
     auto const parameters = StoredParameters::open(model.source, model.model);
     REQUIRE(parameters);
+    LoadOptions load;
+    if (*one.quant != 0) load.quant = *parse_quant_scheme(one.quant);
     auto const done = run_threads(one.tp, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1});
         auto stream = context.make_stream();
         TensorPlace const place{comm.size(), comm.rank()};
         auto const predicted =
-            predict_memory<Host, Policy>(model.model, formats_of(*parameters), place, one.limits, *stream.isa());
+            predict_memory<Host, Policy>(model.model, formats_of(*parameters, load), place, one.limits, *stream.isa());
         if (!predicted) return predicted.error();
-        auto executor = RankExecutor<Host, Policy>::create(context, model.model, *parameters, place, one.limits);
+        auto executor =
+            RankExecutor<Host, Policy>::create(context, model.model, *parameters, place, one.limits, {}, load);
         if (!executor) return executor.error();
         CHECK(executor->weight_bytes() == predicted->weights);
         CHECK(executor->cache_bytes() == predicted->kv_cache);
@@ -167,6 +172,13 @@ TEST_CASE(
         {gpt_neox, "F32", 1, {1, 80, 40}},
         {gpt_neox, "BF16", 4, {2, 80, 40, 0, Dtype::bf16}},
         {deepseek, "F32", 1, {2, 80, 40}},
+        {mistral, "BF16", 1, {2, 64, 32}, "int8"},
+        {mistral, "BF16", 2, {2, 64, 32}, "int8"},
+        {mistral, "F32", 2, {1, 64, 64}, "Q4_0"},
+        {mistral, "F32", 1, {1, 64, 64}, "Q8_0"},
+        {phi3, "BF16", 2, {3, 64, 30, 0, Dtype::i8}, "int4"},
+        {phi3, "BF16", 1, {1, 64, 30}, "Q5_1"},
+        {gpt_neox, "BF16", 1, {1, 100, 99}, "nf4"},
         {mixtral, "F32", 2, {2, 80, 40}},
         {mixtral, "BF16", 3, {1, 80, 20, 0, Dtype::bf16}},
         {deepseek, "BF16", 3, {2, 80, 40, 0, Dtype::i8}},

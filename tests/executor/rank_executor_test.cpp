@@ -612,6 +612,22 @@ TEST_CASE("RankExecutor: GGUF has the heads' queries of gpt_neox together, then 
     }
 }
 
+TEST_CASE("RankExecutor: layers of one kind whose formats cut them differently do not share a plan") {
+    // Of 160 in blocks of 32 two ranks have 96 and 64, of 160 in fp32 80 each.
+    OnDisk const model(
+        R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"vocab_size":96,"hidden_size":64,)"
+        R"("intermediate_size":160,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2})");
+    TemporaryFolder const folder;
+    auto const source = as_gguf(model, folder, [](std::string_view name, Shape const& shape) {
+        bool const is_packed = name.find("layers.0.mlp") != std::string_view::npos;
+        return is_packed ? std::vector<float>{} : formula(name, shape);
+    });
+    auto const& described = model.checkpoint->model;
+    std::vector<std::int32_t> const ids{5, 90, 33, 7};
+    auto const alone = load_and_run<Fast>(source, described, ids, 1);
+    CHECK(worst(load_and_run<Fast>(source, described, ids, 2).logits, alone.logits) < 1e-4);
+}
+
 TEST_CASE("RankExecutor: a rank reads its own share of safetensors and GGUF and 1 % at most, tables included") {
     OnDisk const model(even_llama);
     TemporaryFolder const folder;

@@ -24,7 +24,7 @@ struct SequencePart {
 template <ComputeBackend Backend, ReductionPolicy Policy>
 struct HeldBlock {
     BlockBody const* program = nullptr;
-    /// Its number among the program's bodies.
+    /// The number of its plan.
     std::size_t body = 0;
     BlockCut cut;
     std::vector<HeldOperation<Backend, Policy>> operations;

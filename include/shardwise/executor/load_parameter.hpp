@@ -265,7 +265,7 @@ private:
         auto const own = *part.columns;
         auto const width = own.size();
         auto const grain = input_grain(held.format, held.group);
-        if (own.begin % grain != 0 || (own.end % grain != 0 && own.end != part.inputs)) {
+        if (width > 0 && (own.begin % grain != 0 || (own.end % grain != 0 && own.end != part.inputs))) {
             return Error{ErrorCode::invalid_argument}
                 .in(parameter.name)
                 .because("columns part a block of " + std::string(name_of(held.format)))

@@ -199,6 +199,7 @@ private:
     };
 
     struct Body {
+        std::int32_t program = 0;
         BlockBody local;
         /// Of the largest step: every smaller one fits at the same places.
         ActivationPlan plan;
@@ -209,8 +210,7 @@ private:
           place_(place),
           experts_(experts),
           limits_(limits),
-          is_bidirectional_(shardwise::is_bidirectional(model)),
-          bodies_(model.program.bodies().size()) {}
+          is_bidirectional_(shardwise::is_bidirectional(model)) {}
 
     void note_output(shardwise::Block const& block) {
         auto const& body = model_->program.body(block);
@@ -229,7 +229,6 @@ private:
             detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
         if (!cut) return cut.error();
         Block held;
-        held.body = static_cast<std::size_t>(block.body);
         held.program = &body;
         for (auto const& op : body.operations()) {
             auto operation = loader.load(op, body, *cut);
@@ -241,9 +240,24 @@ private:
             }
         }
         weight_bytes_ = weight_bytes_ + (context.memory().current() - before);
-        if (bodies_[held.body].local.values().empty()) bodies_[held.body].local = local_body(body, *cut);
+        held.body = number_of(block.body, local_body(body, *cut));
         held.cut = std::move(*cut);
         return Result<Block>(std::move(held));
+    }
+
+    /// The number of a block's body among bodies_. Blocks of one program share a plan only where this rank's parts of their values are
+    /// as wide: weights of other formats may be cut otherwise.
+    [[nodiscard]] std::size_t number_of(std::int32_t program, BlockBody local) {
+        auto const is_same = [&](Body const& body) {
+            bool same = body.program == program;
+            for (std::size_t id = 0; same && id < local.values().size(); ++id)
+                same = body.local.values()[id].width == local.values()[id].width;
+            return same;
+        };
+        auto const found = std::find_if(bodies_.begin(), bodies_.end(), is_same);
+        auto const number = static_cast<std::size_t>(found - bodies_.begin());
+        if (found == bodies_.end()) bodies_.push_back({program, std::move(local), {}});
+        return number;
     }
 
     /// The rotation of a block's heads: sliding layers may turn by another base (gemma3).
@@ -277,7 +291,6 @@ private:
         std::int64_t scratch = 0;
         Bytes arena{0};
         for (auto& body : bodies_) {
-            if (body.local.values().empty()) continue;
             body.plan = plan_largest_step(body.local, limits_, experts_);
             arena = std::max(arena, body.plan.layout.peak);
         }

@@ -104,7 +104,7 @@ private:
     if (inputs.begin < 0 || inputs.end < inputs.begin || inputs.end > whole.inputs)
         return error.at("inputs").because("the range leaves the weight").got(inputs.end).expected(whole.inputs);
     auto const grain = input_grain(whole.format, whole.group);
-    if (inputs.begin % grain != 0 || (inputs.end % grain != 0 && inputs.end != whole.inputs)) {
+    if (inputs.size() > 0 && (inputs.begin % grain != 0 || (inputs.end % grain != 0 && inputs.end != whole.inputs))) {
         return Error{ErrorCode::invalid_argument}
             .in("weight")
             .at("inputs")
