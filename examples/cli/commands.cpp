@@ -94,7 +94,8 @@ std::span<Command const> commands() {
                 "fp32.\n\nOn a terminal and without a prompt it asks for one after another: with --chat they are "
                 "the turns of a conversation, Ctrl-C ends an answer, Ctrl-D the program.\n\nWith --deterministic the "
                 "logits have the same bits for any number of ranks. Decoders "
-                "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, mixtral, "
+                "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, bloom, "
+                "falcon, mixtral, "
                 "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3 and what "
                 "is built like them.",
             .groups = {model_argument(), prompt_options(), load_options(), generation_options(), rank_options(),

@@ -40,7 +40,7 @@ struct Case {
 std::vector<Case> const& golden() {
     static std::vector<Case> const cases = [] {
         std::vector<Case> out;
-        for (std::string const name : {"logits", "latent", "scaled", "experts"}) {
+        for (std::string const name : {"logits", "latent", "scaled", "classic", "experts"}) {
             std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/" + name + ".json");
             std::stringstream text;
             text << file.rdbuf();
@@ -720,6 +720,19 @@ TEST_CASE("RankExecutor: weights packed on load take what the estimator says, an
     auto const first = load_and_run<Fast>(model.source, described, ids, 1, halves);
     auto const fast = load_and_run<Fast>(model.source, described, ids, 1);
     CHECK(first.weights[0].count() < fast.weights[0].count() * 51 / 100);
+}
+
+TEST_CASE("RankExecutor: rounded linear biases are refused, not left out") {
+    OnDisk const model(
+        R"({"model_type":"falcon","vocab_size":31,"hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2,"alibi":true})");
+    auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
+    REQUIRE(parameters);
+    HostContext context({.threads = 1});
+    auto const executor = RankExecutor<Host, Fast>::create(context, model.checkpoint->model, *parameters, {1, 0},
+                                                           {.sequences = 1, .context = 8, .step_tokens = 8});
+    REQUIRE_FALSE(executor);
+    CHECK(executor.error().code() == ErrorCode::unsupported);
+    CHECK(executor.error().message().find("ALiBi") != std::string::npos);
 }
 
 }  // namespace

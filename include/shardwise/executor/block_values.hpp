@@ -26,6 +26,8 @@ struct HeldBlock {
     BlockBody const* program = nullptr;
     /// The number of its plan.
     std::size_t body = 0;
+    /// Of a layer, its number among the layers.
+    std::int32_t number = 0;
     BlockCut cut;
     std::vector<HeldOperation<Backend, Policy>> operations;
     Buffer<float, Backend> frequencies;

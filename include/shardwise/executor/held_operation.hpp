@@ -6,6 +6,7 @@
 #include <shardwise/executor/latent_attention.hpp>
 #include <shardwise/executor/load_experts.hpp>
 #include <shardwise/executor/load_parameter.hpp>
+#include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 
@@ -92,6 +93,8 @@ public:
                            ? load_row(op, cut)
                            : load_column(op, body, cut);
             case OpKind::attention:
+                if (model_.config.rounded_alibi) return not_executed("an attention with rounded linear biases (ALiBi)");
+                if (model_.config.alibi) return load_slopes(op, cut);
                 return op.parameters[0].empty() ? Result<Held>(Held{}) : load_sinks(op, cut);
             case OpKind::route: {
                 auto correction = hold_vector(op.parameters[0], op.experts);
@@ -135,6 +138,15 @@ private:
     }
 
     /// A sink per head (gpt_oss).
+    /// How the scores of the rank's heads fall with distance.
+    [[nodiscard]] Result<Held> load_slopes(Operation const& op, BlockCut const& cut) const {
+        auto const slopes = alibi_slopes(op.attention.heads);
+        auto const own = cut.heads->query;
+        auto held =
+            hold_floats<Backend>(context_, std::vector<float>(slopes.begin() + own.begin, slopes.begin() + own.end));
+        if (!held) return held.error();
+        return Held{HeldVector<Backend>{std::move(*held)}};
+    }
     [[nodiscard]] Result<Held> load_sinks(Operation const& op, BlockCut const& cut) const {
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();

@@ -135,6 +135,7 @@ private:
                 return {};
             case OpKind::attention: {
                 if (cut.heads) vector(0, cut.heads->query.size());
+                if (cut.heads && model_.config.alibi) weights_ += 4 * cut.heads->query.size();
                 if (!op.attention.is_causal) return {};
                 auto const bytes = kv_layer_bytes(kv_layer(op.attention, *cut.heads), kv_room(limits_));
                 if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(limits_.context);

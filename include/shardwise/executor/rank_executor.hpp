@@ -80,6 +80,7 @@ public:
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
                 auto held = executor.load_block(loader, block, prefix, place);
                 if (!held) return held.error();
+                held->number = block.first + i;
                 executor.blocks_.push_back(std::move(*held));
                 options.observer("loading weights", static_cast<std::int64_t>(executor.blocks_.size()), count);
             }

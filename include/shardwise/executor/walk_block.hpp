@@ -192,7 +192,10 @@ private:
             auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
             return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
         }
-        return config.query_scale > 0.0 ? static_cast<float>(1.0 / std::sqrt(config.query_scale)) : 0.0F;
+        auto const squared = config.query_scale > 0.0 ? config.query_scale : static_cast<double>(shape.key_dim);
+        if (config.layer_scores)
+            return static_cast<float>(1.0 / std::sqrt(squared) / static_cast<double>(block_.number + 1));
+        return config.query_scale > 0.0 ? static_cast<float>(1.0 / std::sqrt(squared)) : 0.0F;
     }
 
     [[nodiscard]] Result<> attend_latent(Operation const& op) {
@@ -224,7 +227,12 @@ private:
 
     [[nodiscard]] Result<> attend(Operation const& op, HeldOperation<Backend, Policy> const& held) {
         if (op.attention.latent > 0) return attend_latent(op);
-        auto const* const sinks = std::get_if<HeldVector<Backend>>(&held);
+        // Of each head: a score without a value, or how its scores fall with distance.
+        auto const* const numbers = std::get_if<HeldVector<Backend>>(&held);
+        TensorView<float const, 1, Backend> const none;
+        auto const per_head = numbers != nullptr ? vector(numbers->values) : none;
+        auto const sinks = model_.config.alibi ? none : per_head;
+        auto const slopes = model_.config.alibi ? per_head : none;
         auto const& share = *block_.cut.heads;
         auto const& shape = op.attention;
         auto q = view(op.inputs[0]);
@@ -258,8 +266,7 @@ private:
                                                     CachedRows<Cache, Backend> const& seen_values) {
                 return attend_heads<Backend, Cache>(
                     q.rows(first, part.tokens), seen_keys, seen_values, out.rows(first, part.tokens), options, share,
-                    stream_, has_workspace ? step_.scratch : TensorView<float, 1, Backend>{},
-                    sinks != nullptr ? vector(sinks->values) : TensorView<float const, 1, Backend>{});
+                    stream_, has_workspace ? step_.scratch : TensorView<float, 1, Backend>{}, sinks, slopes);
             };
             auto const attend_to_cache = [&]<class Cache>(Cache) {
                 return attend_to(cache.template keys<Cache>(layer, part.slot, known),

@@ -79,6 +79,9 @@ struct ModelConfig {
     bool norm_expert_weights = true;   // qwen moe: norm_topk_prob: chosen weights are divided by their sum
     bool remove_final_norm = false;    // opt: _remove_final_layer_norm
     bool interleaved_rope = false;     // deepseek: neighbours of a head turn together, not its halves
+    bool rounded_alibi = false;        // falcon: biases are rounded to bf16 and scaled as scores are
+    bool scaled_scores = true;         // gpt2: scale_attn_weights
+    bool layer_scores = false;         // gpt2: scale_attn_by_inverse_layer_idx
     bool yarn_scores = false;          // deepseek_v3: scores grow by the square of yarn_magnitude(factor, mscale_all_dim)
     bool norm_affine = true;           // opt: layer_norm_elementwise_affine
     bool residual_from_norm = false;   // bloom: apply_residual_connection_post_layernorm

@@ -66,6 +66,7 @@ struct Falcon {
         if (auto const known = detail::check_class(config, {"FalconForCausalLM", "FalconModel"}); !known) return known;
         if (auto const ok = detail::check_size("hidden_size", config.hidden_size); !ok) return ok;
         derive_absent(fields, config);
+        config.rounded_alibi = config.alibi;
         if (!config.new_decoder_layout) config.kv_heads = config.multi_query ? 1 : config.heads;
         if (config.kv_heads == 0) config.kv_heads = config.heads;
         detail::ConfigKeys const keys{.kv_heads = "num_kv_heads", .intermediate_size = "ffn_hidden_size"};
