@@ -78,8 +78,8 @@ public:
                  std::int64_t answer_tokens)
         : tokenizer_(tokenizer), format_(std::move(format)), context_(context), answer_tokens_(answer_tokens) {}
 
-    /// The tokens to go on from when a person says this. Of a long conversation the oldest turns are forgotten, so that an
-    /// answer finds room.
+    /// The tokens to go on from when a person says this. Of a long conversation the oldest turns are forgotten, so that
+    /// an answer finds room.
     ///
     /// Errors  those of the tokenizer
     [[nodiscard]] Result<std::vector<std::int32_t>> say(std::string text) {

@@ -11,9 +11,9 @@ namespace shardwise::cli {
 /// True where `run` asks for prompts itself: no prompt was given, and there is a person at a terminal to ask.
 [[nodiscard]] bool is_interactive(Arguments const& arguments);
 
-/// Asks for one prompt after another and streams the answers, until the input ends (Ctrl-D). An interrupt (Ctrl-C) ends the
-/// answer that is being given. With --chat every prompt is a turn of one conversation; without, each stands alone. `request`
-/// says how to generate.
+/// Asks for one prompt after another and streams the answers, until the input ends (Ctrl-D). An interrupt (Ctrl-C) ends
+/// the answer that is being given. With --chat every prompt is a turn of one conversation; without, each stands alone.
+/// `request` says how to generate.
 ///
 /// Errors  unsupported without a tokenizer, or for --chat with a template that is not recognised; those of running
 [[nodiscard]] Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,

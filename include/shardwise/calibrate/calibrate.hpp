@@ -125,8 +125,8 @@ private:
 
 }  // namespace detail
 
-/// Measures what the host does here: reading and copying memory with one thread and with all, products by format for many rows
-/// and for one, and sums over ranks that are threads. Nothing else should run meanwhile.
+/// Measures what the host does here: reading and copying memory with one thread and with all, products by format for
+/// many rows and for one, and sums over ranks that are threads. Nothing else should run meanwhile.
 ///
 /// Memory  about twice `probe_bytes` at a time
 /// Errors  invalid_argument for impossible options, or for an instruction set that the machine lacks; out_of_memory;

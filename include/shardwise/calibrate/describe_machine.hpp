@@ -51,9 +51,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// This machine as a topology with measured rates, to plan with. Where it has accelerators they stay as detected and the
-/// processor is `cpu`. Where it has none, the processor is as many devices as `calibration` has ranks, numbered from 0, each
-/// with its share of the memory and of the rates: that is what a rank of `shardwise run` gets.
+/// This machine as a topology with measured rates, to plan with. Where it has accelerators they stay as detected and
+/// the processor is `cpu`. Where it has none, the processor is as many devices as `calibration` has ranks, numbered
+/// from 0, each with its share of the memory and of the rates: that is what a rank of `shardwise run` gets.
 [[nodiscard]] inline Topology describe_machine(Calibration const& calibration, Detection const& detection) {
     auto topology = topology_of(detection);
     if (!topology.accelerators().empty()) {

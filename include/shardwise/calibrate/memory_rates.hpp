@@ -20,7 +20,8 @@ inline constexpr Bytes memory_probe_bytes{std::int64_t{256} << 20U};
 
 namespace detail {
 
-/// What each piece of work of a memory probe covers: small, so that a thread that was kept from running holds up nobody.
+/// What each piece of work of a memory probe covers: small, so that a thread that was kept from running holds up
+/// nobody.
 inline constexpr std::int64_t memory_probe_part = std::int64_t{1} << 20U;
 
 /// Memory in whole parts that every thread of a context has written to.

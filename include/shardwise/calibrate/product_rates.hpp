@@ -114,8 +114,8 @@ struct ProbeWeight {
 
 }  // namespace detail
 
-/// What a product with one row of activations does by a weight of about `bytes`, all threads of a context together: it is bound
-/// by reading the weight where `bytes` are more than the caches hold.
+/// What a product with one row of activations does by a weight of about `bytes`, all threads of a context together: it
+/// is bound by reading the weight where `bytes` are more than the caches hold.
 ///
 /// Errors  out_of_memory; deadline_exceeded
 [[nodiscard]] inline Result<ProductRate> measure_one_row(HostContext& context, WeightFormat format,

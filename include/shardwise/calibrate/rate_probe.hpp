@@ -10,7 +10,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// How long one rate is measured: the best of as many runs as fit counts, since what else a machine does only ever slows it.
+/// How long one rate is measured: the best of as many runs as fit counts, since what else a machine does only ever
+/// slows it.
 struct RateProbe {
     /// What is measured, for errors.
     std::string_view name = "probe";

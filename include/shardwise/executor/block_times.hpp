@@ -12,8 +12,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// How long each block of a model takes while an executor computes it: what profiles are made of. A step in which some sequence
-/// has more than one new token is part of the prompts' pass.
+/// How long each block of a model takes while an executor computes it: what profiles are made of. A step in which some
+/// sequence has more than one new token is part of the prompts' pass.
 class BlockTimes {
 public:
     explicit BlockTimes(BlockProgram const& program) {

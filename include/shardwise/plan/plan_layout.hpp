@@ -44,7 +44,7 @@ namespace detail {
     return result;
 }
 
-/// The device with every rate that a plan prices by as a measured one, so that it compares with a device that was measured.
+/// The device with every rate that a plan prices by as a measured one, so that it compares with a measured device.
 [[nodiscard]] inline Device as_measured(Device device) {
     auto measured = device.measured;
     for (auto const& [dtype, rate] : all_rates) {

@@ -13,13 +13,14 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// Loads a model over the ranks that `options` ask for and gives the text with which it goes on after a prompt: the most probable
-/// token each time, up to the end of the text or `most_tokens`. For other choices, or several texts: run_on_threads.
+/// Loads a model over the ranks that `options` ask for and gives the text with which it goes on after a prompt: the
+/// most probable token each time, up to the end of the text or `most_tokens`. For other choices, or several texts:
+/// run_on_threads.
 ///
 /// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache.
 ///
-/// Errors  those of finding and reading the model and its tokenizer; unsupported for an architecture that is not known; as
-///         run_on_threads
+/// Errors  those of finding and reading the model and its tokenizer; unsupported for an architecture that is not known;
+///         as run_on_threads
 ///
 /// Example  examples/06_run/main.cpp
 [[nodiscard]] inline Result<std::string> complete_text(std::string const& model, std::string_view prompt,

@@ -116,12 +116,12 @@ private:
 
 }  // namespace detail
 
-/// Loads a checkpoint over ranks that are threads of this process and generates for one request after another, each from
-/// scratch. `options.context` is the room that each has; `next`, `on_generation` and the other callbacks are called on the
-/// caller's thread.
+/// Loads a checkpoint over ranks that are threads of this process and generates for one request after another, each
+/// from scratch. `options.context` is the room that each has; `next`, `on_generation` and the other callbacks are
+/// called on the caller's thread.
 ///
-/// Errors  invalid_argument for impossible ranks; those of loading, of the executor and of the ranks. A request that is refused
-///         is no error: `on_generation` gets why.
+/// Errors  invalid_argument for impossible ranks; those of loading, of the executor and of the ranks. A request that is
+///         refused is no error: `on_generation` gets why.
 [[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
                                                NextRequest const& next, OnGeneration const& on_generation) {
     auto const parameters = StoredParameters::open(source, model);

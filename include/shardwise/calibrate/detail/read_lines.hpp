@@ -61,8 +61,8 @@ SHARDWISE_TARGET_END
 
 #endif
 
-/// Reads a range that begins at a cache line once, as `streams` pieces side by side, and gives something that depends on all of
-/// it.
+/// Reads a range that begins at a cache line once, as `streams` pieces side by side, and gives something that depends
+/// on all of it.
 inline std::uint64_t read_lines(std::byte const* from, std::int64_t bytes, [[maybe_unused]] int streams,
                                 [[maybe_unused]] IsaLevel isa) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
