@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/broadcast.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
 #include <condition_variable>
@@ -49,8 +50,8 @@ private:
 template <ReductionPolicy Policy>
 class RankServer {
 public:
-    RankServer(Threads& comm, RunOptions const& options, RequestBoard& board, SharedCancellations& cancelled)
-        : comm_(comm), options_(options), board_(board), cancelled_(cancelled) {}
+    RankServer(Threads& comm, RunOptions const& options, RequestBoard& board)
+        : comm_(comm), options_(options), board_(board) {}
 
     [[nodiscard]] Result<> run(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
                                NextRequest const& next, OnGeneration const& on_generation) {
@@ -85,33 +86,28 @@ private:
         auto const number = session.add(std::move(request));
         if (!number) return number.error();
         auto const deadline = Deadline::after(options_.limit);
-        std::int64_t shown = 0;
+        // Only rank 0 has a caller; all ranks end the request behind the same step.
+        std::int32_t is_over = 0;
         auto const on_token = [&](std::int64_t id, std::int32_t token) {
-            if (comm_.rank() != 0 || !options_.on_token || cancelled_.kept(id)) return true;
-            ++shown;
-            if (!options_.on_token(id, token)) cancelled_.publish(step_, id, shown);
+            if (comm_.rank() == 0 && options_.on_token && !options_.on_token(id, token)) is_over = 1;
             return true;
         };
         Generation last;
-        for (; session.is_busy(); ++step_) {
+        while (session.is_busy()) {
             auto ended = session.step(deadline, on_token);
             if (!ended) return ended.error();
             for (auto& generation : *ended) last = std::move(generation);
-            cancelled_.visit_step(step_ - 1, [&](std::int64_t id) { (void)session.cancel(id); });
+            auto const told = broadcast(comm_, TensorView<std::int32_t, 1, Host>(&is_over, {1}), 0);
+            if (!told) return told.error();
+            if (is_over != 0) (void)session.cancel(*number);
         }
-        if (auto const kept = cancelled_.kept(*number)) {
-            last.tokens.resize(std::min(last.tokens.size(), static_cast<std::size_t>(*kept)));
-            last.reason = FinishReason::cancelled;
-        }
+        if (is_over != 0) last.reason = FinishReason::cancelled;
         return last;
     }
 
     Threads& comm_;
     RunOptions const& options_;
     RequestBoard& board_;
-    SharedCancellations& cancelled_;
-    /// Of all turns, so that a cancellation is never taken for one of another turn.
-    std::int64_t step_ = 0;
 };
 
 }  // namespace detail
@@ -131,14 +127,12 @@ private:
     ExecutorLimits const limits{1, context, std::max<std::int64_t>(std::min(options.step_tokens, context), 1), 0,
                                 options.kv_dtype};
     detail::RequestBoard board;
-    detail::SharedCancellations cancelled;
     return run_threads(
         options.tp,
         [&](Threads& comm) -> Result<> {
             auto const serve = [&](auto server) { return server.run(model, *parameters, limits, next, on_generation); };
-            auto const done = options.is_deterministic
-                                  ? serve(detail::RankServer<Deterministic>(comm, options, board, cancelled))
-                                  : serve(detail::RankServer<Fast>(comm, options, board, cancelled));
+            auto const done = options.is_deterministic ? serve(detail::RankServer<Deterministic>(comm, options, board))
+                                                       : serve(detail::RankServer<Fast>(comm, options, board));
             // Who still waits for a request of a rank that has failed waits no longer.
             if (comm.rank() == 0 && !done) board.post(std::nullopt);
             return done;
