@@ -8,6 +8,7 @@
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
+#include <shardwise/executor/last_step.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/step_room.hpp>
 #include <shardwise/executor/walk_block.hpp>
@@ -189,23 +190,6 @@ public:
 private:
     using Block = HeldBlock<Backend, Policy>;
 
-    /// The end of the last step in its stream.
-    struct LastStep {
-        typename Backend::Event event;
-
-        LastStep() = default;
-        LastStep(LastStep&&) noexcept = default;
-        LastStep& operator=(LastStep&&) noexcept = default;
-        ~LastStep() { (void)event.synchronize(Deadline::after(std::chrono::hours(24 * 365))); }
-    };
-
-    struct Body {
-        std::int32_t program = 0;
-        BlockBody local;
-        /// Of the largest step: every smaller one fits at the same places.
-        ActivationPlan plan;
-    };
-
     RankExecutor(Model const& model, TensorPlace place, ExecutorLimits const& limits, TensorPlace experts)
         : model_(&model),
           place_(place),
@@ -241,24 +225,9 @@ private:
             }
         }
         weight_bytes_ = weight_bytes_ + (context.memory().current() - before);
-        held.body = number_of(block.body, local_body(body, *cut));
+        held.body = number_of_body(bodies_, block.body, local_body(body, *cut));
         held.cut = std::move(*cut);
         return Result<Block>(std::move(held));
-    }
-
-    /// The number of a block's body among bodies_. Blocks of one program share a plan only where this rank's parts of their values are
-    /// as wide: weights of other formats may be cut otherwise.
-    [[nodiscard]] std::size_t number_of(std::int32_t program, BlockBody local) {
-        auto const is_same = [&](Body const& body) {
-            bool same = body.program == program;
-            for (std::size_t id = 0; same && id < local.values().size(); ++id)
-                same = body.local.values()[id].width == local.values()[id].width;
-            return same;
-        };
-        auto const found = std::find_if(bodies_.begin(), bodies_.end(), is_same);
-        auto const number = static_cast<std::size_t>(found - bodies_.begin());
-        if (found == bodies_.end()) bodies_.push_back({program, std::move(local), {}});
-        return number;
     }
 
     /// The rotation of a block's heads: sliding layers may turn by another base (gemma3).
@@ -395,7 +364,7 @@ private:
     ExecutorOutput output_;
     bool is_bidirectional_;
     std::int64_t skipped_id_ = -1;
-    std::vector<Body> bodies_;
+    std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;
     Bytes weight_bytes_{0};
@@ -406,7 +375,7 @@ private:
     Buffer<std::int32_t, Backend> ids_;
     Buffer<std::int32_t, Backend> positions_;
     /// Goes first: what a stream still reads outlives it.
-    LastStep last_;
+    LastStep<Backend> last_;
 };
 
 }  // namespace shardwise::inline v0_2_0

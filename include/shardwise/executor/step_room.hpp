@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -48,6 +50,29 @@ namespace shardwise::inline v0_2_0 {
                     .context = limits.context,
                     .dtype = Dtype::f32};
     return plan_activations(local, op_context(local, step, {.ep = experts.ranks, .ep_rank = experts.rank}));
+}
+
+/// A body as one rank computes it.
+struct PlannedBody {
+    std::int32_t program = 0;
+    BlockBody local;
+    ActivationPlan plan;
+};
+
+/// The number of a body among those of a rank, where it is put if it is new. Blocks of one program share a plan only where this rank's
+/// parts of their values are as wide: weights of other formats may be cut otherwise.
+[[nodiscard]] inline std::size_t number_of_body(std::vector<PlannedBody>& bodies, std::int32_t program,
+                                                BlockBody local) {
+    auto const is_same = [&](PlannedBody const& body) {
+        bool same = body.program == program;
+        for (std::size_t id = 0; same && id < local.values().size(); ++id)
+            same = body.local.values()[id].width == local.values()[id].width;
+        return same;
+    };
+    auto const found = std::find_if(bodies.begin(), bodies.end(), is_same);
+    auto const number = static_cast<std::size_t>(found - bodies.begin());
+    if (found == bodies.end()) bodies.push_back({program, std::move(local), {}});
+    return number;
 }
 
 /// The floats that a block's kernels and sums need beside their values in any step.

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/deadline.hpp>
+
+#include <chrono>
+
+namespace shardwise::inline v0_2_0 {
+
+/// The end of the last step that was put into a stream. It is waited for when this goes: a member behind what steps read keeps that
+/// alive so long.
+template <OrdersStreams Backend>
+struct LastStep {
+    typename Backend::Event event;
+
+    LastStep() = default;
+    LastStep(LastStep&&) noexcept = default;
+    LastStep& operator=(LastStep&&) noexcept = default;
+    ~LastStep() { (void)event.synchronize(Deadline::after(std::chrono::hours(24 * 365))); }
+};
+
+}  // namespace shardwise::inline v0_2_0
