@@ -17,11 +17,12 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// The keys and values that one rank keeps, in pages of a fixed number of tokens that all sequences share. A sequence has a list of
-/// pages, the same for all layers that see equally far; in layers with a window it writes over the pages that no query sees any more.
+/// The keys and values that one rank keeps, in pages of a fixed number of tokens that all sequences share. A sequence
+/// has a list of pages, the same for all layers that see equally far; in layers with a window it writes over the pages
+/// that no query sees any more.
 ///
-/// Slots number the sequences. Keys and values are written and read in stream order; lists of pages change at once, between steps: a
-/// slot that is released, or used by another sequence, waits for the stream first.
+/// Slots number the sequences. Keys and values are written and read in stream order; lists of pages change at once,
+/// between steps: a slot that is released, or used by another sequence, waits for the stream first.
 ///
 /// Memory  kv_layer_bytes of each layer, when it is made; lists of pages lie beside the context's memory
 template <AllocatesMemory Backend>
@@ -97,8 +98,8 @@ public:
 
     /// Gives a sequence the pages that it still lacks for so many tokens.
     ///
-    /// Errors  invalid_argument for a slot that does not exist or more tokens than a sequence has; out_of_memory where too few pages are
-    ///         free: then none is taken
+    /// Errors  invalid_argument for a slot that does not exist or more tokens than a sequence has; out_of_memory where
+    ///         too few pages are free: then none is taken
     [[nodiscard]] Result<> reserve(std::int64_t slot, std::int64_t tokens) {
         Error error{ErrorCode::invalid_argument};
         error.in("kv cache");
@@ -143,7 +144,8 @@ public:
         }
     }
 
-    /// The keys or the values of a sequence's first `count` tokens; of a layer with a window those that the next queries see.
+    /// The keys or the values of a sequence's first `count` tokens; of a layer with a window those that the next
+    /// queries see.
     template <CacheElement Cache>
     [[nodiscard]] CachedRows<Cache, Backend> keys(std::size_t layer, std::int64_t slot, std::int64_t count) const {
         return rows<Cache>(layers_[layer], layers_[layer].keys, slot, count);
@@ -155,7 +157,8 @@ public:
 
     /// Puts the keys and values of new tokens behind a sequence's first `past`; it has pages for them.
     ///
-    /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has none
+    /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has
+    ///         none
     /// Order   on `stream`
     void store(std::size_t layer, std::int64_t slot, std::int64_t past, Matrix keys, Matrix values, Stream& stream) {
         auto& to = layers_[layer];

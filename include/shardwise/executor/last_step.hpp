@@ -7,8 +7,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// The end of the last step that was put into a stream. It is waited for when this goes: a member behind what steps read keeps that
-/// alive so long.
+/// The end of the last step that was put into a stream. It is waited for when this goes: a member behind what steps
+/// read keeps that alive so long.
 template <OrdersStreams Backend>
 struct LastStep {
     typename Backend::Event event;

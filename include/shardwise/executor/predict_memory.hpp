@@ -219,7 +219,8 @@ private:
 
 }  // namespace detail
 
-/// What a rank that has all experts, or its share of them without what exchanges their rows, will hold, by the rules that loading, caching and the arena allocate by: nothing is read but what `format_of` reads.
+/// What a rank that has all experts, or its share of them without what exchanges their rows, will hold, by the rules
+/// that loading, caching and the arena allocate by: nothing is read but what `format_of` reads.
 ///
 /// Units  bytes as asked for, as the counting allocator has them
 /// Errors  those of `format_of` and of cuts that are not legal; size_overflow

@@ -39,8 +39,8 @@ namespace shardwise::inline v0_2_0 {
     return shape.rotary > 0 ? shape.rotary : shape.key_dim;
 }
 
-/// Where a rank's values of a block lie in the arena in its largest step: every smaller one fits at the same places. `experts` is
-/// the rank's place among those that share the experts.
+/// Where a rank's values of a block lie in the arena in its largest step: every smaller one fits at the same places.
+/// `experts` is the rank's place among those that share the experts.
 [[nodiscard]] inline ActivationPlan plan_largest_step(BlockBody const& local, ExecutorLimits const& limits,
                                                       TensorPlace experts = {}) {
     // Rows: tokens of the step, and one per sequence.
@@ -59,8 +59,8 @@ struct PlannedBody {
     ActivationPlan plan;
 };
 
-/// The number of a body among those of a rank, where it is put if it is new. Blocks of one program share a plan only where this rank's
-/// parts of their values are as wide: weights of other formats may be cut otherwise.
+/// The number of a body among those of a rank, where it is put if it is new. Blocks of one program share a plan only
+/// where this rank's parts of their values are as wide: weights of other formats may be cut otherwise.
 [[nodiscard]] inline std::size_t number_of_body(std::vector<PlannedBody>& bodies, std::int32_t program,
                                                 BlockBody local) {
     auto const is_same = [&](PlannedBody const& body) {

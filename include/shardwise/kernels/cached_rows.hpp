@@ -20,7 +20,8 @@ struct RowRun {
     std::int64_t rows = 0;
 };
 
-/// The keys or the values of one sequence as attention reads them: all in one piece, or in pages of a memory that sequences share.
+/// The keys or the values of one sequence as attention reads them: all in one piece, or in pages of a memory that
+/// sequences share.
 ///
 /// Shapes  [count, width]; bytes have scales [rows of the memory, heads]
 /// Memory  views; the list of pages too outlives what reads it

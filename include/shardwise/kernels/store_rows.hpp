@@ -44,12 +44,12 @@ struct StoreRowsBody {
 
 /// Puts rows of keys or values into a cache: row i becomes row `first` + i of the sequence.
 ///
-/// bf16 rounds to the nearest, ties to even: an element is off by at most 2^-8 of itself. Bytes are a head's elements divided by its
-/// greatest magnitude / 127, rounded to the nearest: an element is off by at most 1/254 of that magnitude. A row's bits depend on the
-/// row alone.
+/// bf16 rounds to the nearest, ties to even: an element is off by at most 2^-8 of itself. Bytes are a head's elements
+/// divided by its greatest magnitude / 127, rounded to the nearest: an element is off by at most 1/254 of that
+/// magnitude. A row's bits depend on the row alone.
 ///
-/// Shapes  in [rows, heads * width]; memory [rows of the cache, heads * width], scales [rows of the cache, heads] where elements are
-///         bytes: what `cache` shows, to be written
+/// Shapes  in [rows, heads * width]; memory [rows of the cache, heads * width], scales [rows of the cache, heads] where
+///         elements are bytes: what `cache` shows, to be written
 /// Memory  the list of pages too stays alive until it is done; `first` + rows are no more than `cache` has
 /// Order   on `stream`
 template <CacheElement Cache>

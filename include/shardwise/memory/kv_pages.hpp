@@ -10,8 +10,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// Tokens of one page of a cache: few, so that the last page of a sequence wastes little, and no less than a vector register has
-/// floats.
+/// Tokens of one page of a cache: few, so that the last page of a sequence wastes little, and no less than a vector
+/// register has floats.
 inline constexpr std::int64_t kv_page_tokens = 16;
 
 /// What one layer of one rank caches of a token: `heads` keys and as many values.
@@ -40,8 +40,8 @@ struct KvRoom {
     WindowPolicy policy = WindowPolicy::window;
 };
 
-/// Pages of one sequence of `tokens` tokens: all of it, or of a layer with a window what its queries see before the new tokens of
-/// a step, and those, wherever in a page they begin.
+/// Pages of one sequence of `tokens` tokens: all of it, or of a layer with a window what its queries see before the new
+/// tokens of a step, and those, wherever in a page they begin.
 [[nodiscard]] constexpr std::int64_t kv_sequence_pages(KvRoom const& room, std::int64_t window, std::int64_t tokens) {
     auto const all = ceil_divide(tokens, kv_page_tokens);
     if (window <= 0 || room.policy == WindowPolicy::full) return all;
@@ -71,8 +71,8 @@ struct KvRoom {
 
 /// The cache of one layer on one rank, to the byte: what the executor allocates. Nothing where it leaves 63 bits.
 ///
-/// Units  bytes of pages; the estimator's kv_cache_bytes is the least that any cache needs: it has no pages, a window without the new
-///        tokens, and no scales
+/// Units  bytes of pages; the estimator's kv_cache_bytes is the least that any cache needs: it has no pages, a window
+///        without the new tokens, and no scales
 [[nodiscard]] constexpr Optional<Bytes> kv_layer_bytes(KvLayer const& layer, KvRoom const& room) {
     auto const pages = kv_pages(room, layer.window);
     auto const page = kv_page_bytes(layer, room.dtype);

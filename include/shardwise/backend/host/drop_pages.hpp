@@ -13,8 +13,8 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Gives the whole pages within a mapped file's bytes back to the system; they come in again if they are touched. Other memory would
-/// lose what it holds.
+/// Gives the whole pages within a mapped file's bytes back to the system; they come in again if they are touched. Other
+/// memory would lose what it holds.
 inline void drop_pages([[maybe_unused]] std::span<std::byte const> mapped) {
 #if defined(__linux__)
     auto const page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
