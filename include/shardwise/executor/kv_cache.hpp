@@ -51,16 +51,16 @@ public:
             if (!kv_layer_bytes(shape, room) || !pages || *pages > std::numeric_limits<std::int32_t>::max())
                 return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(room.context);
             auto const rows = *pages * kv_page_tokens;
-            auto const hold = [&](Half& half, std::int64_t width) -> Result<> {
+            auto const hold = [&](Half& side, std::int64_t width) -> Result<> {
                 auto const bytes = rows * shape.heads * width * bits(room.dtype) / 8;
                 auto elements = Buffer<std::byte, Backend>::allocate(context, bytes);
                 if (!elements) return elements.error();
-                half.elements = std::move(*elements);
-                half.width = shape.heads * width;
+                side.elements = std::move(*elements);
+                side.width = shape.heads * width;
                 if (room.dtype != Dtype::i8) return {};
                 auto scales = Buffer<float, Backend>::allocate(context, rows * shape.heads);
                 if (!scales) return scales.error();
-                half.scales = std::move(*scales);
+                side.scales = std::move(*scales);
                 return {};
             };
             Layer layer{shape, 0, rows, {}, {}};
@@ -164,11 +164,11 @@ public:
         auto& to = layers_[layer];
         with_element([&]<class Cache>(Cache) {
             auto const count = past + keys.extent(0);
-            auto const put = [&](Half& half, Matrix from) {
-                if (half.width == 0) return;
-                store_rows<Cache>(from, {reinterpret_cast<Cache*>(half.elements.data()), {to.rows, half.width}},
-                                  rows<Cache>(to, half, slot, count), past, stream,
-                                  {half.scales.data(), {half.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
+            auto const put = [&](Half& side, Matrix from) {
+                if (side.width == 0) return;
+                store_rows<Cache>(from, {reinterpret_cast<Cache*>(side.elements.data()), {to.rows, side.width}},
+                                  rows<Cache>(to, side, slot, count), past, stream,
+                                  {side.scales.data(), {side.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
             };
             put(to.keys, keys);
             put(to.values, values);
@@ -249,14 +249,14 @@ private:
     }
 
     template <CacheElement Cache>
-    [[nodiscard]] CachedRows<Cache, Backend> rows(Layer const& layer, Half const& half, std::int64_t slot,
+    [[nodiscard]] CachedRows<Cache, Backend> rows(Layer const& layer, Half const& side, std::int64_t slot,
                                                   std::int64_t count) const {
         auto const& list = groups_[layer.group].lists[static_cast<std::size_t>(slot)];
-        return {{reinterpret_cast<Cache const*>(half.elements.data()), {layer.rows, half.width}},
+        return {{reinterpret_cast<Cache const*>(side.elements.data()), {layer.rows, side.width}},
                 list.data(),
                 kv_page_tokens,
                 count,
-                {half.scales.data(), {half.scales.size() == 0 ? 0 : layer.rows, layer.shape.heads}}};
+                {side.scales.data(), {side.scales.size() == 0 ? 0 : layer.rows, layer.shape.heads}}};
     }
 
     KvRoom room_;

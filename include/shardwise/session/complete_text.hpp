@@ -14,7 +14,7 @@
 namespace shardwise::inline v0_2_0 {
 
 /// Loads a model over the ranks that `options` ask for and gives the text with which it goes on after a prompt: the
-/// most probable token each time, up to the end of the text or `most_tokens`. For other choices, or several texts:
+/// most probable token each time, up to the end of the text or `max_new_tokens`. For other choices, or several texts:
 /// run_on_threads.
 ///
 /// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache.
@@ -24,7 +24,7 @@ namespace shardwise::inline v0_2_0 {
 ///
 /// Example  examples/06_run/main.cpp
 [[nodiscard]] inline Result<std::string> complete_text(std::string const& model, std::string_view prompt,
-                                                       std::int64_t most_tokens, RunOptions const& options = {}) {
+                                                       std::int64_t max_new_tokens, RunOptions const& options = {}) {
     auto const source = find_model(model, {}, HubCache(HubEnvironment::current()));
     if (!source) return source.error();
     auto const checkpoint = read_checkpoint(*source);
@@ -43,7 +43,7 @@ namespace shardwise::inline v0_2_0 {
     if (!ids) return ids.error();
     GenerationRequest request;
     request.prompt = *std::move(ids);
-    request.max_new_tokens = most_tokens;
+    request.max_new_tokens = max_new_tokens;
     request.stop_tokens = *std::move(stops);
     auto const report = run_on_threads(*source, checkpoint->model, {request}, options);
     if (!report) return report.error();
