@@ -724,8 +724,8 @@ TEST_CASE("RankExecutor: weights packed on load take what the estimator says, an
 }
 
 TEST_CASE("RankExecutor: rounded linear biases are refused, not left out") {
-    OnDisk const model(
-        R"({"model_type":"falcon","vocab_size":31,"hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2,"alibi":true})");
+    OnDisk const model(R"({"model_type":"falcon","vocab_size":31,"hidden_size":16,"num_hidden_layers":1,)"
+                       R"("num_attention_heads":2,"alibi":true})");
     auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
     REQUIRE(parameters);
     HostContext context({.threads = 1});

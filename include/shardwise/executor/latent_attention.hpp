@@ -25,7 +25,8 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Rows that go through the latent at once: few enough that the scratch stays small, many enough to share what is read of weights.
+/// Rows that go through the latent at once: few enough that the scratch stays small, many enough to share what is read
+/// of weights.
 inline constexpr std::int64_t latent_rows = 32;
 
 /// Attention in the latent: one key-value head, whose values are the first part of its keys.
@@ -45,8 +46,8 @@ inline constexpr std::int64_t latent_rows = 32;
 
 }  // namespace detail
 
-/// Floats that `LatentHeads::attend` needs beside its tensors with so many heads of its own, for so many tokens of a sequence that
-/// is `context` long with them. `shape` is the whole model's.
+/// Floats that `LatentHeads::attend` needs beside its tensors with so many heads of its own, for so many tokens of a
+/// sequence that is `context` long with them. `shape` is the whole model's.
 [[nodiscard]] inline std::int64_t latent_workspace(AttentionShape const& shape, std::int64_t heads, std::int64_t tokens,
                                                    std::int64_t context) {
     auto const rows = std::min(tokens, detail::latent_rows);
@@ -69,8 +70,9 @@ inline constexpr std::int64_t latent_rows = 32;
     return Bytes{*all};
 }
 
-/// A rank's heads of multi-head latent attention. Each head's queries are taken into the latent before the attention, and its
-/// result out of it behind: the cache holds the latent alone, one key-value head that all heads share, and is never expanded.
+/// A rank's heads of multi-head latent attention. Each head's queries are taken into the latent before the attention,
+/// and its result out of it behind: the cache holds the latent alone, one key-value head that all heads share, and is
+/// never expanded.
 ///
 /// Source  DeepSeek-V2 (arXiv 2405.04434), section 2.1.2
 template <ComputeBackend Backend>
@@ -79,8 +81,8 @@ public:
     using Stream = typename Backend::Stream;
     using Matrix = TensorView<float, 2, Backend>;
 
-    /// Holds the heads `own` of the weight that expands the latent, whose rows are each head's keys, then its values; `source` is
-    /// not needed afterwards.
+    /// Holds the heads `own` of the weight that expands the latent, whose rows are each head's keys, then its values;
+    /// `source` is not needed afterwards.
     ///
     /// Shapes  source [heads * (key_dim - rotary + value_dim), latent - rotary]
     /// Errors  shape_mismatch; out_of_memory
@@ -111,7 +113,8 @@ public:
         return Result<LatentHeads>(std::move(layer));
     }
 
-    /// Floats that `attend` needs beside its tensors, for so many tokens of a sequence that is `context` long with them.
+    /// Floats that `attend` needs beside its tensors, for so many tokens of a sequence that is `context` long with
+    /// them.
     [[nodiscard]] std::int64_t workspace(std::int64_t tokens, std::int64_t context) const {
         return latent_workspace(shape_, own(), tokens, context);
     }

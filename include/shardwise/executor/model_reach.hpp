@@ -8,7 +8,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// Tokens that a sequence of a model can have: its positions, and the rows that its tables of positions hold. Nothing: no limit.
+/// Tokens that a sequence of a model can have: its positions, and the rows that its tables of positions hold. Nothing:
+/// no limit.
 [[nodiscard]] inline std::optional<std::int64_t> longest_context(Model const& model) {
     std::optional<std::int64_t> most;
     if (model.config.max_positions > 0) most = model.config.max_positions;

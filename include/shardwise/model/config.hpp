@@ -12,8 +12,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// The hyper-parameters of a model of any family, under the field's standard names: a literal type, filled by presets and by
-/// the readers of config.json and GGUF metadata. A field that a family does not have stays at its zero.
+/// The hyper-parameters of a model of any family, under the field's standard names: a literal type, filled by presets
+/// and by the readers of config.json and GGUF metadata. A field that a family does not have stays at its zero.
 ///
 /// Units  elements, heads, layers or tokens
 struct ModelConfig {
@@ -82,7 +82,7 @@ struct ModelConfig {
     bool rounded_alibi = false;        // falcon: biases are rounded to bf16 and scaled as scores are
     bool scaled_scores = true;         // gpt2: scale_attn_weights
     bool layer_scores = false;         // gpt2: scale_attn_by_inverse_layer_idx
-    bool yarn_scores = false;          // deepseek_v3: scores grow by the square of yarn_magnitude(factor, mscale_all_dim)
+    bool yarn_scores = false;          // deepseek_v3: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool norm_affine = true;           // opt: layer_norm_elementwise_affine
     bool residual_from_norm = false;   // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn

@@ -8,8 +8,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// How much each head's scores fall with the distance of a key (ALiBi): powers of 2^(-8 / n) for the greatest power of two n of
-/// heads, and for the others every second power of 2^(-4 / n).
+/// How much each head's scores fall with the distance of a key (ALiBi): powers of 2^(-8 / n) for the greatest power of
+/// two n of heads, and for the others every second power of 2^(-4 / n).
 ///
 /// Source  Press et al., ALiBi, 2021; transformers 4.57 models/bloom/modeling_bloom.py (build_alibi_tensor)
 [[nodiscard]] inline List<float> alibi_slopes(std::int64_t heads) {

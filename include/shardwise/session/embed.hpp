@@ -76,7 +76,8 @@ public:
         }
     }
 
-    /// The states of the tokens from `first` on of one text, of `length` in all; a text's come in order, one text after another.
+    /// The states of the tokens from `first` on of one text, of `length` in all; a text's come in order, one text after
+    /// another.
     void take(std::size_t text, std::int64_t first, std::int64_t length, std::span<float const> states) {
         auto& values = embeddings_[text].values;
         auto const width = sums_.size();
@@ -213,14 +214,14 @@ template <ReductionPolicy Policy>
 
 }  // namespace detail
 
-/// Loads a checkpoint over ranks that are threads of this process and embeds texts that are token ids, special tokens included:
-/// the states behind the last layer (and its norm), pooled as the options say. Encoders and decoders alike; an encoder's pooler
-/// and a decoder's head are not read.
+/// Loads a checkpoint over ranks that are threads of this process and embeds texts that are token ids, special tokens
+/// included: the states behind the last layer (and its norm), pooled as the options say. Encoders and decoders alike;
+/// an encoder's pooler and a decoder's head are not read.
 ///
 /// `source` and `model` are what find_model and read_checkpoint gave. Embeddings are in the order of the texts.
 ///
-/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of loading, of
-///         the executor and of the ranks
+/// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of
+///         loading, of the executor and of the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
 ///          auto const loaded = load_tokenizer(*source);

@@ -213,7 +213,8 @@ private:
             config.qk_nope_head_dim = *key - config.qk_rope_head_dim;
         if (value && *value > 0 && *value <= max_config_size) config.v_head_dim = *value;
     }
-    /// Scaled positions by llama.cpp's keys: a factor without a type is linear, divisors of each pair are tensors (longrope).
+    /// Scaled positions by llama.cpp's keys: a factor without a type is linear, divisors of each pair are tensors
+    /// (longrope).
     ///
     /// Source  llama.cpp src/llama-model.cpp (load_hparams), src/llama-graph.cpp
     Result<> read_rope_scaling(ModelConfig& config) const {

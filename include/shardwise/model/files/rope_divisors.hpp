@@ -20,8 +20,9 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// What divides the frequency of each pair of a head where a checkpoint lists it: longrope's two lists, in config.json or as tensors
-/// of a GGUF file, and the list that llama.cpp writes for llama3's scaling, which holds for every context.
+/// What divides the frequency of each pair of a head where a checkpoint lists it: longrope's two lists, in config.json
+/// or as tensors of a GGUF file, and the list that llama.cpp writes for llama3's scaling, which holds for every
+/// context.
 struct RopeDivisors {
     std::vector<double> short_context;
     std::vector<double> long_context;
@@ -121,7 +122,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// What a checkpoint lists: longrope's lists in its config.json, or the tensors of a GGUF file; empty where it has none.
+/// What a checkpoint lists: longrope's lists in its config.json, or the tensors of a GGUF file; empty where it has
+/// none.
 ///
 /// Errors  those of reading the files; invalid_field for a list of anything but numbers above 0
 [[nodiscard]] inline Result<RopeDivisors> read_rope_divisors(ModelSource const& source) {
