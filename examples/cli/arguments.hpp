@@ -24,6 +24,7 @@ struct Arguments {
     std::optional<std::string> pooling;
     std::optional<std::string> prompt, prompt_ids, prompt_file, stop, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
+    std::optional<std::string> ranks, map;
     bool sequence_parallel = false;
     bool fallback = false;
     bool offload_buffers = false;

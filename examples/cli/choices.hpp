@@ -5,6 +5,7 @@
 #include <shardwise/plan/parallel_plan.hpp>
 #include <shardwise/session/pooling.hpp>
 
+#include "rank_kind.hpp"
 #include "requests.hpp"
 #include "values.hpp"
 
@@ -40,6 +41,13 @@ inline constexpr std::array<Choice<MapStrategy>, 6> strategy_choices{{{"auto", M
                                                                       {"sequential", MapStrategy::sequential},
                                                                       {"optimal", MapStrategy::optimal},
                                                                       {"custom", MapStrategy::custom}}};
+/// Those of `run`, whose own maps are given by --map.
+inline constexpr std::array<Choice<MapStrategy>, 5> run_strategy_choices{
+    {{"auto", MapStrategy::optimal},
+     {"balanced", MapStrategy::balanced},
+     {"balanced_low_0", MapStrategy::balanced_low_0},
+     {"sequential", MapStrategy::sequential},
+     {"optimal", MapStrategy::optimal}}};
 inline constexpr std::array<Choice<MapDialect>, 3> dialect_choices{{{"shardwise", MapDialect::shardwise},
                                                                     {"accelerate", MapDialect::accelerate},
                                                                     {"transformers", MapDialect::transformers}}};
@@ -57,10 +65,11 @@ inline constexpr std::array<Choice<PlanObjective>, 3> plan_objective_choices{{{"
                                                                               {"throughput", PlanObjective::throughput},
                                                                               {"devices", PlanObjective::devices}}};
 
-inline constexpr std::array<Choice<DeviceKind>, 4> prefer_choices{{{"cuda", DeviceKind::cuda},
-                                                                   {"hip", DeviceKind::hip},
-                                                                   {"metal", DeviceKind::metal},
-                                                                   {"cpu", DeviceKind::cpu}}};
+inline constexpr std::array<Choice<RankKind>, 3> rank_kind_choices{
+    {{"threads", RankKind::threads}, {"processes", RankKind::processes}, {"mpi", RankKind::mpi}}};
+
+inline constexpr std::array<Choice<DeviceKind>, 4> prefer_choices{
+    {{"cuda", DeviceKind::cuda}, {"hip", DeviceKind::hip}, {"metal", DeviceKind::metal}, {"cpu", DeviceKind::cpu}}};
 
 inline constexpr std::array<Choice<Pooling>, 3> pooling_choices{
     {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"none", Pooling::none}}};

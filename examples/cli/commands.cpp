@@ -88,9 +88,10 @@ std::span<Command const> commands() {
             .name = "run",
             .summary = "generate with a model on this machine, sharded over ranks",
             .description =
-                "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks that are threads of "
-                "this process, and generates. Weights keep the file's form unless --dtype or --quant ask for "
-                "another (what no product computes with directly is held in fp32), activations are "
+                "Loads a checkpoint (safetensors or GGUF), cuts it over tensor-parallel ranks and stages of a "
+                "pipeline, and generates. Ranks are threads of this process, processes that it starts, or those of "
+                "mpirun or torchrun; only rank 0 prints. Weights keep the file's form unless --dtype or --quant ask "
+                "for another (what no product computes with directly is held in fp32), activations are "
                 "fp32.\n\nOn a terminal and without a prompt it asks for one after another: with --chat they are "
                 "the turns of a conversation, Ctrl-C ends an answer, Ctrl-D the program.\n\nWith --deterministic the "
                 "logits have the same bits for any number of ranks. Decoders "
@@ -105,6 +106,8 @@ std::span<Command const> commands() {
                  {"shardwise run ./SmolLM2-135M-Instruct --chat --prompt 'Why is the sky blue?' --temperature 0.7",
                   "an answer"},
                  {"shardwise run model.gguf --chat --tp 2", "a conversation on this terminal"},
+                 {"mpirun -n 4 shardwise run model.gguf --prompt 'Once upon a time' --pp 2",
+                  "four MPI ranks in two stages"},
                  {"shardwise run model.gguf --prompt-ids 504,3575,282,4649,314 --json", "for another program"}},
             .run = run_run},
         Command{
@@ -116,7 +119,7 @@ std::span<Command const> commands() {
                 "states behind the last layer of each text's tokens, pooled into a vector: bert and roberta, and "
                 "decoders too. What the tokenizer puts before and after each text is put there; padding and truncation "
                 "are not applied. Each vector is a line of numbers.",
-            .groups = {model_argument(), embed_options(), rank_options(), output_options()},
+            .groups = {model_argument(), embed_options(), embed_rank_options(), output_options()},
             .examples = {{"shardwise embed ./all-MiniLM-L6-v2 --text 'a cat' --text 'a kitten' --normalize",
                           "two vectors of length 1, a line each"},
                          {"shardwise embed ./bert-base-uncased --text 'a cat' --pooling none --json",

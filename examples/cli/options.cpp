@@ -277,7 +277,55 @@ constexpr std::array generation_table{
 };
 
 constexpr std::array rank_table{
-    Option{.flag = "--tp", .value = "N", .help = "tensor-parallel ranks", .standard = "1", .word = &Arguments::tp},
+    Option{.flag = "--tp",
+           .value = "N",
+           .help = "tensor-parallel ranks of each stage, at most as many as query heads",
+           .standard = "1, under a launcher all of its ranks",
+           .word = &Arguments::tp},
+    Option{.flag = "--pp",
+           .value = "N",
+           .help = "stages of the pipeline, at most as many as layers",
+           .standard = "1",
+           .word = &Arguments::pp},
+    Option{.flag = "--ep", .value = "N", .help = "expert-parallel ranks", .standard = "1", .word = &Arguments::ep},
+    Option{.flag = "--ranks",
+           .value = "KIND",
+           .help = "what the ranks are",
+           .standard = "what mpirun or torchrun started, else threads",
+           .choices = words_of<rank_kind_choices>,
+           .word = &Arguments::ranks},
+    Option{.flag = "--map",
+           .value = "FILE",
+           .help = "a device map, {prefix: device}: each device number is a stage, layers on cpu or disk are streamed",
+           .kind = ValueKind::file,
+           .word = &Arguments::map},
+    Option{.flag = "--strategy",
+           .value = "NAME",
+           .help = "place the model on --devices, each a stage; what does not fit is not run",
+           .standard = "auto",
+           .choices = words_of<run_strategy_choices>,
+           .word = &Arguments::strategy},
+    Option{.flag = "--devices",
+           .value = "SPEC",
+           .help = "the devices whose memory --strategy fills: 2xgpu:24GiB, 2xRTX4090, auto, ...",
+           .kind = ValueKind::devices,
+           .word = &Arguments::devices},
+    Option{.flag = "--threads",
+           .value = "N",
+           .help = "threads of all ranks together",
+           .standard = "the machine's cores",
+           .word = &Arguments::threads},
+    Option{.flag = "--deterministic",
+           .help = "the same bits for any number of ranks",
+           .is_set = &Arguments::deterministic},
+};
+
+constexpr std::array embed_rank_table{
+    Option{.flag = "--tp",
+           .value = "N",
+           .help = "tensor-parallel ranks, at most as many as heads",
+           .standard = "1",
+           .word = &Arguments::tp},
     Option{.flag = "--threads",
            .value = "N",
            .help = "threads of all ranks together",
@@ -404,6 +452,9 @@ OptionGroup prompt_options() {
 }
 OptionGroup generation_options() {
     return {"Generation", generation_table};
+}
+OptionGroup embed_rank_options() {
+    return {"Ranks", embed_rank_table};
 }
 OptionGroup rank_options() {
     return {"Ranks", rank_table};

@@ -104,7 +104,9 @@ struct Command {
 [[nodiscard]] OptionGroup prompt_options();
 /// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --logits, --profile-out.
 [[nodiscard]] OptionGroup generation_options();
-/// --tp, --threads, --deterministic of `run` and `embed`.
+/// --tp, --threads, --deterministic of `embed`.
+[[nodiscard]] OptionGroup embed_rank_options();
+/// --tp, --pp, --ep, --ranks, --map, --strategy, --devices, --threads, --deterministic of `run`.
 [[nodiscard]] OptionGroup rank_options();
 /// --kv-dtype of `run`.
 [[nodiscard]] OptionGroup run_cache_options();

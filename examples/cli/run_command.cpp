@@ -1,3 +1,4 @@
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/session/run_on_threads.hpp>
@@ -8,13 +9,16 @@
 #include "progress.hpp"
 #include "requests.hpp"
 #include "run_answer.hpp"
+#include "run_placement.hpp"
 #include "run_profile.hpp"
 #include "run_prompt.hpp"
+#include "run_ranks.hpp"
 #include "runnable_model.hpp"
 #include "text_stream.hpp"
 #include "values.hpp"
 
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -23,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace shardwise::cli {
@@ -93,6 +98,23 @@ volatile std::sig_atomic_t is_interrupted = 0;
         if (!ranks) return ranks.error();
         options.tp = static_cast<std::int32_t>(*ranks);
     }
+    if (arguments.pp) {
+        auto const stages = read_number("--pp", *arguments.pp, 1, 1024);
+        if (!stages) return stages.error();
+        options.pp = static_cast<std::int32_t>(*stages);
+    }
+    if (arguments.ep) {
+        auto const ranks = read_number("--ep", *arguments.ep, 1, 1024);
+        if (!ranks) return ranks.error();
+        if (*ranks > 1) {
+            return Error{ErrorCode::unsupported}
+                .in("--ep")
+                .because("experts cannot be dealt to ranks yet")
+                .got(*ranks)
+                .expected(1)
+                .fix("cut them by --tp");
+        }
+    }
     if (arguments.threads) {
         auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
         if (!threads) return threads.error();
@@ -118,60 +140,88 @@ volatile std::sig_atomic_t is_interrupted = 0;
     return options;
 }
 
-[[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, GenerationRequest request, RunOptions options) {
-    RunAnswer answer;
-    auto const color = read_color(arguments);
-    if (!color) return color.error();
+/// What a run starts from.
+struct RunInput {
+    RunnableModel model;
+    GenerationRequest request;
+    std::optional<Tokenizer> tokenizer;
+};
+
+/// Reads what describes the model; the prompt on the first rank only.
+[[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request, bool is_first) {
     auto model = find_runnable(*arguments.model);
     if (!model) return model.error();
-    auto const& source = model->source;
-    auto stops = end_tokens(source);
+    auto stops = end_tokens(model->source);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
-    auto prompt = read_prompt(arguments, source);
-    if (!prompt) return prompt.error();
-    if (arguments.stop && !prompt->tokenizer) {
-        return Error{ErrorCode::unsupported}
-            .in("--stop")
-            .because("needs text, and the model's files have no tokenizer that can be read")
-            .fix("leave it out");
+    std::optional<Tokenizer> tokenizer;
+    if (is_first) {
+        auto prompt = read_prompt(arguments, model->source);
+        if (!prompt) return prompt.error();
+        if (arguments.stop && !prompt->tokenizer) {
+            return Error{ErrorCode::unsupported}
+                .in("--stop")
+                .because("needs text, and the model's files have no tokenizer that can be read")
+                .fix("leave it out");
+        }
+        request.prompt = std::move(prompt->ids);
+        tokenizer = std::move(prompt->tokenizer);
     }
-    answer.model = source.name;
-    answer.prompt = request.prompt = prompt->ids;
-    answer.warnings = std::move(model->checkpoint.warnings);
-    print_warnings(answer.warnings);
+    return RunInput{*std::move(model), std::move(request), std::move(tokenizer)};
+}
 
+/// The first interrupt ends the text where it is; a second one ends the program. Ranks that do not print wait for the
+/// word of the one that does.
+void catch_interrupts(RunRanks& ranks) {
+    auto const handle = [](int signal) {
+        is_interrupted = 1;
+        std::signal(signal, SIG_DFL);
+    };
+    std::signal(SIGINT, ranks.is_first() ? +handle : SIG_IGN);
+    // Launchers end their ranks by it.
+    if (ranks.world() != nullptr) std::signal(SIGTERM, ranks.is_first() ? +handle : SIG_IGN);
+}
+
+/// Runs this rank, and on the first one shows the text as it comes and writes the files that were asked for.
+[[nodiscard]] Result<RunAnswer> generate(Arguments const& arguments, RunInput& input, RunOptions options,
+                                         RunRanks& ranks, ColorMode color) {
+    RunAnswer answer;
+    auto const& [source, checkpoint] = input.model;
+    answer.model = source.name;
+    answer.prompt = input.request.prompt;
+    answer.warnings = checkpoint.warnings;
     std::optional<TextStream> stream;
-    if (prompt->tokenizer) {
+    // Shown until the first token.
+    std::optional<Progress> progress;
+    std::optional<BlockTimes> times;
+    std::string logits;
+    if (ranks.is_first()) {
+        print_warnings(answer.warnings);
+        progress.emplace(color);
+        options.load.observer = progress->observer();
+        if (arguments.profile_out) options.times = &times.emplace(checkpoint.model.program);
+        if (arguments.logits) {
+            options.on_logits = [&logits](std::int64_t, std::span<float const> row) {
+                logits.append(reinterpret_cast<char const*>(row.data()), row.size_bytes());
+            };
+        }
+    }
+    if (input.tokenizer) {
         auto show = [](std::string_view text) {
             print_text(text);
             (void)flush_output();
         };
-        stream.emplace(*prompt->tokenizer, arguments.stop.value_or(""),
+        stream.emplace(*input.tokenizer, arguments.stop.value_or(""),
                        arguments.json ? std::function<void(std::string_view)>{} : show);
     }
-    // Shown until the first token.
-    std::optional<Progress> progress;
-    progress.emplace(*color);
-    options.load.observer = progress->observer();
     options.on_token = [&stream, &progress](std::int64_t, std::int32_t token) {
         progress.reset();
         return (!stream || stream->push(token)) && is_interrupted == 0;
     };
-    std::optional<BlockTimes> times;
-    if (arguments.profile_out) options.times = &times.emplace(model->checkpoint.model.program);
-    std::string logits;
-    if (arguments.logits) {
-        options.on_logits = [&logits](std::int64_t, std::span<float const> row) {
-            logits.append(reinterpret_cast<char const*>(row.data()), row.size_bytes());
-        };
-    }
-    // The first interrupt ends the text where it is; a second one ends the program.
-    std::signal(SIGINT, [](int) {
-        is_interrupted = 1;
-        std::signal(SIGINT, SIG_DFL);
-    });
-    auto report = run_on_threads(source, model->checkpoint.model, {request}, options);
+    catch_interrupts(ranks);
+    auto report = ranks.world() != nullptr
+                      ? run_in_group(*ranks.world(), source, checkpoint.model, {input.request}, options)
+                      : run_on_threads(source, checkpoint.model, {input.request}, options);
     std::signal(SIGINT, SIG_DFL);
     progress.reset();
     if (!report) return report.error();
@@ -180,16 +230,64 @@ volatile std::sig_atomic_t is_interrupted = 0;
         stream->finish();
         answer.text = stream->text();
     }
+    if (auto const finished = ranks.finish(); !finished) return finished.error();
     if (times) {
-        auto const tokens = request.prompt.size() + answer.report.generations.front().tokens.size();
+        auto const tokens = answer.prompt.size() + answer.report.generations.front().tokens.size();
         auto const written =
             write_run_profile(*arguments.profile_out, answer.model, *times, static_cast<std::int64_t>(tokens));
         if (!written) return written.error();
     }
-    if (arguments.logits) {
+    if (arguments.logits && ranks.is_first()) {
         if (auto const written = write_file(*arguments.logits, logits); !written) return written.error();
     }
     return answer;
+}
+
+/// Joins the other ranks, agrees with them on what is run, and runs it. `placed` is what was read where the stages
+/// follow from a placement.
+[[nodiscard]] Result<RunAnswer> answer_run(Arguments const& arguments, std::optional<RunInput> placed,
+                                           GenerationRequest request, RunOptions const& options, RunRanks& ranks,
+                                           ColorMode color) {
+    if (auto const joined = ranks.join(options); !joined) return joined.error();
+    auto input =
+        placed ? Result<RunInput>(*std::move(placed)) : read_input(arguments, std::move(request), ranks.is_first());
+    if (auto* const world = ranks.world()) {
+        auto const read = input ? Result<>{} : Result<>{input.error()};
+        if (auto const agreed = agree_on(*world, read); !agreed) return agreed.error();
+        if (auto const shared = share_ids(*world, input->request.prompt); !shared) return shared.error();
+    }
+    if (!input) return input.error();
+    return generate(arguments, *input, options, ranks, color);
+}
+
+/// A flag that says something impossible is wrong usage.
+[[nodiscard]] Stage stage_of(Error const& error) {
+    return error.code() == ErrorCode::invalid_argument ? Stage::arguments : Stage::work;
+}
+
+/// Checks what a conversation and a profile do without: other ranks than threads, and stages.
+[[nodiscard]] Result<> check_stages(Arguments const& arguments, RunOptions const& options, bool talks, bool is_group) {
+    if (!talks && !arguments.profile_out) return {};
+    Error error{ErrorCode::unsupported};
+    error.in(talks ? "prompts at a terminal" : "--profile-out");
+    if (options.pp > 1 || has_placement(arguments))
+        return error.because("cannot be had with stages of a pipeline yet").fix("use --tp alone");
+    if (talks && is_group)
+        return error.because("are answered by threads only").fix("give --prompt, or --ranks threads");
+    return {};
+}
+
+/// Says what went wrong, on rank 0 only where the ranks have come together. Before that a rank says it itself, unless
+/// its launcher has ended the job by then, because rank 0 said the same.
+[[nodiscard]] ExitCode report_of_rank(Error const& error, Stage stage, RunRanks& ranks, bool is_json) {
+    if (ranks.is_first()) return report(error, stage, is_json);
+    // A launcher ends all ranks once one has ended: rank 0 is to speak before.
+    if (ranks.has_launcher()) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (ranks.world() == nullptr) {
+        auto const message = name_rank(error, ranks.rank()).message();
+        std::fprintf(stderr, "shardwise: %s\n", message.c_str());
+    }
+    return exit_code_of(error.code(), stage);
 }
 
 }  // namespace
@@ -197,33 +295,52 @@ volatile std::sig_atomic_t is_interrupted = 0;
 ExitCode run_run(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
+    auto ranks = RunRanks::find(arguments);
+    if (!ranks) return report(ranks.error(), Stage::arguments, arguments.json);
+    auto const refuse = [&](Error const& error, Stage stage = Stage::arguments) {
+        return report_of_rank(error, stage, *ranks, arguments.json);
+    };
     if (!arguments.model) {
-        return report(Error{ErrorCode::invalid_argument}
+        return refuse(Error{ErrorCode::invalid_argument}
                           .in("MODEL")
                           .because("was not given")
-                          .fix("name one: shardwise run model.gguf --prompt 'Once upon a time'"),
-                      Stage::arguments, arguments.json);
+                          .fix("name one: shardwise run model.gguf --prompt 'Once upon a time'"));
     }
     bool const talks = is_interactive(arguments);
-    if (auto const checked = talks ? Result<>{} : check_prompt_flags(arguments); !checked)
-        return report(checked.error(), Stage::arguments, arguments.json);
-    if (auto const checked = check_profile_out(arguments); !checked)
-        return report(checked.error(), Stage::arguments, arguments.json);
+    for (auto const& checked : {talks ? Result<>{} : check_prompt_flags(arguments), check_profile_out(arguments),
+                                check_placement_flags(arguments)}) {
+        if (!checked) return refuse(checked.error());
+    }
     if (arguments.prompt_ids) {
         auto const ids = read_id_list("--prompt-ids", *arguments.prompt_ids, std::numeric_limits<std::int32_t>::max());
-        if (!ids) return report(ids.error(), Stage::arguments, arguments.json);
+        if (!ids) return refuse(ids.error());
     }
     auto request = read_request(arguments);
-    if (!request) return report(request.error(), Stage::arguments, arguments.json);
-    auto const options = read_options(arguments);
-    if (!options) return report(options.error(), Stage::arguments, arguments.json);
+    if (!request) return refuse(request.error());
+    auto options = read_options(arguments);
+    if (!options) return refuse(options.error());
+    if (auto const checked = check_stages(arguments, *options, talks, ranks->is_group()); !checked)
+        return refuse(checked.error());
     if (talks) {
         auto const model = find_runnable(*arguments.model);
         auto const talked = model ? run_interactive(arguments, *model, *request, *options) : model.error();
-        return talked ? ExitCode::done : report(talked.error(), Stage::work, arguments.json);
+        return talked ? ExitCode::done : refuse(talked.error(), Stage::work);
     }
-    auto const answer = answer_run(arguments, *std::move(request), *options);
-    if (!answer) return report(answer.error(), Stage::work, arguments.json);
+    // How many ranks there are follows from the placement, and that from the prompt.
+    std::optional<RunInput> placed;
+    if (has_placement(arguments)) {
+        auto input = read_input(arguments, *request, true);
+        if (!input) return refuse(input.error(), Stage::work);
+        auto const& model = input->model.checkpoint.model;
+        auto const context = detail::limits_for({input->request}, model.config, *options).context;
+        auto const done = place_run(arguments, model, context, *options);
+        if (!done) return refuse(done.error(), stage_of(done.error()));
+        placed.emplace(*std::move(input));
+    }
+    if (auto const fits = ranks->fit(arguments, *options); !fits) return refuse(fits.error());
+    auto const answer = answer_run(arguments, std::move(placed), *std::move(request), *options, *ranks, *color);
+    if (!answer) return refuse(answer.error(), Stage::work);
+    if (!ranks->is_first()) return ExitCode::done;
     if (arguments.json) {
         print_text(run_json(*answer));
     } else {

@@ -1,14 +1,15 @@
 #pragma once
 
-#include "temporary_folder.hpp"
-
 #include <shardwise/json/value.hpp>
+
+#include "temporary_folder.hpp"
 
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -38,14 +39,14 @@ using testing::TemporaryFolder;
     return text.str();
 }
 
-/// Runs the program with these arguments; its output goes through files, so that neither pipe can fill up.
-[[nodiscard]] inline Ran run(std::vector<std::string> const& words,
-                             std::vector<std::pair<std::string, std::string>> const& environment = {}) {
+/// Runs a command line; its output goes through files, so that neither pipe can fill up. `meanwhile` gets the process's
+/// number while it runs.
+[[nodiscard]] inline Ran run_command_line(std::vector<std::string> words,
+                                          std::vector<std::pair<std::string, std::string>> const& environment = {},
+                                          std::function<void(pid_t)> const& meanwhile = {}) {
     TemporaryFolder const folder;
-    std::string program = SHARDWISE_PROGRAM;
-    std::vector<char*> arguments{program.data()};
-    auto copies = words;
-    for (auto& word : copies) arguments.push_back(word.data());
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     auto const out = folder.path() + "/out";
     auto const err = folder.path() + "/err";
@@ -57,15 +58,24 @@ using testing::TemporaryFolder;
         ::unsetenv("NO_COLOR");
         ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
         for (auto const& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-        ::execv(arguments[0], arguments.data());
+        ::execvp(arguments[0], arguments.data());
         ::_exit(127);
     }
+    if (child > 0 && meanwhile) meanwhile(child);
     Ran ran;
     int status = 0;
     if (child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status)) ran.status = WEXITSTATUS(status);
     ran.out = read_text(out);
     ran.err = read_text(err);
     return ran;
+}
+
+/// Runs the program with these arguments.
+[[nodiscard]] inline Ran run(std::vector<std::string> const& words,
+                             std::vector<std::pair<std::string, std::string>> const& environment = {}) {
+    std::vector<std::string> all{SHARDWISE_PROGRAM};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_command_line(std::move(all), environment);
 }
 
 /// A JSON document and ways into it; absent values read as 0, "" and null.

@@ -4,15 +4,206 @@
 #include "skip.hpp"
 #include "small_llama.hpp"
 
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 using namespace shardwise;
 using namespace shardwise::tests;
+
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// What torchrun tells one of its ranks.
+Variables torchrun(int rank, int ranks, std::string const& port, int local_ranks = 0) {
+    auto const local = std::to_string(local_ranks > 0 ? local_ranks : ranks);
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(ranks)},
+            {"LOCAL_RANK", local_ranks == 1 ? "0" : std::to_string(rank)},
+            {"LOCAL_WORLD_SIZE", local},
+            {"MASTER_ADDR", "127.0.0.1"},
+            {"MASTER_PORT", port}};
+}
+
+/// Runs a command line of several words under mpirun.
+std::vector<std::string> mpirun(int ranks, std::vector<std::string> const& words) {
+    std::vector<std::string> all{"mpirun", "--allow-run-as-root", "--oversubscribe",
+                                 "-n",     std::to_string(ranks), SHARDWISE_PROGRAM};
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+}
+
+/// The processes that one has started.
+std::vector<pid_t> children_of(pid_t process) {
+    auto const number = std::to_string(process);
+    std::ifstream file("/proc/" + number + "/task/" + number + "/children");
+    std::vector<pid_t> all;
+    for (pid_t child = 0; file >> child;) all.push_back(child);
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give the same ids and the same bits") {
+    SmallLlama const model;
+    auto const logits = model.folder / "logits.bin";
+    std::vector<std::string> const words{"run",
+                                         model.folder.path(),
+                                         "--prompt-ids",
+                                         "5,9,2",
+                                         "--max-new-tokens",
+                                         "6",
+                                         "--threads",
+                                         "2",
+                                         "--deterministic",
+                                         "--logits",
+                                         logits,
+                                         "--json"};
+    auto const with = [&](std::vector<std::string> more) {
+        auto all = words;
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    };
+    auto const ids = [](Ran const& ran) {
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        std::string text;
+        for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
+            text += std::to_string(answer.integer("token_ids", i)) + " ";
+        return text + "on " + std::to_string(answer.size("memory", "ranks"));
+    };
+    auto const take_logits = [&] {
+        auto bits = read_text(logits);
+        std::filesystem::remove(logits);
+        return bits;
+    };
+    auto const alone = ids(run(words));
+    auto const tokens = alone.substr(0, alone.rfind("on "));
+    auto const bits = take_logits();
+    REQUIRE_FALSE(bits.empty());
+    for (auto const& more : std::vector<std::vector<std::string>>{{"--tp", "2", "--pp", "2"},
+                                                                  {"--ranks", "processes", "--tp", "2"},
+                                                                  {"--ranks", "processes", "--tp", "2", "--pp", "2"}}) {
+        auto const ran = run(with(more));
+        CHECK(ids(ran) == tokens + "on " + (more.size() == 4 && more[0] == "--ranks" ? "2" : "4"));
+        CHECK(take_logits() == bits);
+    }
+    // Only rank 0 prints.
+    std::vector<Ran> ranks(2);
+    auto const port = std::to_string(20000 + getpid() % 30000);
+    std::thread other([&] { ranks[1] = run(words, torchrun(1, 2, port)); });
+    ranks[0] = run(words, torchrun(0, 2, port));
+    other.join();
+    CHECK(ids(ranks[0]) == tokens + "on 2");
+    CHECK((ranks[1].status == 0 && ranks[1].out.empty() && ranks[1].err.empty()));
+    CHECK(take_logits() == bits);
+    auto const has_mpi = run_command_line(
+        mpirun(1, {"run", model.folder.path(), "--prompt-ids", "1", "--ranks", "mpi", "--max-new-tokens", "1"}));
+    if (has_mpi.says("is not built into") || has_mpi.status == 127) SHARDWISE_SKIP("no MPI on this machine");
+    CHECK(ids(run_command_line(mpirun(2, words))) == tokens + "on 2");
+    CHECK(take_logits() == bits);
+    CHECK(ids(run_command_line(mpirun(2, with({"--pp", "2"})))) == tokens + "on 2");
+    CHECK(take_logits() == bits);
+    auto const wrong = run_command_line(mpirun(2, with({"--tp", "3"})));
+    CHECK(wrong.status == 2);
+    CHECK_MESSAGE(wrong.says("--tp: asks for another number of ranks"), wrong.err);
+}
+
+TEST_CASE("run: a process that dies is named, and the others end") {
+    SmallLlama const model(R"("max_position_embeddings":100000)");
+    auto const ran = run_command_line({SHARDWISE_PROGRAM, "run", model.folder.path(), "--prompt-ids", "5,9,2",
+                                       "--max-new-tokens", "90000", "--ranks", "processes", "--tp", "3"},
+                                      {}, [](pid_t process) {
+                                          auto others = children_of(process);
+                                          for (int i = 0; others.size() < 2 && i < 3000; ++i) {
+                                              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                                              others = children_of(process);
+                                          }
+                                          std::this_thread::sleep_for(std::chrono::milliseconds(500));
+                                          if (others.size() == 2) kill(others[1], SIGKILL);
+                                      });
+    CHECK(ran.status == 1);
+    CHECK_MESSAGE(ran.says("rank 2: was ended by signal Killed"), ran.err);
+}
+
+TEST_CASE("run: an interrupt ends threads, processes and MPI ranks cleanly, with the tokens so far") {
+    SmallLlama const model(R"("max_position_embeddings":100000)");
+    std::vector<std::string> const words{
+        SHARDWISE_PROGRAM, "run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "90000", "--json"};
+    auto const interrupt = [](pid_t process) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        kill(process, SIGINT);
+    };
+    for (auto const* kind : {"threads", "processes"}) {
+        CAPTURE(kind);
+        auto all = words;
+        for (auto const* more : {"--tp", "2", "--ranks", kind}) all.emplace_back(more);
+        auto const ran = run_command_line(all, {}, interrupt);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        auto const tokens = Answer(ran.out).size("token_ids");
+        CHECK(tokens > 0);
+        CHECK(tokens < 90000);
+    }
+}
+
+TEST_CASE("run: a device map's devices are stages, and what does not fit is not run") {
+    SmallLlama const model;
+    std::vector<std::string> const words{"run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens",
+                                         "4",   "--deterministic",   "--json"};
+    auto const with = [&](std::vector<std::string> more) {
+        auto all = words;
+        all.insert(all.end(), more.begin(), more.end());
+        return run(all);
+    };
+    auto const ids = [](Ran const& ran) {
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        std::string text;
+        for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
+            text += std::to_string(answer.integer("token_ids", i)) + " ";
+        return text + "on " + std::to_string(answer.size("memory", "ranks"));
+    };
+    auto const alone = ids(run(words));
+    auto const tokens = alone.substr(0, alone.rfind("on "));
+    auto const map = [&](std::string const& text) { return model.folder.write("map.json", text); };
+    auto const two =
+        map(R"({"model.embed_tokens":0,"model.layers.0":0,"model.layers.1":"cuda:3","model.norm":3,"head":3})");
+    CHECK(ids(with({"--map", two})) == tokens + "on 2");
+    CHECK(ids(with({"--map", two, "--tp", "2"})) == tokens + "on 4");
+    CHECK(ids(with({"--map", two, "--ranks", "processes"})) == tokens + "on 2");
+    CHECK(ids(with({"--strategy", "balanced", "--devices", "2xgpu:8GiB"})) == tokens + "on 2");
+    // Layers on cpu and disk are fetched for every step.
+    auto const off = map(R"({"":0,"model.layers.0":"disk","model.layers.1":"cpu"})");
+    CHECK(ids(with({"--map", off})) == tokens + "on 1");
+    CHECK(ids(with({"--map", off, "--tp", "2"})) == tokens + "on 2");
+    auto const both = map(R"({"":0,"model.layers.1":"disk","model.norm":1,"lm_head":1})");
+    CHECK(ids(with({"--map", both})) == tokens + "on 2");
+    auto const refused = [&](std::vector<std::string> const& more, int status, std::string const& text) {
+        auto const ran = with(more);
+        CHECK(ran.status == status);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+    };
+    refused({"--strategy", "sequential", "--devices", "1xgpu:1KiB"}, 3, "does not fit");
+    refused({"--map", two, "--pp", "3"}, 2, "leave it out");
+    refused({"--map", two, "--strategy", "auto"}, 2, "--strategy would find");
+    refused({"--strategy", "auto"}, 2, "needs devices");
+    refused({"--map", map(R"({"":0,"model.layers.1":1})")}, 1, "map it to device 1");
+    refused({"--map", map(R"({"":0,"model.layers.0":1})")}, 1, "map it to device 1");
+    refused({"--map", map(R"({"model.layers.0":0})")}, 1, "covers no device for");
+    refused({"--pp", "3"}, 1, "legal are 1 to the number of layers");
+    refused({"--ep", "2"}, 1, "--ep");
+    refused({"--ranks", "fibers"}, 2, "threads, processes, mpi");
+}
 
 TEST_CASE("run: any number of ranks gives the same tokens, and the logits are written, one row a step") {
     SmallLlama const model;

@@ -15,11 +15,12 @@ namespace shardwise::tests {
 struct SmallLlama {
     testing::TemporaryFolder folder;
 
-    SmallLlama() {
+    explicit SmallLlama(std::string const& more = R"("max_position_embeddings":64,"eos_token_id":60)") {
         (void)folder.write("config.json",
                            R"({"model_type":"llama","vocab_size":61,"hidden_size":24,"intermediate_size":40,)"
                            R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
-                           R"("max_position_embeddings":64,"eos_token_id":60,"architectures":["LlamaForCausalLM"]})");
+                           R"("architectures":["LlamaForCausalLM"],)" +
+                               more + "}");
         auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
         REQUIRE(only);
         auto const described = read_checkpoint(*only);

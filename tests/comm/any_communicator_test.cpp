@@ -1,3 +1,4 @@
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/barrier.hpp>
@@ -84,6 +85,21 @@ TEST_CASE("AnyCommunicator: the first failure of a rank is every rank's") {
     });
     REQUIRE_FALSE(failed);
     CHECK(failed.error().code() == ErrorCode::out_of_memory);
+}
+
+TEST_CASE("agree_on: the error of the first rank that failed is everybody's, with its number") {
+    for (std::int32_t const first : {0, 1, 3}) {
+        auto const agreed = run_threads(3, [&](Threads& comm) -> Result<> {
+            HostCommunicator handle(std::move(comm));
+            auto const mine =
+                handle.rank() >= first ? Result<>{Error{ErrorCode::out_of_memory}.in("weights")} : Result<>{};
+            auto const all = agree_on(handle, mine);
+            if (all || all.error().message() == (first == 0 ? "weights" : "rank 1: weights")) return all;
+            return Error{ErrorCode::invalid_argument}.in(all.error().message());
+        });
+        CHECK(agreed.has_value() == (first == 3));
+        if (!agreed) CHECK_MESSAGE(agreed.error().code() == ErrorCode::out_of_memory, agreed.error().message());
+    }
 }
 
 }  // namespace

@@ -57,6 +57,63 @@ TEST_CASE("run_on_threads: any number of ranks makes the same tokens, and every 
     }
 }
 
+TEST_CASE("run_on_threads: stages of a pipeline, alone and times tensor-parallel ranks, have the bits of one rank") {
+    FormulaLlama const model;
+    auto const run = [&](RunOptions options) {
+        std::vector<float> logits;
+        options.threads = 2;
+        options.is_deterministic = true;
+        // Chunks of two: a prompt takes several steps.
+        options.step_tokens = 2;
+        options.on_logits = [&](std::int64_t, std::span<float const> row) {
+            logits.insert(logits.end(), row.begin(), row.end());
+        };
+        auto ran = run_on_threads(model.source, model.checkpoint->model, two_requests(), options);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        return std::pair(std::move(*ran), std::move(logits));
+    };
+    auto const alone = run({});
+    for (auto const& [tp, pp] : {std::pair{1, 2}, std::pair{2, 2}, std::pair{3, 2}}) {
+        CAPTURE(tp);
+        auto const staged = run({.tp = tp, .pp = pp});
+        for (std::size_t i = 0; i < 2; ++i)
+            CHECK(staged.first.generations[i].tokens == alone.first.generations[i].tokens);
+        CHECK(staged.second == alone.second);
+        REQUIRE(staged.first.ranks.size() == static_cast<std::size_t>(tp * pp));
+        Bytes cache{0};
+        for (auto const& rank : staged.first.ranks) {
+            CHECK(rank.weights < alone.first.ranks[0].weights);
+            cache = cache + rank.cache;
+        }
+        if (tp == 2) CHECK(cache == alone.first.ranks[0].cache);
+    }
+    // The callback's word reaches every stage.
+    std::int64_t heard = 0;
+    RunOptions options{.pp = 2, .threads = 2, .is_deterministic = true};
+    options.on_token = [&](std::int64_t request, std::int32_t) { return request != 0 || ++heard < 3; };
+    auto const ended = run_on_threads(model.source, model.checkpoint->model, two_requests(), options);
+    REQUIRE(ended);
+    CHECK(ended->generations[0].tokens.size() == 3);
+    CHECK(ended->generations[1].tokens == alone.first.generations[1].tokens);
+}
+
+TEST_CASE("run_on_threads: stages that do not cover the layers, or are more than there are, are refused") {
+    FormulaLlama const model;
+    auto const refusal = [&](RunOptions const& options) {
+        auto const ran = run_on_threads(model.source, model.checkpoint->model, two_requests(), options);
+        return ran ? std::string() : ran.error().message();
+    };
+    CHECK(refusal({.pp = 3}).find("legal are 1 to the number of layers") != std::string::npos);
+    CHECK(refusal({.pp = 0}).find("less than one stage") != std::string::npos);
+    CHECK(refusal({.pp = 2, .stage_begins = {0, 1}}).find("one run of consecutive layers") != std::string::npos);
+    CHECK(refusal({.pp = 2, .stage_begins = {0, 1, 3}}).find("one run of consecutive layers") != std::string::npos);
+    CHECK(refusal({.pp = 3, .stage_begins = {0, 1, 1, 2}}).find("one run of consecutive") != std::string::npos);
+    CHECK(refusal({.pp = 2, .stage_begins = {0, 1, 2}}).empty());
+    // What stands before or behind the layers may be a stage.
+    CHECK(refusal({.pp = 2, .stage_begins = {0, 0, 2}}).empty());
+    CHECK(refusal({.pp = 2, .stage_begins = {0, 2, 2}}).empty());
+}
+
 TEST_CASE("run_on_threads: a callback ends its own request, on all ranks at the same token") {
     FormulaLlama const model;
     auto const whole =

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -26,6 +28,9 @@ struct SharedMemoryOptions {
     bool checks_calls = true;
     /// The staging memory of one step and rank: longer data take several steps.
     std::size_t chunk_bytes = std::size_t{256} * 1024;
+    /// Asked while `join` waits: an error, that of a rank that cannot come any more, ends the waiting. Ranks may differ
+    /// in it.
+    std::function<std::optional<Error>()> gives_up{};
 };
 
 /// One rank of a group of processes of one machine and one user (Linux: /dev/shm, pidfd).
@@ -65,6 +70,10 @@ public:
         if (joined.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) shared->forget_name();
         while (joined.load(std::memory_order_acquire) < ranks) {
             if (deadline.has_passed()) return missing_ranks(*shared, ranks);
+            if (auto const lost = options.gives_up ? options.gives_up() : std::nullopt) {
+                shared->forget_name();
+                return *lost;
+            }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
         std::vector<pid_t> processes;

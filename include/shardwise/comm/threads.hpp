@@ -202,7 +202,7 @@ inline Result<Threads> Threads::split(std::int32_t color) {
 }
 
 /// Runs body(Threads&) on `ranks` threads and waits for all of them. A rank that returns an error or throws ends the group:
-/// the others get that error from their next call.
+/// the others get that error from their next call. The body may move the rank into a handle of its own.
 ///
 /// Errors  the first error of any rank; rank_lost with the text of an exception
 template <class Body>

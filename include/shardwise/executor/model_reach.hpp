@@ -1,5 +1,8 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <algorithm>
@@ -31,6 +34,26 @@ namespace shardwise::inline v0_2_0 {
         }
     }
     return false;
+}
+
+/// Checks how much a rank is to make room for.
+///
+/// Errors  invalid_argument for limits below 1 or beyond the model's positions; size_overflow
+[[nodiscard]] inline Result<> check_limits(ExecutorLimits const& limits, Model const& model) {
+    Error refused{ErrorCode::invalid_argument};
+    refused.in("executor");
+    if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
+        return refused.because("needs room for a sequence, a context and a step").got(limits.context).expected(1);
+    if (auto const most = longest_context(model); most && limits.context > *most) {
+        return refused.at("context")
+            .because("is longer than the model's positions")
+            .got(limits.context)
+            .expected(*most)
+            .fix("ask for a shorter context");
+    }
+    if (!checked_multiply(limits.sequences, limits.context))
+        return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits.context);
+    return {};
 }
 
 }  // namespace shardwise::inline v0_2_0

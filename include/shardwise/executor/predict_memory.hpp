@@ -5,6 +5,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/load_options.hpp>
+#include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/step_room.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/model/architectures.hpp>
@@ -219,19 +220,21 @@ private:
 
 }  // namespace detail
 
-/// What a rank that has all experts, or its share of them without what exchanges their rows, will hold, by the rules
-/// that loading, caching and the arena allocate by: nothing is read but what `format_of` reads.
+/// What a rank that has all experts, or its share of them without what exchanges their rows, will hold of a stage, by
+/// the rules that loading, caching and the arena allocate by: nothing is read but what `format_of` reads.
 ///
 /// Units  bytes as asked for, as the counting allocator has them
 /// Errors  those of `format_of` and of cuts that are not legal; size_overflow
 template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] Result<PredictedMemory> predict_memory(Model const& model, FormatOf const& format_of, TensorPlace place,
                                                      ExecutorLimits const& limits, IsaLevel isa,
-                                                     TensorPlace experts = {}) {
+                                                     TensorPlace experts = {}, StageBlocks const& stage = {}) {
+    std::int64_t number = 0;
     detail::MemoryPredictor<Backend, Policy> predictor(model, format_of, place, limits, isa, experts);
     for (auto const& block : model.program.blocks()) {
         if (block.role == ModuleRole::head && !limits.has_head) break;
-        for (std::int32_t i = 0; i < block.count; ++i) {
+        for (std::int32_t i = 0; i < block.count; ++i, ++number) {
+            if (!stage.has(number)) continue;
             auto prefix = std::string(block.module);
             if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
             auto const done = predictor.add(model.program.body(block), prefix);

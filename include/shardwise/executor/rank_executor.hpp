@@ -4,12 +4,15 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/executor/block_times.hpp>
+#include <shardwise/executor/check_step.hpp>
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
 #include <shardwise/executor/model_reach.hpp>
+#include <shardwise/executor/offloaded_blocks.hpp>
+#include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/step_room.hpp>
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -45,55 +48,52 @@ class RankExecutor {
 public:
     using Stream = typename Backend::Stream;
 
-    /// Loads what `place` owns, and of the experts what `experts` does. `model` and `context` outlive this, which waits for its
-    /// last step when it goes; `parameters` is not needed afterwards.
+    /// Loads what `place` owns of the stage's blocks, and of the experts what `experts` does. `model` and `context`
+    /// outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
     /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading; out_of_memory;
     ///         size_overflow; invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
-                                                     LoadOptions const& options = {}) {
-        Error refused{ErrorCode::invalid_argument};
-        refused.in("executor");
-        if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
-            return refused.because("needs room for a sequence, a context and a step").got(limits.context).expected(1);
-        if (auto const most = longest_context(model); most && limits.context > *most) {
-            return refused.at("context")
-                .because("is longer than the model's positions")
-                .got(limits.context)
-                .expected(*most)
-                .fix("ask for a shorter context");
-        }
-        if (!checked_multiply(limits.sequences, limits.context))
-            return Error{ErrorCode::size_overflow}.in("executor").at("context").got(limits.context);
+                                                     LoadOptions const& options = {}, StageBlocks const& stage = {}) {
+        if (auto const checked = check_limits(limits, model); !checked) return checked.error();
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);
         ParameterLoader<Backend> loader(context, parameters, options);
         std::int64_t count = 0;
         for (auto const& block : model.program.blocks()) count += block.count;
+        std::int64_t number = 0;
+        auto const before = context.memory().current();
         for (auto const& block : model.program.blocks()) {
             if (block.role == ModuleRole::head && !limits.has_head) break;
             executor.note_output(block);
-            for (std::int32_t i = 0; i < block.count; ++i) {
+            for (std::int32_t i = 0; i < block.count; ++i, ++number) {
+                if (!stage.has(number)) continue;
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
                 auto held = executor.load_block(loader, block, prefix, place);
                 if (!held) return held.error();
                 held->number = block.first + i;
+                auto const kept = executor.offloaded_.add(context, executor.blocks_.size(), *held, stage.home(number));
+                if (!kept) return kept.error();
                 executor.blocks_.push_back(std::move(*held));
                 options.observer("loading weights", static_cast<std::int64_t>(executor.blocks_.size()), count);
             }
         }
         executor.bytes_read_ = loader.bytes_read();
+        executor.ends_model_ = stage.end >= number;
+        if (auto const done = executor.offloaded_.finish(context); !done) return done.error();
+        executor.weight_bytes_ = context.memory().current() - before;
         if (auto const made = executor.make_room(context); !made) return made.error();
         return Result<RankExecutor>(std::move(executor));
     }
 
     /// Computes new tokens of some sequences: their keys and values enter the cache, where a sequence takes the pages that it lacks
     /// (`cache()` gives them back), and what output() says, of a decoder the logits behind each sequence's last token, is put
-    /// together on every rank. Models that see in both directions cache nothing: each part is its whole sequence.
+    /// together on every rank of the last stage; another stage takes the hidden state from a rank, hands it on, and
+    /// writes no `out`. Models that see in both directions cache nothing: each part is its whole sequence.
     ///
     /// Shapes  ids [sum of parts' tokens], one sequence behind another; out [parts or tokens, output().width] dense
     /// Order   on `stream`, the collectives too; `comm` outlives what is in it
@@ -101,15 +101,16 @@ public:
     ///         for; out_of_memory where the cache has no free pages
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
-                                   TensorView<float, 2, Backend> out, C& comm, Stream& stream) {
-        return forward(ids, parts, out, comm, static_cast<ExpertParallel<Backend, C>*>(nullptr), stream);
+                                   TensorView<float, 2, Backend> out, C& comm, Stream& stream,
+                                   StageLinks<C> const& links = {}) {
+        return forward(ids, parts, out, comm, static_cast<ExpertParallel<Backend, C>*>(nullptr), stream, links);
     }
 
     /// The same where experts are dealt to groups: `exchange` is what make_exchange made, null where the rank has all experts.
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                    TensorView<float, 2, Backend> out, C& comm, ExpertParallel<Backend, C>* exchange,
-                                   Stream& stream) {
+                                   Stream& stream, StageLinks<C> const& links = {}) {
         if (auto const checked = check(ids, parts, out, exchange != nullptr); !checked) return checked;
         auto const tokens = static_cast<std::int64_t>(ids.size());
         std::copy(ids.begin(), ids.end(), ids_.data());
@@ -129,15 +130,27 @@ public:
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
         WalkState<Backend> state{arena_.data(), out, 0};
         if (times_ != nullptr) times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
-        Result<> done;
-        for (std::size_t i = 0; i < blocks_.size() && done; ++i) {
-            auto const& plan = bodies_[blocks_[i].body].plan;
-            done = walk_block(*model_, blocks_[i], plan, step, state, comm, exchange, stream);
-            if (times_ == nullptr || !done) continue;
-            done = stream.synchronize(Deadline::after(std::chrono::hours(1)));
-            if (done) times_->end_block(i);
+        if (links.from >= 0) {
+            auto const& plan = bodies_[blocks_.front().body].plan;
+            state.hidden = arena_.data() + plan.layout.offsets[static_cast<std::size_t>(plan.item_of[0])].count() / 4;
+            submit_receive<Backend>(links, state.hidden, tokens * blocks_.front().cut.width(0), stream);
         }
-        if (done && !output_.is_logits) {
+        std::size_t at = 0;
+        auto const walk = [&](std::size_t end) -> Result<> {
+            for (; at < end; ++at) {
+                auto const& plan = bodies_[blocks_[at].body].plan;
+                auto walked = walk_block(*model_, blocks_[at], plan, step, state, comm, exchange, stream);
+                if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+                if (!walked) return walked;
+                if (times_ != nullptr) times_->end_block(at);
+            }
+            return {};
+        };
+        auto const done = offloaded_.run(blocks_, walk, stream, Deadline::after(std::chrono::hours(24)));
+        if (done && links.to >= 0) {
+            auto const width = blocks_.back().cut.width(blocks_.back().program->operations().back().output);
+            submit_send<Backend>(links, state.hidden, tokens * width, stream);
+        } else if (done && !output_.is_logits) {
             TensorView<float const, 2, Backend> const hidden{state.hidden, {out.extent(0), out.extent(1)}};
             detail::copy_rows<Backend>(hidden, out, stream);
         }
@@ -172,6 +185,8 @@ public:
             context, peers, {config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens});
     }
 
+    /// True where this rank's stage makes the output.
+    [[nodiscard]] bool ends_model() const { return ends_model_; }
     /// Times every block from now on, and waits for each; `times` outlives this.
     void measure(BlockTimes& times) { times_ = &times; }
 
@@ -208,7 +223,6 @@ private:
                                            std::string const& prefix, TensorPlace place) {
         auto& context = parameters.context();
         auto const& body = model_->program.body(block);
-        auto const before = context.memory().current();
         detail::OperationLoader<Backend, Policy> const loader(parameters, *model_, prefix, place, experts_);
         auto cut =
             detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
@@ -224,7 +238,6 @@ private:
                     return done.error();
             }
         }
-        weight_bytes_ = weight_bytes_ + (context.memory().current() - before);
         held.body = number_of_body(bodies_, block.body, local_body(body, *cut));
         held.cut = std::move(*cut);
         return Result<Block>(std::move(held));
@@ -298,55 +311,12 @@ private:
                 .got(experts_.ranks)
                 .fix("give forward what make_exchange made");
         }
-        if (static_cast<std::int64_t>(parts.size()) > limits_.sequences) {
-            return error.at("parts")
-                .because("are more than there are caches")
-                .got(static_cast<std::int64_t>(parts.size()))
-                .expected(limits_.sequences)
-                .fix("give one part for each sequence");
-        }
-        std::int64_t tokens = 0;
-        for (auto const& part : parts) {
-            if (part.slot < 0 || part.slot >= limits_.sequences)
-                return error.at("slot").because("has no cache").got(part.slot).expected(limits_.sequences - 1);
-            if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).expected(1);
-            if (part.past < 0 || part.past > limits_.context - part.tokens) {
-                return error.at("context")
-                    .because("is not long enough for the sequence's past and new tokens")
-                    .got(part.past)
-                    .expected(limits_.context)
-                    .fix("make the executor with a longer context");
-            }
-            if (part.past > 0 && is_bidirectional_) {
-                return error.at("past")
-                    .because("is not kept: the model sees in both directions")
-                    .got(part.past)
-                    .fix("compute each sequence in one step");
-            }
-            tokens += part.tokens;
-        }
-        if ((parts.empty() && !has_exchange) || tokens != static_cast<std::int64_t>(ids.size())) {
-            return error.at("ids")
-                .because("are not as many as the sequences' parts say")
-                .got(static_cast<std::int64_t>(ids.size()))
-                .expected(tokens);
-        }
-        if (tokens > limits_.step_tokens) {
-            return error.at("tokens")
-                .because("are more than a step has room for")
-                .got(tokens)
-                .expected(limits_.step_tokens)
-                .fix("compute the prompt in chunks");
-        }
-        for (auto const id : ids) {
-            if (id < 0 || id >= model_->config.vocab_size)
-                return error.at("id")
-                    .because("is not in the vocabulary")
-                    .got(id)
-                    .expected(model_->config.vocab_size - 1);
-        }
+        auto const checked =
+            check_step(ids, parts, limits_, is_bidirectional_, has_exchange, model_->config.vocab_size);
+        if (!checked) return checked;
+        auto const tokens = static_cast<std::int64_t>(ids.size());
         auto const rows = output_.rows == Rows::sequences ? static_cast<std::int64_t>(parts.size()) : tokens;
-        if (out.extent(0) != rows || out.extent(1) != output_.width) {
+        if (ends_model_ && (out.extent(0) != rows || out.extent(1) != output_.width)) {
             return Error{ErrorCode::shape_mismatch}
                 .in("executor")
                 .at("out")
@@ -370,6 +340,8 @@ private:
     Bytes weight_bytes_{0};
     Bytes bytes_read_{0};
     KvCache<Backend> cache_;
+    bool ends_model_ = true;
+    OffloadedBlocks<Policy> offloaded_;
     Buffer<float, Backend> arena_;
     Buffer<float, Backend> scratch_;
     Buffer<std::int32_t, Backend> ids_;

@@ -71,6 +71,11 @@ public:
     [[nodiscard]] std::int64_t outputs() const { return outputs_; }
     /// What the rank holds.
     [[nodiscard]] Bytes bytes() const { return (weight_ ? weight_->bytes() : Bytes{0}) + bias_.bytes(); }
+    /// Calls visit(weight) for the weights that it holds, in an order of their own.
+    template <class Visit>
+    void for_each_weight(Visit const& visit) {
+        if (weight_) visit(*weight_);
+    }
 
 private:
     ColumnLinear() = default;

@@ -194,6 +194,11 @@ public:
 
     /// This rank's inputs, as columns of the whole weight.
     [[nodiscard]] UnitRange own_inputs() const { return own_; }
+    /// Calls visit(weight) for the weights that it holds, in an order of their own.
+    template <class Visit>
+    void for_each_weight(Visit const& visit) {
+        for (auto& held : weights_) visit(held.weight);
+    }
     [[nodiscard]] std::int64_t inputs() const { return own_.size(); }
     [[nodiscard]] std::int64_t outputs() const { return outputs_; }
     [[nodiscard]] TensorPlace place() const { return place_; }

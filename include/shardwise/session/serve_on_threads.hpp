@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -50,7 +51,7 @@ private:
 template <ReductionPolicy Policy>
 class RankServer {
 public:
-    RankServer(Threads& comm, RunOptions const& options, RequestBoard& board)
+    RankServer(HostCommunicator& comm, RunOptions const& options, RequestBoard& board)
         : comm_(comm), options_(options), board_(board) {}
 
     [[nodiscard]] Result<> run(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
@@ -64,7 +65,7 @@ public:
         auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm_.size(), comm_.rank()},
                                                            limits, {}, load);
         if (!executor) return executor.error();
-        auto session = Session<Host, Policy, Threads>::create(context, *executor, limits, comm_, stream);
+        auto session = Session<Host, Policy, HostCommunicator>::create(context, *executor, limits, comm_, stream);
         if (!session) return session.error();
         // Nobody is asked anything before all ranks are ready.
         if (auto const ready = barrier(comm_); !ready) return ready;
@@ -82,7 +83,8 @@ public:
     }
 
 private:
-    [[nodiscard]] Result<Generation> serve(Session<Host, Policy, Threads>& session, GenerationRequest request) {
+    [[nodiscard]] Result<Generation> serve(Session<Host, Policy, HostCommunicator>& session,
+                                           GenerationRequest request) {
         auto const number = session.add(std::move(request));
         if (!number) return number.error();
         auto const deadline = Deadline::after(options_.limit);
@@ -105,7 +107,7 @@ private:
         return last;
     }
 
-    Threads& comm_;
+    HostCommunicator& comm_;
     RunOptions const& options_;
     RequestBoard& board_;
 };
@@ -129,7 +131,8 @@ private:
     detail::RequestBoard board;
     return run_threads(
         options.tp,
-        [&](Threads& comm) -> Result<> {
+        [&](Threads& thread) -> Result<> {
+            HostCommunicator comm(std::move(thread));
             auto const serve = [&](auto server) { return server.run(model, *parameters, limits, next, on_generation); };
             auto const done = options.is_deterministic ? serve(detail::RankServer<Deterministic>(comm, options, board))
                                                        : serve(detail::RankServer<Fast>(comm, options, board));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -41,6 +42,17 @@ struct Generation {
     FinishReason reason = FinishReason::length;
 };
 
+/// How the ranks of a pipeline generate together: the last stage chooses the tokens, and all others are told.
+template <Communicator C>
+struct StageRelay {
+    /// The neighbours; its world is all ranks of all stages.
+    StageLinks<C> links{};
+    /// The rank of the last stage that tells the others; -1 where all ranks choose for themselves.
+    std::int32_t teller = -1;
+    /// Logits are shown on a rank that does not make them: all ranks get them. The same on all ranks.
+    bool shares_logits = false;
+};
+
 /// Called with each new token; false ends its sequence there (on every rank of a group alike).
 using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
 /// Called with the logits that each new token is chosen from.
@@ -68,11 +80,12 @@ public:
     using Stream = typename Backend::Stream;
 
     /// `executor`, `comm` and `stream` outlive the session, which waits for the stream when it goes. `limits` are those that the
-    /// executor was made with.
+    /// executor was made with. A stage of a pipeline gives a relay.
     ///
     /// Errors  out_of_memory; unsupported for a model that scores no next token
     [[nodiscard]] static Result<Session> create(typename Backend::Context& context, Executor& executor,
-                                                ExecutorLimits const& limits, C& comm, Stream& stream) {
+                                                ExecutorLimits const& limits, C& comm, Stream& stream,
+                                                StageRelay<C> const& relay = {}) {
         if (auto const& made = executor.output(); !made.is_logits || made.rows != Rows::sequences) {
             return Error{ErrorCode::unsupported}
                 .in(executor.model().config.model_class.view())
@@ -80,6 +93,7 @@ public:
                 .fix("embed texts with it, or name a checkpoint with a language model's head");
         }
         Session session(executor, limits, comm, stream);
+        session.relay_ = relay;
         auto const vocabulary = executor.model().config.vocab_size;
         auto logits = Buffer<float, Backend>::allocate(context, limits.sequences * vocabulary);
         if (!logits) return logits.error();
@@ -151,7 +165,7 @@ public:
         auto const rows = static_cast<std::int64_t>(plan.parts.size());
         auto const vocabulary = executor_->model().config.vocab_size;
         TensorView<float, 2, Backend> const logits(logits_.data(), {rows, vocabulary});
-        if (auto const done = executor_->forward(plan.ids, plan.parts, logits, *comm_, *stream_); !done)
+        if (auto const done = executor_->forward(plan.ids, plan.parts, logits, *comm_, *stream_, relay_.links); !done)
             return done.error();
         if (auto const done = choose(plan, logits, deadline); !done) return done.error();
         ++steps_;
@@ -301,7 +315,20 @@ private:
             rows[i].step = static_cast<std::uint64_t>(sequence.made());
         }
         TensorView<std::int32_t, 1, Backend> const chosen(chosen_.data(), {static_cast<std::int64_t>(rows.size())});
-        if (auto const done = sample(logits, std::span<SamplingRow const>(rows), chosen, *stream_); !done) return done;
+        if (executor_->ends_model()) {
+            if (auto const done = sample(logits, std::span<SamplingRow const>(rows), chosen, *stream_); !done)
+                return done;
+        }
+        // Stages need not wait for each other while a prompt's chunks choose nothing.
+        bool const is_told = std::find(plan.chooses.begin(), plan.chooses.end(), true) != plan.chooses.end();
+        if (relay_.teller >= 0 && is_told) {
+            stream_->submit([relay = &relay_, chosen, logits]() -> Result<> {
+                if (auto const told = broadcast(*relay->links.world, chosen, relay->teller); !told) return told;
+                if (!relay->shares_logits) return {};
+                TensorView<float, 1, Backend> const all(logits.data(), {logits.elements()});
+                return broadcast(*relay->links.world, all, relay->teller);
+            });
+        }
         return stream_->synchronize(deadline);
     }
 
@@ -346,6 +373,7 @@ private:
     ExecutorLimits limits_;
     C* comm_;
     Stream* stream_;
+    StageRelay<C> relay_;
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
     std::vector<SamplingRow> rows_;

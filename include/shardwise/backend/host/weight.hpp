@@ -33,6 +33,14 @@ public:
     [[nodiscard]] detail::PackedView const& packed() const { return view_; }
     [[nodiscard]] HostContext& context() const { return *context_; }
 
+    /// Gives its memory away, for instance to be written out; products need `rest_on` before the next one.
+    [[nodiscard]] detail::WeightMemory take_memory() {
+        view_.data = nullptr;
+        return std::move(memory_);
+    }
+    /// Its packed bytes lie elsewhere, where they stay until what reads them is done.
+    void rest_on(std::byte const* packed) { view_.data = packed; }
+
 private:
     friend struct Host;
 

@@ -1,0 +1,100 @@
+#include "run_placement.hpp"
+
+#include <shardwise/executor/placed_stages.hpp>
+#include <shardwise/placement/custom.hpp>
+#include <shardwise/placement/placement_task.hpp>
+
+#include "custom_map.hpp"
+#include "map_plan.hpp"
+#include "requests.hpp"
+
+#include <string>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// The device map that --strategy finds; an error where nothing fits.
+[[nodiscard]] Result<List<MapEntry>> find_map(Arguments const& arguments, PlacementTask const& task,
+                                              std::int64_t context, std::string const& model) {
+    auto words = arguments;
+    // The degrees cut what a stage computes, not what devices hold.
+    words.tp = words.pp = words.ep = std::nullopt;
+    auto request = read_map_request(words);
+    if (!request) return request.error();
+    request->estimate.context = context;
+    MapAnswer answer;
+    if (auto const planned = plan_map(task, *request, {}, answer); !planned) return planned.error();
+    if (!answer.fits) {
+        auto const help = answer.fixes.empty() ? std::string("name more or larger devices, or +cpu:64GiB")
+                                               : sentence(answer.fixes.front(), answer);
+        Error error{ErrorCode::out_of_memory};
+        error.in(model).because("does not fit on " + arguments.devices.value_or("the devices") + ": " + answer.reason);
+        return error.fix(help);
+    }
+    List<MapEntry> entries;
+    for (auto const& entry : answer.device_map) entries.push_back({entry.prefix, entry.device});
+    return entries;
+}
+
+/// Room without end on every device that a map names.
+[[nodiscard]] Budgets budgets_of_map(List<MapEntry> const& entries) {
+    Budgets budgets;
+    for (auto const& entry : entries) {
+        bool is_known = false;
+        for (auto const& budget : budgets) is_known = is_known || budget.id == entry.device;
+        if (!is_known) budgets.push_back({entry.device, Bytes{INT64_MAX / 2}});
+    }
+    return budgets;
+}
+
+}  // namespace
+
+bool has_placement(Arguments const& arguments) {
+    return arguments.map || arguments.strategy || arguments.devices;
+}
+
+Result<> check_placement_flags(Arguments const& arguments) {
+    Error error{ErrorCode::invalid_argument};
+    if (arguments.map && (arguments.strategy || arguments.devices)) {
+        return error.in("--map")
+            .because("says already what --strategy would find")
+            .fix("give --map FILE, or --strategy NAME --devices SPEC");
+    }
+    if (arguments.strategy && !arguments.devices)
+        return error.in("--strategy").because("needs devices to place on").fix("name them: --devices 2xgpu:24GiB");
+    if (arguments.strategy == "custom")
+        return error.in("--strategy").at("custom").because("is what --map gives").fix("use --map FILE");
+    return {};
+}
+
+Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context, RunOptions& options) {
+    auto const classes = model.tree.no_split_classes();
+    PlacementTask const task(model, classes);
+    auto entries = arguments.map ? read_custom_map(*arguments.map)
+                                 : find_map(arguments, task, context, arguments.model.value_or("the model"));
+    if (!entries) return entries.error();
+    EstimateRequest request;
+    request.context = context;
+    auto const modules = task.sequence(request, Granularity::modules);
+    auto const budgets = budgets_of_map(*entries);
+    auto const placement = Custom{.entries = *std::move(entries)}(modules, budgets);
+    if (!placement) return placement.error();
+    auto stages = stages_of_placement(modules, budgets, *placement);
+    if (!stages) return stages.error();
+    if (arguments.pp && options.pp != stages->size()) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--pp")
+            .because("is another number of stages than the devices that hold layers")
+            .got(options.pp)
+            .expected(stages->size())
+            .fix("leave it out");
+    }
+    options.pp = stages->size();
+    options.stage_begins = std::move(stages->begins);
+    options.layer_homes = std::move(stages->homes);
+    return {};
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/session/run_options.hpp>
+
+#include "arguments.hpp"
+
+#include <cstdint>
+
+namespace shardwise::cli {
+
+/// True where --map or --strategy says which stage computes which layers.
+[[nodiscard]] bool has_placement(Arguments const& arguments);
+
+/// Checks which flags of placement are given together.
+///
+/// Errors  invalid_argument
+[[nodiscard]] Result<> check_placement_flags(Arguments const& arguments);
+
+/// Takes the stages from --map, or lets --strategy place the model on --devices, for sequences of `context` tokens.
+///
+/// Errors  out_of_memory where it does not fit, with what would help; those of reading maps and devices; unsupported
+///         for a map that is no pipeline; invalid_argument where --pp says otherwise
+[[nodiscard]] Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context,
+                                 RunOptions& options);
+
+}  // namespace shardwise::cli

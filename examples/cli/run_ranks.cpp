@@ -1,0 +1,156 @@
+#include "run_ranks.hpp"
+
+#include <shardwise/comm/broadcast.hpp>
+
+#include "choices.hpp"
+#include "values.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// Set for the processes that `run` starts itself: they join its group whatever else is set.
+constexpr char const* own_run_variable = "SHARDWISE_RUN";
+
+/// This process's own command line, as it was given.
+[[nodiscard]] Result<std::vector<std::string>> own_command() {
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+    // Not what PATH finds by its name: this very program.
+    char program[4096];
+    auto const size = readlink("/proc/self/exe", program, sizeof program);
+    if (words.empty() || size < 1 || size == static_cast<ssize_t>(sizeof program)) {
+        return Error{ErrorCode::backend_failure}
+            .in("/proc/self")
+            .because("does not say how this program was started")
+            .fix("start the ranks by mpirun or torchrun, or use --ranks threads");
+    }
+    words[0].assign(program, static_cast<std::size_t>(size));
+    return words;
+}
+
+}  // namespace
+
+Result<RunRanks> RunRanks::find(Arguments const& arguments) {
+    RunRanks out;
+    std::optional<RankKind> kind;
+    if (arguments.ranks) {
+        auto const chosen = choose<RankKind>("--ranks", *arguments.ranks, rank_kind_choices);
+        if (!chosen) return chosen.error();
+        kind = *chosen;
+    }
+    if (kind == RankKind::threads) return Result<RunRanks>(std::move(out));
+    bool const is_started_by_run = std::getenv(own_run_variable) != nullptr;
+    out.is_own_ = kind == RankKind::processes || is_started_by_run;
+    out.is_mpi_ = kind == RankKind::mpi;
+    if (kind == RankKind::processes && !is_started_by_run) {
+        out.is_group_ = true;
+        return Result<RunRanks>(std::move(out));
+    }
+    auto environment = read_rank_environment();
+    if (!environment) return environment.error();
+    // One rank by itself is no group: its ranks are threads.
+    out.is_group_ = environment->ranks > 1 || out.is_mpi_;
+    if (out.is_group_) out.environment_ = *std::move(environment);
+    return Result<RunRanks>(std::move(out));
+}
+
+Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
+    if (!is_group_) return {};
+    bool const is_starter = is_own_ && environment_.launcher == RankLauncher::none;
+    if (is_starter) {
+        environment_.launcher = RankLauncher::torchrun;
+        environment_.ranks = environment_.local_ranks = static_cast<std::int32_t>(options.ranks());
+        environment_.address = "run";
+        environment_.port = 1;
+        environment_.run = std::to_string(getpid()) + "-" +
+                           std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+        return {};
+    }
+    options.local_ranks = environment_.local_ranks;
+    auto const ranks = environment_.ranks;
+    if (!arguments.tp && ranks % options.pp == 0) options.tp = ranks / options.pp;
+    if (options.ranks() == ranks) return {};
+    auto const launcher =
+        environment_.launcher == RankLauncher::none ? std::string_view("mpirun") : name_of(environment_.launcher);
+    return Error{ErrorCode::invalid_argument}
+        .in(arguments.tp ? "--tp" : "--pp")
+        .because("asks for another number of ranks, tp * pp, than " + std::string(launcher) + " started")
+        .got(options.ranks())
+        .expected(ranks)
+        .fix("start tp * pp ranks, or leave out --tp");
+}
+
+Result<> RunRanks::join(RunOptions const& options) {
+    if (!is_group_) return {};
+    DistributedOptions how;
+    how.timeout = options.timeout;
+    how.is_mpi = is_mpi_;
+    if (char const* const folder = std::getenv("SHARDWISE_RENDEZVOUS")) how.folder = folder;
+    bool const is_starter = is_own_ && is_first() && environment_.ranks > 1;
+    if (is_starter) {
+        auto const command = own_command();
+        if (!command) return command.error();
+        std::vector<ProcessCommand> commands;
+        for (std::int32_t rank = 1; rank < environment_.ranks; ++rank) {
+            auto const number = std::to_string(rank);
+            auto const ranks = std::to_string(environment_.ranks);
+            commands.push_back({*command,
+                                {{own_run_variable, "1"},
+                                 {"RANK", number},
+                                 {"WORLD_SIZE", ranks},
+                                 {"LOCAL_RANK", number},
+                                 {"LOCAL_WORLD_SIZE", ranks},
+                                 {"MASTER_ADDR", environment_.address},
+                                 {"MASTER_PORT", std::to_string(environment_.port)},
+                                 {"TORCHELASTIC_RUN_ID", environment_.run}},
+                                true});
+        }
+        auto started = LocalProcesses::start(commands);
+        if (!started) return started.error();
+        *started_ = std::move(*started);
+        how.gives_up = [processes = started_.get()]() -> std::optional<Error> {
+            auto const end = processes->wait(Deadline::after(std::chrono::nanoseconds(0)));
+            if (!end) return std::nullopt;
+            return Error{ErrorCode::rank_lost}
+                .in("rank " + std::to_string(end->process + 1))
+                .because(end->text() + " before it joined")
+                .fix("look at its output");
+        };
+    }
+    auto joined = DistributedContext::join(environment_, how);
+    if (!joined) return joined.error();
+    context_.emplace(std::move(*joined));
+    return {};
+}
+
+Result<> RunRanks::finish() {
+    // Who started nothing waits for nobody.
+    while (auto const end = started_->wait(Deadline::after(std::chrono::seconds(30)))) {
+        if (end->is_success()) continue;
+        return Error{ErrorCode::rank_lost}
+            .in("rank " + std::to_string(end->process + 1))
+            .because(end->text())
+            .fix("look at its output");
+    }
+    return {};
+}
+
+Result<> share_ids(HostCommunicator& world, std::vector<std::int32_t>& ids) {
+    auto count = static_cast<std::int64_t>(ids.size());
+    if (auto const told = broadcast(world, TensorView<std::int64_t, 1, Host>(&count, {1}), 0); !told) return told;
+    ids.resize(static_cast<std::size_t>(count));
+    return broadcast(world, TensorView<std::int32_t, 1, Host>(ids.data(), {count}), 0);
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/executor/block_values.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Checks the new tokens of a step against what a rank has room for. Only a step with an exchange may have none.
+///
+/// Errors  invalid_argument
+[[nodiscard]] inline Result<> check_step(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
+                                         ExecutorLimits const& limits, bool is_bidirectional, bool has_exchange,
+                                         std::int64_t vocabulary) {
+    Error error{ErrorCode::invalid_argument};
+    error.in("executor");
+    if (static_cast<std::int64_t>(parts.size()) > limits.sequences) {
+        return error.at("parts")
+            .because("are more than there are caches")
+            .got(static_cast<std::int64_t>(parts.size()))
+            .expected(limits.sequences)
+            .fix("give one part for each sequence");
+    }
+    std::int64_t tokens = 0;
+    for (auto const& part : parts) {
+        if (part.slot < 0 || part.slot >= limits.sequences)
+            return error.at("slot").because("has no cache").got(part.slot).expected(limits.sequences - 1);
+        if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).expected(1);
+        if (part.past < 0 || part.past > limits.context - part.tokens) {
+            return error.at("context")
+                .because("is not long enough for the sequence's past and new tokens")
+                .got(part.past)
+                .expected(limits.context)
+                .fix("make the executor with a longer context");
+        }
+        if (part.past > 0 && is_bidirectional) {
+            return error.at("past")
+                .because("is not kept: the model sees in both directions")
+                .got(part.past)
+                .fix("compute each sequence in one step");
+        }
+        tokens += part.tokens;
+    }
+    if ((parts.empty() && !has_exchange) || tokens != static_cast<std::int64_t>(ids.size())) {
+        return error.at("ids")
+            .because("are not as many as the sequences' parts say")
+            .got(static_cast<std::int64_t>(ids.size()))
+            .expected(tokens);
+    }
+    if (tokens > limits.step_tokens) {
+        return error.at("tokens")
+            .because("are more than a step has room for")
+            .got(tokens)
+            .expected(limits.step_tokens)
+            .fix("compute the prompt in chunks");
+    }
+    for (auto const id : ids) {
+        if (id < 0 || id >= vocabulary)
+            return error.at("id").because("is not in the vocabulary").got(id).expected(vocabulary - 1);
+    }
+    return {};
+}
+
+}  // namespace shardwise::inline v0_2_0

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/layer_home.hpp>
+#include <shardwise/placement/placement.hpp>
+#include <shardwise/placement/unit.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// What a placement makes of a run: one stage for each device, in the order of the layers.
+struct PlacedStages {
+    /// Each stage's first layer and, last, the number of layers.
+    std::vector<std::int64_t> begins;
+    /// Each stage's device; the cpu where no accelerator holds a layer.
+    std::vector<DeviceId> devices;
+    /// By layer. The stage of those on the cpu or on disk is that of the layer before them.
+    std::vector<LayerHome> homes;
+
+    [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(devices.size()); }
+};
+
+namespace detail {
+
+[[nodiscard]] inline std::string name_of_device(DeviceId id) {
+    if (id.kind == DeviceClass::cpu) return "cpu";
+    if (id.kind == DeviceClass::disk) return "disk";
+    return id.kind == DeviceClass::mps ? "mps" : "device " + std::to_string(id.index);
+}
+
+}  // namespace detail
+
+/// The stages of a placed model. Layers stay whole and run in order: those of a device follow one another, what stands
+/// before the first layer is on the first stage's device or on one of its own, and so is what stands behind the last;
+/// or it is on cpu or disk.
+///
+/// Errors  unsupported for a placement that is no pipeline, with the unit and where it could be
+[[nodiscard]] inline Result<PlacedStages> stages_of_placement(ModuleSequence const& modules, Budgets const& budgets,
+                                                              Placement const& placement) {
+    auto const refuse = [](std::string_view path, std::string const& reason, std::string const& fix) {
+        return Error{ErrorCode::unsupported}.in("device map").at(path).because(reason).fix(fix);
+    };
+    PlacedStages out;
+    std::int64_t layers = 0;
+    std::vector<std::size_t> beside;
+    bool is_resident = true;
+    DeviceId last{};
+    for (std::size_t i = 0; i < modules.units.size(); ++i) {
+        auto const& unit = modules.units[i];
+        auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
+        if (unit.role != ModuleRole::layer || unit.layer.value() < 0) {
+            beside.push_back(i);
+            continue;
+        }
+        if (unit.layer.value() < layers) {
+            if (id == last) continue;
+            return refuse(unit.path, "is on another device than the rest of its layer", "map each layer whole");
+        }
+        last = id;
+        is_resident = id.is_accelerator();
+        out.homes.push_back(is_resident                    ? LayerHome::resident
+                            : id.kind == DeviceClass::disk ? LayerHome::disk
+                                                           : LayerHome::cpu);
+        if (is_resident && (out.devices.empty() || !(out.devices.back() == id))) {
+            for (auto const& before : out.devices) {
+                if (before == id)
+                    return refuse(unit.path, "is on a device whose other layers run before those of another",
+                                  "map the layers of a device one behind another");
+            }
+            // Layers off the devices before the first one on any belong to its stage.
+            out.begins.push_back(out.devices.empty() ? 0 : layers);
+            out.devices.push_back(id);
+        }
+        ++layers;
+    }
+    if (out.devices.empty()) {
+        out.begins = {0};
+        out.devices = {DeviceId{DeviceClass::cpu, 0}};
+    }
+    out.begins.push_back(layers);
+    auto const first_layer = std::find_if(modules.units.begin(), modules.units.end(),
+                                          [](PlacementUnit const& unit) { return unit.role == ModuleRole::layer; });
+    auto const layers_begin = static_cast<std::size_t>(first_layer - modules.units.begin());
+    for (auto const i : beside) {
+        auto const& unit = modules.units[i];
+        auto const id = budgets[static_cast<std::size_t>(placement.device_of[i])].id;
+        bool const is_before = i < layers_begin;
+        auto const& stage = is_before ? out.devices.front() : out.devices.back();
+        if (!id.is_accelerator() || id == stage || !stage.is_accelerator()) continue;
+        bool const is_new = std::find(out.devices.begin(), out.devices.end(), id) == out.devices.end();
+        // A stage of its own, without layers; one at either end.
+        if (is_new && is_before && out.begins[1] > 0) {
+            out.devices.insert(out.devices.begin(), id);
+            out.begins.insert(out.begins.begin(), 0);
+            continue;
+        }
+        if (is_new && !is_before && out.begins[out.begins.size() - 2] < layers) {
+            out.devices.push_back(id);
+            out.begins.push_back(layers);
+            continue;
+        }
+        return refuse(
+            unit.path,
+            "runs beside layers of " + detail::name_of_device(stage) + " and is on " + detail::name_of_device(id),
+            "map it to " + detail::name_of_device(stage));
+    }
+    return out;
+}
+
+}  // namespace shardwise::inline v0_2_0

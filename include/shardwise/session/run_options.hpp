@@ -1,0 +1,82 @@
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/dtype.hpp>
+#include <shardwise/executor/block_times.hpp>
+#include <shardwise/executor/layer_home.hpp>
+#include <shardwise/executor/load_options.hpp>
+#include <shardwise/session/session.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// How a model is run.
+struct RunOptions {
+    /// Tensor-parallel ranks of each stage.
+    std::int32_t tp = 1;
+    /// Stages of the pipeline; rank r is tensor-parallel rank r % tp of stage r / tp.
+    std::int32_t pp = 1;
+    /// Each stage's first layer and, last, the number of layers; empty: stages of even weight.
+    std::vector<std::int64_t> stage_begins{};
+    /// Where each layer's weights lie between its uses; beyond the list: where it computes.
+    std::vector<LayerHome> layer_homes{};
+    /// Threads of all ranks together; 0: as many as the machine has cores.
+    int threads = 0;
+    /// Ranks that share this machine's cores; 0: all.
+    std::int32_t local_ranks = 0;
+    /// The same bits for any number of ranks.
+    bool is_deterministic = false;
+    /// Sequences at a time.
+    std::int64_t sequences = 1;
+    /// Tokens of the longest sequence; 0: what the longest request needs, at most the model's positions.
+    std::int64_t context = 0;
+    /// Tokens that one step computes at most.
+    std::int64_t step_tokens = 512;
+    /// Tokens that the caches of all sequences hold together; 0: each its whole context.
+    std::int64_t cache_tokens = 0;
+    /// What keys and values are kept in: f32, bf16 or i8.
+    Dtype kv_dtype = Dtype::f32;
+    /// How long ranks wait for each other.
+    std::chrono::nanoseconds timeout = std::chrono::minutes(5);
+    /// How long all of it may take.
+    std::chrono::nanoseconds limit = std::chrono::hours(24);
+    /// The form in which weights are held. Its observer hears of rank 0's loading, on that rank's thread.
+    LoadOptions load{};
+    /// Both are called on rank 0 only.
+    OnToken on_token{};
+    OnLogits on_logits{};
+    /// Where the times of rank 0's blocks go; null: they are not measured.
+    BlockTimes* times = nullptr;
+
+    [[nodiscard]] std::int64_t ranks() const { return std::int64_t{tp} * pp; }
+};
+
+/// What one rank held.
+struct RunMemory {
+    Bytes weights{};
+    Bytes cache{};
+    Bytes activations{};
+    /// What it was to hold at most, said before anything was loaded; layers that lie on cpu or disk count as if they
+    /// were resident.
+    Bytes predicted{};
+    /// The most that it held at once: what the counting allocator saw, and its share of its groups' staging memory.
+    Bytes peak{};
+};
+
+struct RunReport {
+    /// In the order of the requests.
+    std::vector<Generation> generations;
+    std::vector<RunMemory> ranks;
+    double load_seconds = 0.0;
+    /// Until the first token, and from there to the last.
+    double prefill_seconds = 0.0;
+    double decode_seconds = 0.0;
+    std::int64_t prompt_tokens = 0;
+    /// Those after the first of each request.
+    std::int64_t decode_tokens = 0;
+};
+
+}  // namespace shardwise::inline v0_2_0
