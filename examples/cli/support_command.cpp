@@ -4,6 +4,7 @@
 #include <shardwise/parallel/expert_parallel.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/parallel/strategy_support.hpp>
+#include <shardwise/session/run_options.hpp>
 
 #include "commands.hpp"
 #include "requests.hpp"
@@ -22,13 +23,19 @@ constexpr std::string_view no_backend = "there is no back end for it";
 constexpr std::string_view no_body = "has no device body yet";
 constexpr std::string_view in_host_memory = "moves rows in the host's memory";
 
-/// True where a command has an option of this name: then the program does what it asks for.
-[[nodiscard]] bool has_option(std::string_view command, std::string_view flag) {
-    auto const* const found = find_command(command);
-    bool is_there = false;
-    if (found != nullptr) found->for_each_option([&](Option const& option) { is_there |= option.flag == flag; });
-    return is_there;
-}
+// What a run is cut by: the degrees that its options have.
+template <class Options>
+concept CutsTensors = requires(Options options) {
+    options.tp;
+};
+template <class Options>
+concept CutsLayers = requires(Options options) {
+    options.pp;
+};
+template <class Options>
+concept CutsExperts = requires(Options options) {
+    options.ep;
+};
 
 /// Calls visit<Backend>(kind) for every back end, in the order of support_backends.
 template <class Visit>
@@ -49,11 +56,11 @@ template <class SupportOf>
     return made;
 }
 
-/// A strategy whose layers `has_layers` of a back end, and which `run` has a flag for.
-[[nodiscard]] Support strategy(bool has_layers, bool is_backend, std::string_view flag, std::string_view why) {
+/// A strategy whose layers `has_layers` of a back end, and which `is_run` by a degree of RunOptions.
+[[nodiscard]] Support strategy(bool has_layers, bool is_backend, bool is_run, std::string_view why) {
     if (!is_backend) return {SupportLevel::planned, no_backend};
     if (!has_layers) return {SupportLevel::planned, why};
-    if (!has_option("run", flag)) return {SupportLevel::library, "the command run has no flag for it yet"};
+    if (!is_run) return {SupportLevel::library, "shardwise run does not use it yet"};
     return {SupportLevel::runs, {}};
 }
 
@@ -68,13 +75,13 @@ template <class SupportOf>
         if (auto const refusal = tensor_parallel_refusal(kind); !refusal.empty())
             return {SupportLevel::refused, refusal};
         auto const why = ReducesOverPeers<B> ? "its all_reduce over peers is not in the layers' streams yet" : no_body;
-        return strategy(ShardsTensors<B>, ComputeBackend<B>, "--tp", why);
+        return strategy(ShardsTensors<B>, ComputeBackend<B>, CutsTensors<RunOptions>, why);
     }));
     rows.push_back(row("pipeline parallel", []<class B>(B*, DeviceKind) {
-        return strategy(RunsPipelines<B>, ComputeBackend<B>, "--pp", in_host_memory);
+        return strategy(RunsPipelines<B>, ComputeBackend<B>, CutsLayers<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("expert parallel", []<class B>(B*, DeviceKind) {
-        return strategy(DealsExperts<B>, ComputeBackend<B>, "--ep", in_host_memory);
+        return strategy(DealsExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("data parallel, ZeRO", []<class B>(B*, DeviceKind) -> Support {
         return {SupportLevel::planned, "nothing trains yet"};
