@@ -106,14 +106,7 @@ volatile std::sig_atomic_t is_interrupted = 0;
     if (arguments.ep) {
         auto const ranks = read_number("--ep", *arguments.ep, 1, 1024);
         if (!ranks) return ranks.error();
-        if (*ranks > 1) {
-            return Error{ErrorCode::unsupported}
-                .in("--ep")
-                .because("experts cannot be dealt to ranks yet")
-                .got(*ranks)
-                .expected(1)
-                .fix("cut them by --tp");
-        }
+        options.ep = static_cast<std::int32_t>(*ranks);
     }
     if (arguments.threads) {
         auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
@@ -270,8 +263,8 @@ void catch_interrupts(RunRanks& ranks) {
     if (!talks && !arguments.profile_out) return {};
     Error error{ErrorCode::unsupported};
     error.in(talks ? "prompts at a terminal" : "--profile-out");
-    if (options.pp > 1 || has_placement(arguments))
-        return error.because("cannot be had with stages of a pipeline yet").fix("use --tp alone");
+    if (options.pp > 1 || options.ep > 1 || has_placement(arguments))
+        return error.because("cannot be had with stages of a pipeline or shared experts yet").fix("use --tp alone");
     if (talks && is_group)
         return error.because("are answered by threads only").fix("give --prompt, or --ranks threads");
     return {};

@@ -79,16 +79,17 @@ Result<> RunRanks::fit(Arguments const& arguments, RunOptions& options) {
     }
     options.local_ranks = environment_.local_ranks;
     auto const ranks = environment_.ranks;
-    if (!arguments.tp && ranks % options.pp == 0) options.tp = ranks / options.pp;
+    auto const others = options.pp * options.ep;
+    if (!arguments.tp && ranks % others == 0) options.tp = ranks / others;
     if (options.ranks() == ranks) return {};
     auto const launcher =
         environment_.launcher == RankLauncher::none ? std::string_view("mpirun") : name_of(environment_.launcher);
     return Error{ErrorCode::invalid_argument}
         .in(arguments.tp ? "--tp" : "--pp")
-        .because("asks for another number of ranks, tp * pp, than " + std::string(launcher) + " started")
+        .because("asks for another number of ranks, tp * pp * ep, than " + std::string(launcher) + " started")
         .got(options.ranks())
         .expected(ranks)
-        .fix("start tp * pp ranks, or leave out --tp");
+        .fix("start tp * pp * ep ranks, or leave out --tp");
 }
 
 Result<> RunRanks::join(RunOptions const& options) {

@@ -97,6 +97,59 @@ TEST_CASE("run_on_threads: stages of a pipeline, alone and times tensor-parallel
     CHECK(ended->generations[1].tokens == alone.first.generations[1].tokens);
 }
 
+TEST_CASE("run_on_threads: experts dealt to groups, times ranks and stages, have the tokens and logits of one rank") {
+    FormulaModel const model(
+        R"({"model_type":"mixtral","vocab_size":50,"hidden_size":24,"intermediate_size":20,"num_hidden_layers":2,)"
+        R"("num_attention_heads":4,"num_key_value_heads":2,"num_local_experts":5,"num_experts_per_tok":2,)"
+        R"("max_position_embeddings":64})");
+    auto requests = two_requests();
+    requests.push_back({.prompt = {1, 2, 3, 4, 5, 6}, .max_new_tokens = 3});
+    std::vector<std::int32_t> seen(3);
+    auto const run = [&](RunOptions options) {
+        std::vector<std::vector<float>> logits(3);
+        seen.assign(3, 0);
+        options.threads = 2;
+        options.is_deterministic = true;
+        options.step_tokens = 2;
+        options.on_logits = [&](std::int64_t request, std::span<float const> row) {
+            auto& to = logits[static_cast<std::size_t>(request)];
+            to.insert(to.end(), row.begin(), row.end());
+        };
+        options.on_token = [&](std::int64_t request, std::int32_t) {
+            return ++seen[static_cast<std::size_t>(request)] < (request == 1 ? 4 : 100);
+        };
+        auto ran = run_on_threads(model.source, model.checkpoint->model, requests, options);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        return std::pair(std::move(*ran), std::move(logits));
+    };
+    auto const alone = run({});
+    CHECK(alone.first.generations[1].reason == FinishReason::cancelled);
+    struct Degrees {
+        std::int32_t tp, pp, ep;
+    };
+    for (auto const degrees : {Degrees{1, 1, 2}, Degrees{1, 1, 4}, Degrees{2, 1, 2}, Degrees{1, 2, 2}}) {
+        CAPTURE(degrees.tp);
+        CAPTURE(degrees.ep);
+        auto const dealt = run({.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep});
+        for (std::size_t i = 0; i < 3; ++i) {
+            CHECK(dealt.first.generations[i].tokens == alone.first.generations[i].tokens);
+            CHECK(dealt.first.generations[i].reason == alone.first.generations[i].reason);
+        }
+        CHECK(seen == std::vector<std::int32_t>{8, 4, 3});
+        // Rank 0's group has the first request and, of two groups, the third.
+        CHECK(dealt.second[0] == alone.second[0]);
+        CHECK(dealt.second[1].empty());
+        CHECK(dealt.second[2] == (degrees.ep == 2 ? alone.second[2] : std::vector<float>()));
+        for (auto const& rank : dealt.first.ranks) {
+            CHECK(rank.weights < alone.first.ranks[0].weights);
+            CHECK(rank.peak <= rank.predicted);
+        }
+    }
+    auto const refused = run_on_threads(model.source, model.checkpoint->model, requests, {.ep = 6});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("more ranks than the model has experts") != std::string::npos);
+}
+
 TEST_CASE("run_on_threads: stages that do not cover the layers, or are more than there are, are refused") {
     FormulaLlama const model;
     auto const refusal = [&](RunOptions const& options) {

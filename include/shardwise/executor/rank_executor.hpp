@@ -163,8 +163,9 @@ public:
     /// Order   on `stream`, the collectives too
     /// Errors  those of the collectives and of the other groups' rows
     template <Communicator C>
-    [[nodiscard]] Result<> join_step(C& comm, ExpertParallel<Backend, C>& exchange, Stream& stream) {
-        return forward({}, {}, {arena_.data(), {0, output_.width}}, comm, &exchange, stream);
+    [[nodiscard]] Result<> join_step(C& comm, ExpertParallel<Backend, C>& exchange, Stream& stream,
+                                     StageLinks<C> const& links = {}) {
+        return forward({}, {}, {arena_.data(), {0, output_.width}}, comm, &exchange, stream, links);
     }
 
     /// How rows travel between the groups that share the experts: one for all layers. `peers` outlives it.

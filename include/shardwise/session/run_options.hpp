@@ -19,6 +19,8 @@ struct RunOptions {
     std::int32_t tp = 1;
     /// Stages of the pipeline; rank r is tensor-parallel rank r % tp of stage r / tp.
     std::int32_t pp = 1;
+    /// Groups of tp * pp ranks, behind one another, to which experts and requests are dealt; each has all else of the model.
+    std::int32_t ep = 1;
     /// Each stage's first layer and, last, the number of layers; empty: stages of even weight.
     std::vector<std::int64_t> stage_begins{};
     /// Where each layer's weights lie between its uses; beyond the list: where it computes.
@@ -45,13 +47,13 @@ struct RunOptions {
     std::chrono::nanoseconds limit = std::chrono::hours(24);
     /// The form in which weights are held. Its observer hears of rank 0's loading, on that rank's thread.
     LoadOptions load{};
-    /// Both are called on rank 0 only.
+    /// Both are called on rank 0 only; the second for the requests of its group, 0, ep, 2 ep, ...
     OnToken on_token{};
     OnLogits on_logits{};
     /// Where the times of rank 0's blocks go; null: they are not measured.
     BlockTimes* times = nullptr;
 
-    [[nodiscard]] std::int64_t ranks() const { return std::int64_t{tp} * pp; }
+    [[nodiscard]] std::int64_t ranks() const { return std::int64_t{tp} * pp * ep; }
 };
 
 /// What one rank held.

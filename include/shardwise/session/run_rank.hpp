@@ -11,6 +11,7 @@
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -68,6 +69,7 @@ template <ReductionPolicy Policy>
 class RunRank {
     using Clock = std::chrono::steady_clock;
     using Executor = RankExecutor<Host, Policy>;
+    using Exchange = ExpertParallel<Host, HostCommunicator>;
     using RankSession = Session<Host, Policy, HostCommunicator>;
 
 public:
@@ -81,25 +83,46 @@ public:
           stream_(context_.make_stream()) {}
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
-        auto const stage = world_.rank() / options_.tp;
+        if (options_.ep > 1) {
+            auto team = world_.split(world_.rank() / (options_.tp * options_.pp));
+            if (!team) return team.error();
+            team_.emplace(std::move(*team));
+            auto peers = world_.split(team_->rank());
+            if (!peers) return peers.error();
+            groups_.emplace(std::move(*peers), limits_.sequences);
+        }
+        auto const stage = team().rank() / options_.tp;
         if (options_.pp > 1) {
-            auto group = world_.split(stage);
+            auto group = team().split(stage);
             if (!group) return group.error();
             group_.emplace(std::move(*group));
         }
-        TensorPlace const place{options_.tp, world_.rank() % options_.tp};
+        TensorPlace const place{options_.tp, team().rank() % options_.tp};
+        TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};
         auto const& blocks = stages[static_cast<std::size_t>(stage)];
         auto const isa = stream_.isa();
         if (!isa) return isa.error();
         auto const formats = formats_of(parameters, options_.load);
-        auto const predicted = predict_memory<Host, Policy>(model_, formats, place, limits_, *isa, {}, blocks);
+        auto const predicted = predict_memory<Host, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
         if (!predicted) return predicted.error();
         predicted_ = predicted->total();
+        if (groups_) {
+            auto const& config = model_.config;
+            ExpertShape const shape{config.experts, config.experts_per_token, config.hidden_size, limits_.step_tokens};
+            auto const rows = Exchange::bytes_for(shape, options_.ep, groups_->peers().rank());
+            if (!rows) return rows.error();
+            predicted_ += *rows;
+        }
         auto load = options_.load;
         if (!is_first()) load.observer = {};
-        auto executor = Executor::create(context_, model_, parameters, place, limits_, {}, load, blocks);
+        auto executor = Executor::create(context_, model_, parameters, place, limits_, experts, load, blocks);
         if (!executor) return executor.error();
         executor_.emplace(std::move(*executor));
+        if (groups_) {
+            auto exchange = executor_->make_exchange(context_, groups_->peers());
+            if (!exchange) return exchange.error();
+            exchange_.emplace(std::move(*exchange));
+        }
         if (is_first() && options_.times != nullptr) executor_->measure(*options_.times);
         return {};
     }
@@ -108,23 +131,33 @@ public:
     [[nodiscard]] Result<> begin(std::vector<GenerationRequest> const& requests) {
         StageRelay<HostCommunicator> relay;
         if (options_.pp > 1) {
-            auto const last = static_cast<std::int32_t>(options_.ranks() - options_.tp);
-            relay.links = {&world_, world_.rank() < options_.tp ? -1 : world_.rank() - options_.tp,
-                           world_.rank() >= last ? -1 : world_.rank() + options_.tp};
+            auto const last = options_.tp * (options_.pp - 1);
+            auto const rank = team().rank();
+            relay.links = {&team(), rank < options_.tp ? -1 : rank - options_.tp,
+                           rank >= last ? -1 : rank + options_.tp};
             relay.teller = last;
             // Only rank 0 knows whether anybody looks.
             std::int32_t shares = options_.on_logits ? 1 : 0;
-            auto const told = broadcast(world_, TensorView<std::int32_t, 1, Host>(&shares, {1}), 0);
+            auto const told = broadcast(team(), TensorView<std::int32_t, 1, Host>(&shares, {1}), 0);
             if (!told) return told;
             relay.shares_logits = shares != 0;
         }
         auto session = RankSession::create(context_, *executor_, limits_, group(), stream_, relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
-        for (auto const& request : requests) {
-            if (auto const added = session_->add(request); !added) return added.error();
+        if (exchange_) session_->share_experts(*exchange_);
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            if (groups_ && !groups_->owns(static_cast<std::int64_t>(i))) continue;
+            auto request = requests[i];
+            // Random numbers do not depend on who computes.
+            if (!request.random_stream) request.random_stream = i;
+            if (auto const added = session_->add(std::move(request)); !added) return added.error();
         }
-        if (is_first() && options_.on_logits) session_->show_logits(options_.on_logits);
+        if (is_first() && options_.on_logits) {
+            session_->show_logits([this](std::int64_t own, std::span<float const> logits) {
+                options_.on_logits(groups_ ? groups_->request_of(own) : own, logits);
+            });
+        }
         return {};
     }
 
@@ -135,30 +168,50 @@ public:
         auto const deadline = Deadline::after(options_.limit);
         std::int64_t made = 0;
         std::vector<std::int32_t> ended_by_caller;
-        auto const on_token = [&](std::int64_t request, std::int32_t token) {
+        auto const tell = [&](std::int64_t request, std::int32_t token) {
             if (made++ == 0) first_token = Clock::now();
             if (is_first() && options_.on_token && !options_.on_token(request, token))
                 ended_by_caller.push_back(static_cast<std::int32_t>(request));
+        };
+        auto const on_token = [&](std::int64_t own, std::int32_t token) {
+            auto const request = groups_ ? groups_->request_of(own) : own;
+            if (groups_) groups_->note(request, token);
+            tell(request, token);
             return true;
         };
         report.generations.resize(requests.size());
-        while (session_->is_busy()) {
+        // Requests that may end in one step.
+        auto const most = limits_.sequences * options_.ep;
+        auto goes_on = groups_ ? groups_->share(session_->is_busy(), tell) : Result<bool>(session_->is_busy());
+        while (goes_on && *goes_on) {
             auto const before = made;
             ended_by_caller.clear();
             auto ended = session_->step(deadline, on_token);
             if (!ended) return ended.error();
-            for (auto& generation : *ended)
+            for (auto& generation : *ended) {
+                if (groups_) generation.request = groups_->request_of(generation.request);
                 report.generations[static_cast<std::size_t>(generation.request)] = std::move(generation);
-            if (made == before) continue;
-            // Rank 0's caller ends requests; all ranks end them behind the same step.
-            ended_by_caller.resize(static_cast<std::size_t>(limits_.sequences), -1);
-            if (world_.size() > 1) {
-                TensorView<std::int32_t, 1, Host> const all(ended_by_caller.data(), {limits_.sequences});
-                if (auto const told = broadcast(world_, all, 0); !told) return told;
             }
-            for (auto const request : ended_by_caller) {
-                if (request >= 0) (void)session_->cancel(request);
+            // The same tokens are known to all ranks from here on.
+            if (groups_) goes_on = groups_->share(session_->is_busy(), tell);
+            if (!goes_on) break;
+            if (made != before) {
+                // Rank 0's caller ends requests; all ranks end them behind the same step.
+                ended_by_caller.resize(static_cast<std::size_t>(most), -1);
+                if (world_.size() > 1) {
+                    TensorView<std::int32_t, 1, Host> const all(ended_by_caller.data(), {most});
+                    if (auto const told = broadcast(world_, all, 0); !told) return told;
+                }
+                for (auto const request : ended_by_caller) {
+                    if (request < 0 || (groups_ && !groups_->owns(request))) continue;
+                    (void)session_->cancel(groups_ ? groups_->own_number(request) : request);
+                }
             }
+            if (!groups_) goes_on = session_->is_busy();
+        }
+        if (!goes_on) return goes_on.error();
+        if (groups_) {
+            if (auto const done = groups_->gather(report.generations); !done) return done;
         }
         if (made > 0) {
             report.prefill_seconds = std::chrono::duration<double>(first_token - started).count();
@@ -167,10 +220,12 @@ public:
         for (auto const& request : requests) report.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
         report.decode_tokens = std::max<std::int64_t>(made - static_cast<std::int64_t>(requests.size()), 0);
         auto const beside = session_bytes(limits_, model_.config.vocab_size);
-        auto const staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
+        auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
+        auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
+        if (groups_) staging += team_->staging_bytes() + groups_->peers().staging_bytes();
         auto memory = gather_memory(world_, {.weights = executor_->weight_bytes(),
                                              .cache = executor_->cache_bytes(),
-                                             .activations = executor_->activation_bytes() + beside,
+                                             .activations = executor_->activation_bytes() + rows + beside,
                                              .predicted = predicted_ + beside + staging,
                                              .peak = context_.memory().peak() + staging});
         if (!memory) return memory.error();
@@ -183,6 +238,8 @@ public:
         auto const named = name_rank(error, world_.rank());
         // Who waits in the smaller group is to hear the reason, not that this rank left.
         if (group_) (void)group_->fail(named);
+        if (groups_) (void)groups_->peers().fail(named);
+        if (team_) (void)team_->fail(named);
         return world_.fail(named).error();
     }
 
@@ -195,19 +252,24 @@ private:
     }
     [[nodiscard]] bool is_first() const { return world_.rank() == 0; }
     /// The tensor-parallel ranks of this rank's stage.
-    [[nodiscard]] HostCommunicator& group() { return group_ ? *group_ : world_; }
+    [[nodiscard]] HostCommunicator& group() { return group_ ? *group_ : team(); }
+    /// The ranks of this rank's group, which has all of the model but other groups' experts.
+    [[nodiscard]] HostCommunicator& team() { return team_ ? *team_ : world_; }
 
     HostCommunicator& world_;
     Model const& model_;
     RunOptions const& options_;
     ExecutorLimits limits_;
+    std::optional<HostCommunicator> team_;
     std::optional<HostCommunicator> group_;
+    std::optional<ExpertGroups> groups_;
     HostContext context_;
     // Behind the context, whose threads are not to stay on the same core.
     CorePin pin_;
     HostStream stream_;
     Bytes predicted_{};
     std::optional<Executor> executor_;
+    std::optional<Exchange> exchange_;
     std::optional<RankSession> session_;
 };
 
@@ -252,6 +314,7 @@ template <ReductionPolicy Policy>
             .because("cannot be shared by the sequences of a pipeline yet")
             .fix("leave it 0: each sequence then has its whole context");
     }
+    if (auto const checked = check_expert_place({options.ep, 0}, model.config); !checked) return checked.error();
     auto begins = options.stage_begins;
     // Checks the degrees too.
     auto const even = even_stages(model, options.tp, begins.empty() ? options.pp : 1);
@@ -283,7 +346,7 @@ template <ReductionPolicy Policy>
     if (!stages) return stages.error();
     if (world.size() != options.ranks()) {
         return Error{ErrorCode::invalid_argument}
-            .in("tp * pp")
+            .in("tp * pp * ep")
             .because("is another number of ranks than the group has")
             .got(options.ranks())
             .expected(world.size());

@@ -147,6 +147,10 @@ public:
         return number;
     }
 
+    /// Shares the executor's experts with other groups, which step when this one does: what `make_exchange` made, which outlives
+    /// the session. A step without anything to compute joins theirs.
+    void share_experts(ExpertParallel<Backend, C>& exchange) { exchange_ = &exchange; }
+
     /// Whom to show logits to, on the rank that wants them.
     void show_logits(OnLogits on_logits) { on_logits_ = std::move(on_logits); }
 
@@ -161,11 +165,13 @@ public:
         admit();
         auto ended = std::exchange(cancelled_, {});
         auto const plan = plan_step(ended);
-        if (plan.parts.empty()) return ended;
+        if (plan.parts.empty() && exchange_ == nullptr) return ended;
         auto const rows = static_cast<std::int64_t>(plan.parts.size());
         auto const vocabulary = executor_->model().config.vocab_size;
         TensorView<float, 2, Backend> const logits(logits_.data(), {rows, vocabulary});
-        if (auto const done = executor_->forward(plan.ids, plan.parts, logits, *comm_, *stream_, relay_.links); !done)
+        if (auto const done =
+                executor_->forward(plan.ids, plan.parts, logits, *comm_, exchange_, *stream_, relay_.links);
+            !done)
             return done.error();
         if (auto const done = choose(plan, logits, deadline); !done) return done.error();
         ++steps_;
@@ -374,6 +380,7 @@ private:
     C* comm_;
     Stream* stream_;
     StageRelay<C> relay_;
+    ExpertParallel<Backend, C>* exchange_ = nullptr;
     Buffer<float, Backend> logits_;
     Buffer<std::int32_t, Backend> chosen_;
     std::vector<SamplingRow> rows_;
