@@ -73,7 +73,9 @@ TEST_CASE("run_on_threads: stages of a pipeline, alone and times tensor-parallel
         return std::pair(std::move(*ran), std::move(logits));
     };
     auto const alone = run({});
-    for (auto const& [tp, pp] : {std::pair{1, 2}, std::pair{2, 2}, std::pair{3, 2}}) {
+    for (auto const& degrees : {std::pair{1, 2}, std::pair{2, 2}, std::pair{3, 2}}) {
+        auto const tp = degrees.first;
+        auto const pp = degrees.second;
         CAPTURE(tp);
         auto const staged = run({.tp = tp, .pp = pp});
         for (std::size_t i = 0; i < 2; ++i)
