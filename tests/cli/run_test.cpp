@@ -201,7 +201,7 @@ TEST_CASE("run: a device map's devices are stages, and what does not fit is not 
     refused({"--map", map(R"({"":0,"model.layers.0":1})")}, 1, "map it to device 1");
     refused({"--map", map(R"({"model.layers.0":0})")}, 1, "covers no device for");
     refused({"--pp", "3"}, 1, "legal are 1 to the number of layers");
-    refused({"--ep", "2"}, 1, "--ep");
+    refused({"--ep", "2"}, 1, "more ranks than the model has experts");
     refused({"--ranks", "fibers"}, 2, "threads, processes, mpi");
 }
 
