@@ -48,6 +48,15 @@ std::string differing_fields(ModelConfig const& a, ModelConfig const& b) {
     });
     if (a.rope.kind != b.rope.kind) names += "rope.kind ";
     if (a.rope.factor != b.rope.factor) names += "rope.factor ";
+    if (a.rope.low_frequency_factor != b.rope.low_frequency_factor) names += "rope.low_frequency_factor ";
+    if (a.rope.high_frequency_factor != b.rope.high_frequency_factor) names += "rope.high_frequency_factor ";
+    if (a.rope.attention_factor != b.rope.attention_factor) names += "rope.attention_factor ";
+    if (a.rope.beta_fast != b.rope.beta_fast) names += "rope.beta_fast ";
+    if (a.rope.beta_slow != b.rope.beta_slow) names += "rope.beta_slow ";
+    if (a.rope.mscale != b.rope.mscale) names += "rope.mscale ";
+    if (a.rope.mscale_all_dim != b.rope.mscale_all_dim) names += "rope.mscale_all_dim ";
+    if (a.rope.truncates != b.rope.truncates) names += "rope.truncates ";
+    if (a.rope.original_max_positions != b.rope.original_max_positions) names += "rope.original_max_positions ";
     if (!(a.sliding_layers == b.sliding_layers)) names += "layer_types ";
     if (!(a.dense_layers == b.dense_layers)) names += "mlp_only_layers ";
     return names;

@@ -104,6 +104,7 @@ namespace detail {
     auto config = classic_preset("roberta", "RoBERTa-base", Dtype::f32, 50265, 768, 12, 12, 514);
     config.model_class = "RobertaModel";
     config.type_vocab_size = 1;
+    config.padding_id = 1;
     return config;
 }
 

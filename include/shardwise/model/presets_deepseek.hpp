@@ -14,6 +14,9 @@ struct DeepseekSizes {
     std::int64_t shared_experts;
     std::int64_t first_dense_layers;
     std::int64_t q_lora_rank;
+    std::int64_t expert_groups;
+    std::int64_t kept_expert_groups;
+    double routed_scale;
 };
 
 [[nodiscard]] constexpr ModelConfig deepseek_preset(std::string_view model_type, std::string_view name,
@@ -26,6 +29,9 @@ struct DeepseekSizes {
     config.shared_experts = own.shared_experts;
     config.first_dense_layers = own.first_dense_layers;
     config.q_lora_rank = own.q_lora_rank;
+    config.expert_groups = own.expert_groups;
+    config.kept_expert_groups = own.kept_expert_groups;
+    config.routed_scale = own.routed_scale;
     config.kv_lora_rank = 512;
     config.qk_nope_head_dim = 128;
     config.qk_rope_head_dim = 64;
@@ -33,7 +39,12 @@ struct DeepseekSizes {
     config.rope.kind = RopeKind::yarn;
     config.rope.factor = 40.0;
     config.rope.original_max_positions = 4096;
-    config.norm_expert_weights = model_type == "deepseek_v3";
+    auto const is_v3 = model_type == "deepseek_v3";
+    config.rope.mscale = is_v3 ? 1.0 : 0.707;
+    config.rope.mscale_all_dim = config.rope.mscale;
+    config.norm_expert_weights = is_v3;
+    config.interleaved_rope = is_v3;
+    config.expert_choice = !is_v3 && own.expert_groups > 1 ? 1 : 0;
     return config;
 }
 
@@ -42,11 +53,13 @@ struct DeepseekSizes {
 namespace presets {
 
 inline constexpr auto deepseek_v2_lite = detail::deepseek_preset(
-    "deepseek_v2", "DeepSeek-V2-Lite", {102400, 2048, 10944, 27, 16, 16, 0, 163840}, {64, 6, 1408, 2, 1, 0});
-inline constexpr auto deepseek_v2 = detail::deepseek_preset(
-    "deepseek_v2", "DeepSeek-V2", {102400, 5120, 12288, 60, 128, 128, 0, 163840}, {160, 6, 1536, 2, 1, 1536});
-inline constexpr auto deepseek_v3 = detail::deepseek_preset(
-    "deepseek_v3", "DeepSeek-V3", {129280, 7168, 18432, 61, 128, 128, 0, 163840}, {256, 8, 2048, 1, 3, 1536});
+    "deepseek_v2", "DeepSeek-V2-Lite", {102400, 2048, 10944, 27, 16, 16, 0, 163840}, {64, 6, 1408, 2, 1, 0, 1, 1, 1.0});
+inline constexpr auto deepseek_v2 =
+    detail::deepseek_preset("deepseek_v2", "DeepSeek-V2", {102400, 5120, 12288, 60, 128, 128, 0, 163840},
+                            {160, 6, 1536, 2, 1, 1536, 8, 3, 16.0});
+inline constexpr auto deepseek_v3 =
+    detail::deepseek_preset("deepseek_v3", "DeepSeek-V3", {129280, 7168, 18432, 61, 128, 128, 0, 163840},
+                            {256, 8, 2048, 1, 3, 1536, 8, 4, 2.5});
 
 }  // namespace presets
 

@@ -29,6 +29,7 @@ namespace detail {
     config.attention_bias = true;
     config.rope.kind = RopeKind::yarn;
     config.rope.factor = 32.0;
+    config.rope.truncates = false;
     config.rope.original_max_positions = 4096;
     return config;
 }
