@@ -1,6 +1,7 @@
 // Attention on the host: decoding against the rate at which the machine reads memory, prefill against torch.
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/kernels/attention.hpp>
 

@@ -1,6 +1,7 @@
 // Products of few and of many rows by a dense weight that is larger than the caches, against what the machine can do at best,
 // Eigen and oneDNN.
 
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/quant/half_types.hpp>
 

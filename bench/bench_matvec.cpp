@@ -1,6 +1,7 @@
 // Products of one row, and of some, by a quantised or dense weight that is larger than the caches: against the bandwidth of the
 // memory, ggml, Eigen and oneDNN.
 
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/op/weight_format.hpp>
 #include <shardwise/quant/float_bits.hpp>

@@ -19,7 +19,7 @@ namespace shardwise::cli {
 
 namespace {
 
-[[nodiscard]] Result<CalibrationOptions> read_options(Arguments const& arguments) {
+[[nodiscard]] Result<CalibrationOptions> read_calibration_options(Arguments const& arguments) {
     CalibrationOptions options;
     if (!arguments.out || arguments.out->empty()) {
         return Error{ErrorCode::invalid_argument}
@@ -27,15 +27,9 @@ namespace {
             .because(arguments.out ? "names no file" : "was not given")
             .fix("name the file to write: shardwise calibrate --out machine.json");
     }
-    if (arguments.tp) {
-        auto const ranks = read_number("--tp", *arguments.tp, 1, 64);
-        if (!ranks) return ranks.error();
-        options.ranks = static_cast<std::int32_t>(*ranks);
-    }
-    if (arguments.threads) {
-        auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
-        if (!threads) return threads.error();
-        options.threads = static_cast<int>(*threads);
+    for (auto const& read : {read_count("--tp", arguments.tp, 64, options.ranks),
+                             read_count("--threads", arguments.threads, 4096, options.threads)}) {
+        if (!read) return read.error();
     }
     if (arguments.quick) {
         options.probe_bytes = Bytes{std::int64_t{32} << 20U};
@@ -87,7 +81,7 @@ namespace {
 ExitCode run_calibrate(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
-    auto const options = read_options(arguments);
+    auto const options = read_calibration_options(arguments);
     if (!options) return report(options.error(), Stage::arguments, arguments.json);
     auto const answer = answer_calibrate(arguments, *options, *color);
     if (!answer) return report(answer.error(), Stage::work, arguments.json);

@@ -15,7 +15,7 @@ namespace shardwise::cli {
 
 namespace {
 
-[[nodiscard]] Result<EmbedOptions> read_options(Arguments const& arguments) {
+[[nodiscard]] Result<EmbedOptions> read_embed_options(Arguments const& arguments) {
     EmbedOptions options;
     if (arguments.pooling) {
         auto const pooling = choose<Pooling>("--pooling", *arguments.pooling, pooling_choices);
@@ -24,15 +24,9 @@ namespace {
     }
     options.is_normalized = arguments.normalize;
     options.is_deterministic = arguments.deterministic;
-    if (arguments.tp) {
-        auto const ranks = read_number("--tp", *arguments.tp, 1, 1024);
-        if (!ranks) return ranks.error();
-        options.tp = static_cast<std::int32_t>(*ranks);
-    }
-    if (arguments.threads) {
-        auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
-        if (!threads) return threads.error();
-        options.threads = static_cast<int>(*threads);
+    for (auto const& read : {read_count("--tp", arguments.tp, 1024, options.tp),
+                             read_count("--threads", arguments.threads, 4096, options.threads)}) {
+        if (!read) return read.error();
     }
     return options;
 }
@@ -68,7 +62,7 @@ ExitCode run_embed(Arguments const& arguments) {
                           .fix("give a text with --text, several with --text each"),
                       Stage::arguments);
     }
-    auto const options = read_options(arguments);
+    auto const options = read_embed_options(arguments);
     if (!options) return failed(options.error(), Stage::arguments);
     auto const answer = answer_embed(arguments, *options);
     if (!answer) return failed(answer.error(), Stage::work);

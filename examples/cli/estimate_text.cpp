@@ -9,7 +9,7 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr int bar_width = 40;
+constexpr int largest_bar_width = 40;
 
 /// A term of the breakdown: its name, its part of the sums, how bars show it.
 struct Term {
@@ -77,7 +77,7 @@ constexpr std::array<Term, 6> all_terms{{{"weights", &MemoryTerms::weights, "\u2
         parts.push_back({largest.terms.*term.size, term.glyph, term.color});
         legend += "  " + style.paint(term.color, term.glyph) + " " + std::string(term.name);
     }
-    out += "\n" + bar(parts, largest.total(), bar_width, style) + legend + "\n";
+    out += "\n" + bar(parts, largest.total(), largest_bar_width, style) + legend + "\n";
     if (!answer.request.training) {
         out += style.dim("activations: prefill " + to_text(largest.phases.prefill) + ", decode " +
                          to_text(largest.phases.decode)) +

@@ -24,7 +24,7 @@ namespace shardwise::cli {
 namespace {
 
 /// Set by the handler of interrupts; the next prompt clears it.
-volatile std::sig_atomic_t is_interrupted = 0;
+volatile std::sig_atomic_t is_line_interrupted = 0;
 
 /// Room for a conversation where the model has more: keys and values of it are held all the time.
 constexpr std::int64_t most_context = 4096;
@@ -34,7 +34,7 @@ class InterruptFlag {
 public:
     InterruptFlag() {
         struct sigaction action {};
-        action.sa_handler = [](int) { is_interrupted = 1; };
+        action.sa_handler = [](int) { is_line_interrupted = 1; };
         ::sigaction(SIGINT, &action, &before_);
     }
     ~InterruptFlag() { ::sigaction(SIGINT, &before_, nullptr); }
@@ -50,13 +50,13 @@ private:
     constexpr std::string_view question = "> ";
     print_text(question);
     (void)flush_output();
-    is_interrupted = 0;
+    is_line_interrupted = 0;
     std::string line;
     while (true) {
         char letter = 0;
         auto const count = ::read(STDIN_FILENO, &letter, 1);
         if (count < 0 && errno == EINTR) {
-            is_interrupted = 0;
+            is_line_interrupted = 0;
             line.clear();
             print_text("\n" + std::string(question));
             (void)flush_output();
@@ -149,7 +149,7 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
         (void)flush_output();
     };
     options.on_token = [&stream](std::int64_t, std::int32_t token) {
-        return stream->push(token) && is_interrupted == 0;
+        return stream->push(token) && is_line_interrupted == 0;
     };
     // While the model is loaded an interrupt ends the program, as ever.
     std::optional<InterruptFlag> flag;

@@ -11,32 +11,32 @@ namespace shardwise::cli {
 
 namespace {
 
-using Term = std::pair<std::string_view, std::string_view>;
+using ManEntry = std::pair<std::string_view, std::string_view>;
 
 constexpr std::array exit_statuses{
-    Term{"0", "Done."},
-    Term{
+    ManEntry{"0", "Done."},
+    ManEntry{
         "1",
         "A failure: a file that cannot be read or breaks its format, an unknown model, output that cannot be written."},
-    Term{"2", "Wrong usage."},
-    Term{"3", "The answer is that it does not fit."},
-    Term{"4", "A device that is named does not exist."},
+    ManEntry{"2", "Wrong usage."},
+    ManEntry{"3", "The answer is that it does not fit."},
+    ManEntry{"4", "A device that is named does not exist."},
 };
 
 constexpr std::array environment{
-    Term{"HF_HUB_CACHE, HF_HOME",
-         "Where downloaded models lie: $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub."},
-    Term{"NO_COLOR", "Neither colours nor progress bars, unless --color always asks for them."},
-    Term{"TERM", "The same where it is dumb."},
+    ManEntry{"HF_HUB_CACHE, HF_HOME",
+             "Where downloaded models lie: $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub."},
+    ManEntry{"NO_COLOR", "Neither colours nor progress bars, unless --color always asks for them."},
+    ManEntry{"TERM", "The same where it is dumb."},
 };
 
 constexpr std::array device_words{
-    Term{"4xA100-40GB", "Four of a known device. A wrong name is answered with the closest one."},
-    Term{"2xgpu:24GiB", "Two of an unknown kind with this memory."},
-    Term{"2xA100-80GB+2xRTX4090", "Several kinds; numbers are given from 0 as written."},
-    Term{"4x(8xH100-80GB)", "Four nodes of eight."},
-    Term{"+cpu:64GiB", "Host memory for what the accelerators do not hold."},
-    Term{"+disk", "Disk for the rest."},
+    ManEntry{"4xA100-40GB", "Four of a known device. A wrong name is answered with the closest one."},
+    ManEntry{"2xgpu:24GiB", "Two of an unknown kind with this memory."},
+    ManEntry{"2xA100-80GB+2xRTX4090", "Several kinds; numbers are given from 0 as written."},
+    ManEntry{"4x(8xH100-80GB)", "Four nodes of eight."},
+    ManEntry{"+cpu:64GiB", "Host memory for what the accelerators do not hold."},
+    ManEntry{"+disk", "Disk for the rest."},
 };
 
 /// Text as roff takes it: backslashes and dashes escaped, no line that begins a request.
@@ -80,7 +80,7 @@ constexpr std::array device_words{
 }
 
 template <std::size_t count>
-[[nodiscard]] std::string terms(std::string_view heading, std::array<Term, count> const& list) {
+[[nodiscard]] std::string terms(std::string_view heading, std::array<ManEntry, count> const& list) {
     std::string out = ".SH " + std::string(heading) + "\n";
     for (auto const& [term, meaning] : list) out += tagged(bold(term), roff(meaning));
     return out;

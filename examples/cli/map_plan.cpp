@@ -133,8 +133,8 @@ struct LastKind {
             bool const has_others = std::any_of(kind->others.begin(), kind->others.end(), [](Device const& device) {
                 return device.id.kind != DeviceClass::disk;
             });
-            auto const found = has_others && fits_with(0) ? Optional<std::int64_t>{0}
-                                                          : smallest_that(most_added_devices, fits_with);
+            auto const found =
+                has_others && fits_with(0) ? Optional<std::int64_t>{0} : smallest_that(most_added_devices, fits_with);
             if (!found) return false;
             request.devices = with_count(*kind, *found);
             answer.number = *found;

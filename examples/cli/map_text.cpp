@@ -12,8 +12,6 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr int bar_width = 24;
-
 /// The number at the end of a prefix; -1 where there is none.
 [[nodiscard]] std::int64_t last_number(std::string_view prefix) {
     auto const dot = prefix.rfind('.');
@@ -97,7 +95,7 @@ constexpr int bar_width = 24;
                      {device.kv_cache, "\u2593", "36"},
                      {device.activations, "\u2592", "33"},
                      {device.overhead, "\u2591", "35"}},
-                    device.capacity.value_or(device.used), bar_width, style);
+                    device.capacity.value_or(device.used), device_bar_width, style);
         line += "  " + aligned_right(memory_of(device), memory_width);
         auto const share = device.capacity && *device.capacity > Bytes{}
                                ? decimals(100.0 * static_cast<double>(device.used.count()) /

@@ -20,7 +20,7 @@ namespace shardwise::cli {
 namespace {
 
 /// The library names the fields of its request; here they are flags.
-[[nodiscard]] Error as_flag(Error error) {
+[[nodiscard]] Error as_plan_flag(Error error) {
     std::string const place{error.place()};
     for (std::string_view const field : {"zero", "offload", "training", "recompute", "batch", "context", "devices"}) {
         if (error.subject().empty() && place == field) return error.in("--" + place).at({});
@@ -63,7 +63,7 @@ namespace {
     auto least = answer.request;
     if (answer.is_batch_chosen) least.estimate.batch = 1;
     if (auto const checked = detail::check_plan(model, answer.topology, least); !checked)
-        return as_flag(checked.error());
+        return as_plan_flag(checked.error());
     if (auto const cut = closest_that_fails(answer, least)) {
         answer.request = least;
         auto const where = "the fullest rank of the closest cut (" + describe_degrees(cut->degrees) + ")";
@@ -72,7 +72,7 @@ namespace {
         return {};
     }
     auto plan = plan_parallel(model, answer.topology, answer.request);
-    if (!plan) return as_flag(plan.error());
+    if (!plan) return as_plan_flag(plan.error());
     if (answer.is_batch_chosen) answer.request.estimate.batch = plan->batch;
     answer.plan = *std::move(plan);
     return {};

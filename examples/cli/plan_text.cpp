@@ -13,7 +13,6 @@ namespace shardwise::cli {
 
 namespace {
 
-constexpr int bar_width = 24;
 constexpr std::size_t most_rows = 32;
 
 /// Ranks of one stage that hold the same on devices of one kind.
@@ -86,7 +85,7 @@ struct RankGroup {
         auto const& stage = answer.plan->stages[static_cast<std::size_t>(rank.place.pp)];
         auto const place = answer.plan->stages.size() > 1 ? "stage " + grouped(rank.place.pp) + ": " : std::string();
         rows.push_back({ids_text(groups[i]), escaped(answer.device_of(rank).name.view()),
-                        bar(parts_of(rank.terms), capacity, bar_width, style), memory_text(rank.terms, capacity),
+                        bar(parts_of(rank.terms), capacity, device_bar_width, style), memory_text(rank.terms, capacity),
                         decimals(share, 1) + " %", place + describe_stage(stage)});
     }
     std::vector<std::size_t> widths(6, 0);

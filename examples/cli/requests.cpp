@@ -26,15 +26,6 @@ template <class Meaning, std::size_t count>
     return {};
 }
 
-[[nodiscard]] Result<> read_count(std::string_view flag, std::optional<std::string> const& word, std::int64_t most,
-                                  std::int64_t& target, std::int64_t least = 1) {
-    if (!word) return {};
-    auto const number = read_number(flag, *word, least, most);
-    if (!number) return number.error();
-    target = *number;
-    return {};
-}
-
 [[nodiscard]] Result<> read_dtype(std::string_view flag, std::optional<std::string> const& word,
                                   Optional<Dtype>& target) {
     if (!word) return {};

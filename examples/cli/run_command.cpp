@@ -54,11 +54,6 @@ volatile std::sig_atomic_t is_interrupted = 0;
 /// The flags that say how to generate.
 [[nodiscard]] Result<GenerationRequest> read_request(Arguments const& arguments) {
     GenerationRequest request;
-    if (arguments.max_new_tokens) {
-        auto const count = read_number("--max-new-tokens", *arguments.max_new_tokens, 0, most_count);
-        if (!count) return count.error();
-        request.max_new_tokens = *count;
-    }
     auto& sampling = request.sampling;
     struct Real {
         std::string_view flag;
@@ -77,41 +72,23 @@ volatile std::sig_atomic_t is_interrupted = 0;
         if (!value) return value.error();
         real.to = *value;
     }
-    if (arguments.top_k) {
-        auto const count = read_number("--top-k", *arguments.top_k, 0, most_count);
-        if (!count) return count.error();
-        sampling.top_k = *count;
-    }
-    if (arguments.seed) {
-        auto const seed = read_number("--seed", *arguments.seed, 0, std::numeric_limits<std::int64_t>::max());
-        if (!seed) return seed.error();
-        sampling.seed = static_cast<std::uint64_t>(*seed);
+    for (auto const& read :
+         {read_count("--max-new-tokens", arguments.max_new_tokens, most_count, request.max_new_tokens, 0),
+          read_count("--top-k", arguments.top_k, most_count, sampling.top_k, 0),
+          read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), sampling.seed, 0)}) {
+        if (!read) return read.error();
     }
     return request;
 }
 
-[[nodiscard]] Result<RunOptions> read_options(Arguments const& arguments) {
+[[nodiscard]] Result<RunOptions> read_run_options(Arguments const& arguments) {
     RunOptions options;
     options.is_deterministic = arguments.deterministic;
-    if (arguments.tp) {
-        auto const ranks = read_number("--tp", *arguments.tp, 1, 1024);
-        if (!ranks) return ranks.error();
-        options.tp = static_cast<std::int32_t>(*ranks);
-    }
-    if (arguments.pp) {
-        auto const stages = read_number("--pp", *arguments.pp, 1, 1024);
-        if (!stages) return stages.error();
-        options.pp = static_cast<std::int32_t>(*stages);
-    }
-    if (arguments.ep) {
-        auto const ranks = read_number("--ep", *arguments.ep, 1, 1024);
-        if (!ranks) return ranks.error();
-        options.ep = static_cast<std::int32_t>(*ranks);
-    }
-    if (arguments.threads) {
-        auto const threads = read_number("--threads", *arguments.threads, 1, 4096);
-        if (!threads) return threads.error();
-        options.threads = static_cast<int>(*threads);
+    for (auto const& read :
+         {read_count("--tp", arguments.tp, 1024, options.tp), read_count("--pp", arguments.pp, 1024, options.pp),
+          read_count("--ep", arguments.ep, 1024, options.ep),
+          read_count("--threads", arguments.threads, 4096, options.threads)}) {
+        if (!read) return read.error();
     }
     if (arguments.kv_dtype) {
         auto const dtype = parse_dtype(*arguments.kv_dtype);
@@ -310,7 +287,7 @@ ExitCode run_run(Arguments const& arguments) {
     }
     auto request = read_request(arguments);
     if (!request) return refuse(request.error());
-    auto options = read_options(arguments);
+    auto options = read_run_options(arguments);
     if (!options) return refuse(options.error());
     if (auto const checked = check_stages(arguments, *options, talks, ranks->is_group()); !checked)
         return refuse(checked.error());

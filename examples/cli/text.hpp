@@ -36,6 +36,9 @@ struct BarPart {
     std::string_view color;
 };
 
+/// Columns of the bar of one device among many.
+constexpr int device_bar_width = 24;
+
 /// A bar of `width` columns for `whole`: parts in order, each rounded so that their sum is right, the rest as dots. What
 /// overflows is cut.
 [[nodiscard]] std::string bar(std::vector<BarPart> const& parts, Bytes whole, int width, Style const& style);

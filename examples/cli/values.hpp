@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,6 +52,19 @@ template <class Meaning>
     if (problem != std::errc{} || end != word.data() + word.size()) return error.because("is not a whole number");
     if (value < least || value > most) return error.because("is out of range");
     return value;
+}
+
+/// Writes the number of a flag within [least, most], if it was given; `Count` holds `most`.
+///
+/// Errors  as read_number
+template <class Count>
+[[nodiscard]] Result<> read_count(std::string_view flag, std::optional<std::string> const& word, std::int64_t most,
+                                  Count& target, std::int64_t least = 1) {
+    if (!word) return {};
+    auto const number = read_number(flag, *word, least, most);
+    if (!number) return number.error();
+    target = static_cast<Count>(*number);
+    return {};
 }
 
 /// Token ids with commas between: 1,2,3.

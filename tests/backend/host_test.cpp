@@ -1,4 +1,5 @@
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/host_rank.hpp>
 
 #include <doctest/doctest.h>
 

@@ -52,6 +52,16 @@ std::vector<pid_t> children_of(pid_t process) {
     return all;
 }
 
+/// The token ids of an answer and how many ranks gave it: "5 7 on 2".
+std::string ids_and_ranks(Ran const& ran) {
+    CHECK_MESSAGE(ran.status == 0, ran.err);
+    Answer const answer(ran.out);
+    std::string text;
+    for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
+        text += std::to_string(answer.integer("token_ids", i)) + " ";
+    return text + "on " + std::to_string(answer.size("memory", "ranks"));
+}
+
 }  // namespace
 
 TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give the same ids and the same bits") {
@@ -74,20 +84,12 @@ TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give 
         all.insert(all.end(), more.begin(), more.end());
         return all;
     };
-    auto const ids = [](Ran const& ran) {
-        CHECK_MESSAGE(ran.status == 0, ran.err);
-        Answer const answer(ran.out);
-        std::string text;
-        for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
-            text += std::to_string(answer.integer("token_ids", i)) + " ";
-        return text + "on " + std::to_string(answer.size("memory", "ranks"));
-    };
     auto const take_logits = [&] {
         auto bits = read_text(logits);
         std::filesystem::remove(logits);
         return bits;
     };
-    auto const alone = ids(run(words));
+    auto const alone = ids_and_ranks(run(words));
     auto const tokens = alone.substr(0, alone.rfind("on "));
     auto const bits = take_logits();
     REQUIRE_FALSE(bits.empty());
@@ -95,7 +97,7 @@ TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give 
                                                                   {"--ranks", "processes", "--tp", "2"},
                                                                   {"--ranks", "processes", "--tp", "2", "--pp", "2"}}) {
         auto const ran = run(with(more));
-        CHECK(ids(ran) == tokens + "on " + (more.size() == 4 && more[0] == "--ranks" ? "2" : "4"));
+        CHECK(ids_and_ranks(ran) == tokens + "on " + (more.size() == 4 && more[0] == "--ranks" ? "2" : "4"));
         CHECK(take_logits() == bits);
     }
     // Only rank 0 prints.
@@ -104,15 +106,15 @@ TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give 
     std::thread other([&] { ranks[1] = run(words, torchrun(1, 2, port)); });
     ranks[0] = run(words, torchrun(0, 2, port));
     other.join();
-    CHECK(ids(ranks[0]) == tokens + "on 2");
+    CHECK(ids_and_ranks(ranks[0]) == tokens + "on 2");
     CHECK((ranks[1].status == 0 && ranks[1].out.empty() && ranks[1].err.empty()));
     CHECK(take_logits() == bits);
     auto const has_mpi = run_command_line(
         mpirun(1, {"run", model.folder.path(), "--prompt-ids", "1", "--ranks", "mpi", "--max-new-tokens", "1"}));
     if (has_mpi.says("is not built into") || has_mpi.status == 127) SHARDWISE_SKIP("no MPI on this machine");
-    CHECK(ids(run_command_line(mpirun(2, words))) == tokens + "on 2");
+    CHECK(ids_and_ranks(run_command_line(mpirun(2, words))) == tokens + "on 2");
     CHECK(take_logits() == bits);
-    CHECK(ids(run_command_line(mpirun(2, with({"--pp", "2"})))) == tokens + "on 2");
+    CHECK(ids_and_ranks(run_command_line(mpirun(2, with({"--pp", "2"})))) == tokens + "on 2");
     CHECK(take_logits() == bits);
     auto const wrong = run_command_line(mpirun(2, with({"--tp", "3"})));
     CHECK(wrong.status == 2);
@@ -165,29 +167,21 @@ TEST_CASE("run: a device map's devices are stages, and what does not fit is not 
         all.insert(all.end(), more.begin(), more.end());
         return run(all);
     };
-    auto const ids = [](Ran const& ran) {
-        CHECK_MESSAGE(ran.status == 0, ran.err);
-        Answer const answer(ran.out);
-        std::string text;
-        for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
-            text += std::to_string(answer.integer("token_ids", i)) + " ";
-        return text + "on " + std::to_string(answer.size("memory", "ranks"));
-    };
-    auto const alone = ids(run(words));
+    auto const alone = ids_and_ranks(run(words));
     auto const tokens = alone.substr(0, alone.rfind("on "));
     auto const map = [&](std::string const& text) { return model.folder.write("map.json", text); };
     auto const two =
         map(R"({"model.embed_tokens":0,"model.layers.0":0,"model.layers.1":"cuda:3","model.norm":3,"head":3})");
-    CHECK(ids(with({"--map", two})) == tokens + "on 2");
-    CHECK(ids(with({"--map", two, "--tp", "2"})) == tokens + "on 4");
-    CHECK(ids(with({"--map", two, "--ranks", "processes"})) == tokens + "on 2");
-    CHECK(ids(with({"--strategy", "balanced", "--devices", "2xgpu:8GiB"})) == tokens + "on 2");
+    CHECK(ids_and_ranks(with({"--map", two})) == tokens + "on 2");
+    CHECK(ids_and_ranks(with({"--map", two, "--tp", "2"})) == tokens + "on 4");
+    CHECK(ids_and_ranks(with({"--map", two, "--ranks", "processes"})) == tokens + "on 2");
+    CHECK(ids_and_ranks(with({"--strategy", "balanced", "--devices", "2xgpu:8GiB"})) == tokens + "on 2");
     // Layers on cpu and disk are fetched for every step.
     auto const off = map(R"({"":0,"model.layers.0":"disk","model.layers.1":"cpu"})");
-    CHECK(ids(with({"--map", off})) == tokens + "on 1");
-    CHECK(ids(with({"--map", off, "--tp", "2"})) == tokens + "on 2");
+    CHECK(ids_and_ranks(with({"--map", off})) == tokens + "on 1");
+    CHECK(ids_and_ranks(with({"--map", off, "--tp", "2"})) == tokens + "on 2");
     auto const both = map(R"({"":0,"model.layers.1":"disk","model.norm":1,"lm_head":1})");
-    CHECK(ids(with({"--map", both})) == tokens + "on 2");
+    CHECK(ids_and_ranks(with({"--map", both})) == tokens + "on 2");
     auto const refused = [&](std::vector<std::string> const& more, int status, std::string const& text) {
         auto const ran = with(more);
         CHECK(ran.status == status);

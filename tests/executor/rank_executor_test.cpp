@@ -565,6 +565,14 @@ std::string gguf_name(Model const& model, std::string_view name) {
     return out;
 }
 
+ModelSource weights_in(TemporaryFolder const& folder, SourceKind kind, std::string const& file) {
+    ModelSource source;
+    source.kind = kind;
+    source.folder = folder.path();
+    source.weights = {file};
+    return source;
+}
+
 /// The same model as GGUF, of `values_of(name, shape)`: in fp32, or where that is empty zeros, matrices in Q8_0.
 template <class ValuesOf>
 ModelSource as_gguf(OnDisk const& model, TemporaryFolder const& folder, ValuesOf const& values_of) {
@@ -580,11 +588,7 @@ ModelSource as_gguf(OnDisk const& model, TemporaryFolder const& folder, ValuesOf
         tensors.push_back({gguf_name(model.checkpoint->model, name), "", shape, std::move(bytes), is_packed ? 8U : 0U});
     });
     write_gguf(folder / "model.gguf", tensors);
-    ModelSource source;
-    source.kind = SourceKind::gguf;
-    source.folder = folder.path();
-    source.weights = {"model.gguf"};
-    return source;
+    return weights_in(folder, SourceKind::gguf, "model.gguf");
 }
 
 TEST_CASE("RankExecutor: GGUF has the heads' queries of gpt_neox together, then their keys, then their values") {
@@ -677,11 +681,7 @@ ModelSource as_rounded(OnDisk const& model, LoadOptions const& options, Temporar
         tensors.push_back({std::string(name), "F32", {tensor.shape.begin(), tensor.shape.end()}, bytes_of(values), 0});
     });
     write_tensors(folder / "model.safetensors", tensors);
-    ModelSource source;
-    source.kind = SourceKind::safetensors;
-    source.folder = folder.path();
-    source.weights = {"model.safetensors"};
-    return source;
+    return weights_in(folder, SourceKind::safetensors, "model.safetensors");
 }
 
 TEST_CASE("RankExecutor: weights packed on load take what the estimator says, and give the packed weights' logits") {

@@ -263,6 +263,16 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("serve_on_threads: a callback that throws ends all ranks") {
+    FormulaLlama const model;
+    auto const next = []() -> std::optional<GenerationRequest> { throw std::runtime_error("no more paper"); };
+    auto const served = serve_on_threads(model.source, model.checkpoint->model,
+                                         {.tp = 3, .threads = 1, .context = 24, .timeout = std::chrono::seconds(50)},
+                                         next, [](Result<Generation> const&) {});
+    REQUIRE(!served);
+    CHECK(served.error().message().find("no more paper") != std::string::npos);
+}
+
 /// A line of /proc/self/status, in bytes.
 std::int64_t of_process(std::string const& key) {
     std::ifstream file("/proc/self/status");

@@ -2,7 +2,6 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
-#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/event.hpp>
 #include <shardwise/backend/host/stream.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
@@ -33,19 +32,6 @@ struct HostOptions {
     /// Where pinned: the caller's core, counted among those that it may use; the context's threads take the next ones.
     int first_core = 0;
 };
-
-/// What a context of one of `ranks` ranks is made of that are threads of this process and share `threads` threads (0: as many
-/// as there are cores). Where all cores are taken, each thread has its own: elsewhere the system may move them about.
-[[nodiscard]] inline HostOptions rank_options(int threads, int ranks, int rank) {
-    auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-    auto const own = std::max(1, (threads > 0 ? threads : cores) / ranks);
-    bool const is_pinned = own * ranks > 1 && own * ranks == detail::allowed_cores();
-    return {.threads = own, .is_pinned = is_pinned, .first_core = rank * own};
-}
-/// The core of the thread that uses a context made of these options, for CorePin.
-[[nodiscard]] inline int core_of(HostOptions const& options) {
-    return options.is_pinned ? options.first_core : -1;
-}
 
 class HostWeight;
 

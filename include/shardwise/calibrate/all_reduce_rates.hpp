@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/calibrate/rate_probe.hpp>
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/threads.hpp>

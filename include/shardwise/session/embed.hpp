@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -175,14 +175,12 @@ template <ReductionPolicy Policy>
                                   std::vector<std::vector<std::int32_t>> const& texts, ExecutorLimits const& limits,
                                   std::vector<std::vector<EmbedPart>> const& steps, EmbedOptions const& options,
                                   std::vector<Embedding>& embeddings) {
-    auto const own = rank_options(options.threads, comm.size(), comm.rank());
-    HostContext context(own);
-    CorePin const pin(core_of(own));
-    auto stream = context.make_stream();
-    auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm.size(), comm.rank()}, limits);
+    HostRank host(rank_options(options.threads, comm.size(), comm.rank()));
+    auto executor =
+        RankExecutor<Host, Policy>::create(host.context, model, parameters, {comm.size(), comm.rank()}, limits);
     if (!executor) return executor.error();
     auto const width = executor->output().width;
-    auto states = Buffer<float, Host>::allocate(context, limits.step_tokens * width);
+    auto states = Buffer<float, Host>::allocate(host.context, limits.step_tokens * width);
     if (!states) return states.error();
     Pooler pooler(options, texts, width);
     std::vector<std::int32_t> ids;
@@ -198,8 +196,8 @@ template <ReductionPolicy Policy>
         }
         auto const rows = static_cast<std::int64_t>(ids.size());
         TensorView<float, 2, Host> const out(states->data(), {rows, width});
-        if (auto const done = executor->forward(ids, parts, out, comm, stream); !done) return done;
-        if (auto const done = stream.synchronize(Deadline::after(options.limit)); !done) return done;
+        if (auto const done = executor->forward(ids, parts, out, comm, host.stream); !done) return done;
+        if (auto const done = host.stream.synchronize(Deadline::after(options.limit)); !done) return done;
         if (comm.rank() != 0) continue;
         auto const* from = states->data();
         for (auto const& part : step) {

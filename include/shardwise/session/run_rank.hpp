@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/broadcast.hpp>
@@ -74,13 +74,7 @@ class RunRank {
 
 public:
     RunRank(HostCommunicator& world, Model const& model, RunOptions const& options, ExecutorLimits const& limits)
-        : world_(world),
-          model_(model),
-          options_(options),
-          limits_(limits),
-          context_(cores_of(world, options)),
-          pin_(core_of(cores_of(world, options))),
-          stream_(context_.make_stream()) {}
+        : world_(world), model_(model), options_(options), limits_(limits), host_(cores_of(world, options)) {}
 
     [[nodiscard]] Result<> load(StoredParameters const& parameters, std::vector<StageBlocks> const& stages) {
         if (options_.ep > 1) {
@@ -100,7 +94,7 @@ public:
         TensorPlace const place{options_.tp, team().rank() % options_.tp};
         TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};
         auto const& blocks = stages[static_cast<std::size_t>(stage)];
-        auto const isa = stream_.isa();
+        auto const isa = host_.stream.isa();
         if (!isa) return isa.error();
         auto const formats = formats_of(parameters, options_.load);
         auto const predicted = predict_memory<Host, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
@@ -115,11 +109,11 @@ public:
         }
         auto load = options_.load;
         if (!is_first()) load.observer = {};
-        auto executor = Executor::create(context_, model_, parameters, place, limits_, experts, load, blocks);
+        auto executor = Executor::create(host_.context, model_, parameters, place, limits_, experts, load, blocks);
         if (!executor) return executor.error();
         executor_.emplace(std::move(*executor));
         if (groups_) {
-            auto exchange = executor_->make_exchange(context_, groups_->peers());
+            auto exchange = executor_->make_exchange(host_.context, groups_->peers());
             if (!exchange) return exchange.error();
             exchange_.emplace(std::move(*exchange));
         }
@@ -142,7 +136,7 @@ public:
             if (!told) return told;
             relay.shares_logits = shares != 0;
         }
-        auto session = RankSession::create(context_, *executor_, limits_, group(), stream_, relay);
+        auto session = RankSession::create(host_.context, *executor_, limits_, group(), host_.stream, relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
         if (exchange_) session_->share_experts(*exchange_);
@@ -227,7 +221,7 @@ public:
                                              .cache = executor_->cache_bytes(),
                                              .activations = executor_->activation_bytes() + rows + beside,
                                              .predicted = predicted_ + beside + staging,
-                                             .peak = context_.memory().peak() + staging});
+                                             .peak = host_.context.memory().peak() + staging});
         if (!memory) return memory.error();
         report.ranks = std::move(*memory);
         return {};
@@ -263,10 +257,7 @@ private:
     std::optional<HostCommunicator> team_;
     std::optional<HostCommunicator> group_;
     std::optional<ExpertGroups> groups_;
-    HostContext context_;
-    // Behind the context, whose threads are not to stay on the same core.
-    CorePin pin_;
-    HostStream stream_;
+    HostRank host_;
     Bytes predicted_{};
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;

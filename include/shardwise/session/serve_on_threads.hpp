@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/session/run_on_threads.hpp>
@@ -48,6 +48,20 @@ private:
     std::int64_t posted_ = 0;
 };
 
+/// Ends a board with the scope that it stands in; null: it does nothing.
+class BoardEnd {
+public:
+    explicit BoardEnd(RequestBoard* board) : board_(board) {}
+    BoardEnd(BoardEnd const&) = delete;
+    BoardEnd& operator=(BoardEnd const&) = delete;
+    ~BoardEnd() {
+        if (board_ != nullptr) board_->post(std::nullopt);
+    }
+
+private:
+    RequestBoard* board_;
+};
+
 template <ReductionPolicy Policy>
 class RankServer {
 public:
@@ -56,16 +70,14 @@ public:
 
     [[nodiscard]] Result<> run(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
                                NextRequest const& next, OnGeneration const& on_generation) {
-        auto const own = rank_options(options_.threads, comm_.size(), comm_.rank());
-        HostContext context(own);
-        CorePin const pin(core_of(own));
-        auto stream = context.make_stream();
+        HostRank host(rank_options(options_.threads, comm_.size(), comm_.rank()));
         auto load = options_.load;
         if (comm_.rank() != 0) load.observer = {};
-        auto executor = RankExecutor<Host, Policy>::create(context, model, parameters, {comm_.size(), comm_.rank()},
-                                                           limits, {}, load);
+        auto executor = RankExecutor<Host, Policy>::create(host.context, model, parameters,
+                                                           {comm_.size(), comm_.rank()}, limits, {}, load);
         if (!executor) return executor.error();
-        auto session = Session<Host, Policy, HostCommunicator>::create(context, *executor, limits, comm_, stream);
+        auto session =
+            Session<Host, Policy, HostCommunicator>::create(host.context, *executor, limits, comm_, host.stream);
         if (!session) return session.error();
         // Nobody is asked anything before all ranks are ready.
         if (auto const ready = barrier(comm_); !ready) return ready;
@@ -133,12 +145,11 @@ private:
         options.tp,
         [&](Threads& thread) -> Result<> {
             HostCommunicator comm(std::move(thread));
+            // Nobody waits for a request of a first rank that has gone, also where a callback throws.
+            detail::BoardEnd const end(comm.rank() == 0 ? &board : nullptr);
             auto const serve = [&](auto server) { return server.run(model, *parameters, limits, next, on_generation); };
-            auto const done = options.is_deterministic ? serve(detail::RankServer<Deterministic>(comm, options, board))
-                                                       : serve(detail::RankServer<Fast>(comm, options, board));
-            // Who still waits for a request of a rank that has failed waits no longer.
-            if (comm.rank() == 0 && !done) board.post(std::nullopt);
-            return done;
+            return options.is_deterministic ? serve(detail::RankServer<Deterministic>(comm, options, board))
+                                            : serve(detail::RankServer<Fast>(comm, options, board));
         },
         {.timeout = options.timeout});
 }
