@@ -3,6 +3,7 @@
 option(SHARDWISE_TESTS "Build the tests and the checks of the source tree" ${PROJECT_IS_TOP_LEVEL})
 option(SHARDWISE_EXAMPLES "Build the program shardwise and the numbered examples" ${PROJECT_IS_TOP_LEVEL})
 option(SHARDWISE_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+set(SHARDWISE_BATCH 32 CACHE STRING "Source files of the program and of the tests in one unit; 1: each alone, for work on one")
 option(SHARDWISE_INSTALL "Install the headers and the package" ${PROJECT_IS_TOP_LEVEL})
 # ON: an error where the library is missing; AUTO: with it where the machine has it.
 set(SHARDWISE_MPI OFF CACHE STRING "Make shardwise::mpi, the communicator over MPI: ON, OFF or AUTO")

@@ -8,6 +8,7 @@
 
 # house: the checks of this tree themselves. model_files: model/files/, which needs nlohmann_json.
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/batches.cmake")
 
 set(rooms house core quant json op hardware model model_files memory cost placement schedule plan deploy backend kernels comm calibrate
           launch parallel device executor session tokenizer cli)
@@ -55,8 +56,8 @@ endif()
 function(shardwise_sanitized_room room)
     set(objects "")
     foreach(source IN LISTS ARGN)
-        cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)
-        set(object "${CMAKE_CURRENT_BINARY_DIR}/asan/${name}.o")
+        cmake_path(GET source STEM name)
+        set(object "${CMAKE_CURRENT_BINARY_DIR}/asan/${room}/${name}.o")
         shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER clang
                           FLAGS ${sanitized_flags} ${optional_flags} -include-pch "${sanitized_precompiled}" AFTER "${sanitized_precompiled}")
         list(APPEND objects "${object}")
@@ -103,7 +104,8 @@ foreach(room IN LISTS rooms)
         continue()
     endif()
 
-    shardwise_program(test_${room} tests ${sources} $<TARGET_OBJECTS:doctest_main>)
+    shardwise_batches(units ${room} ${sources})
+    shardwise_program(test_${room} tests ${units} $<TARGET_OBJECTS:doctest_main>)
     target_include_directories(test_${room} PRIVATE ${shardwise_test_includes})
     target_include_directories(test_${room} SYSTEM PRIVATE "${shardwise_doctest_include}")
     target_compile_definitions(test_${room} PRIVATE ${shardwise_test_definitions})
@@ -132,7 +134,7 @@ foreach(room IN LISTS rooms)
     endif()
     if(NOT room IN_LIST unsanitized_rooms AND NOT shardwise_sanitized)
         if(shardwise_clang)
-            shardwise_sanitized_room(${room} ${sources})
+            shardwise_sanitized_room(${room} ${units})
         else()
             shardwise_skipped_test(asan.${room} "clang++ is not installed")
         endif()
