@@ -20,10 +20,11 @@ endforeach()
 set(shardwise_strict_flags -std=c++20 ${shardwise_warnings} -Werror "-I${PROJECT_SOURCE_DIR}/include")
 set(shardwise_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 
-# shardwise_compile(OUT FILE SOURCE FILE COMPILER gcc|clang FLAGS ... [AFTER FILE...]): an object, remade when a header
-# changes, and not tried before the files of AFTER are made.
+# shardwise_compile(OUT FILE SOURCE FILE COMPILER gcc|clang FLAGS ... [AFTER FILE...] [CHECK]): an object, remade when a header
+# changes, and not tried before the files of AFTER are made. CHECK: an empty file that says that it compiles; no code is made
+# (half of the time).
 function(shardwise_compile)
-    cmake_parse_arguments(arg "" "OUT;SOURCE;COMPILER;NOTE" "FLAGS;AFTER" ${ARGN})
+    cmake_parse_arguments(arg "CHECK" "OUT;SOURCE;COMPILER;NOTE" "FLAGS;AFTER" ${ARGN})
     if(NOT arg_NOTE)
         cmake_path(RELATIVE_PATH arg_SOURCE BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE arg_NOTE)
     endif()
@@ -34,10 +35,17 @@ function(shardwise_compile)
     if(source STREQUAL "")
         set(source /dev/null)
     endif()
+    set(made -c -o "${arg_OUT}")
+    set(finished "")
+    if(arg_CHECK)
+        set(made -fsyntax-only)
+        set(finished COMMAND "${CMAKE_COMMAND}" -E touch "${arg_OUT}")
+    endif()
     add_custom_command(
         OUTPUT "${arg_OUT}"
         COMMAND "${shardwise_${arg_COMPILER}}" ${arg_FLAGS} -MMD -MF "${arg_OUT}.d" -MT "${arg_OUT}"
-                -x c++ -c "${source}" -o "${arg_OUT}"
+                -x c++ "${source}" ${made}
+        ${finished}
         DEPENDS ${arg_SOURCE} ${arg_AFTER}
         DEPFILE "${arg_OUT}.d"
         COMMENT "${arg_COMPILER}: ${arg_NOTE}"
