@@ -31,10 +31,9 @@ inline void turn_four_words(std::byte const* rows, std::int64_t row_bytes, std::
     FourWords const ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     FourWords const cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
     FourWords const cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    FourWords const turned[] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
-                                __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-                                __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-                                __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+    FourWords const turned[] = {
+        __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
     for (std::int64_t i = 0; i < 4; ++i) std::memcpy(out + i * panel_outputs * 4, &turned[i], sizeof(FourWords));
 }
 
