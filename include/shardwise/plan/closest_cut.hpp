@@ -143,19 +143,12 @@ private:
         return low;
     }
 
-    /// The smallest device of each stage.
-    List<Bytes> capacities(PlanDegrees const& degrees, PlanLayout const& layout) {
-        auto& sites = search_.sites();
-        if (sites.is_uniform()) return List<Bytes>(static_cast<std::size_t>(degrees.pp), search_.largest_memory());
-        return sites.sites(degrees, layout).capacities;
-    }
-
     /// Finds what the stages lack that come closest; no less than `least`.
     void look_at(PlanDegrees const& degrees, Bytes least) {
         auto const memory = search_.memories().of(degrees);
         List<List<Bytes>> known;
         for (auto const& layout : search_.sites().layouts(degrees)) {
-            auto const room = capacities(degrees, layout);
+            auto const room = search_.sites().capacities(degrees, layout);
             bool is_known = false;
             for (auto const& other : known) is_known = is_known || other == room;
             if (is_known) continue;

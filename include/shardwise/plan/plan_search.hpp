@@ -157,7 +157,7 @@ public:
     }
     [[nodiscard]] Bytes smallest_device(FoundCut const& cut) {
         auto least = largest_memory_;
-        for (auto const capacity : sites_.sites(cut.degrees, cut.layout).capacities)
+        for (auto const capacity : sites_.capacities(cut.degrees, cut.layout))
             least = capacity < least ? capacity : least;
         return least;
     }

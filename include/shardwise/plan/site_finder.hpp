@@ -1,78 +1,49 @@
 #pragma once
 
-#include <shardwise/plan/device_classes.hpp>
+#include <shardwise/plan/device_order.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace shardwise::inline v0_2_0 {
 
 /// Finds where ranks sit: the devices of a layout, the groups' links, what a stage can hold.
 class SiteFinder {
 public:
-    explicit SiteFinder(Topology const& topology) : devices_(topology.accelerators()), classes_(topology) {
-        neighbours_.resize(topology.links.empty() ? 0 : devices_.size());
-        for (auto const& pair : topology.links) {
-            auto const count = static_cast<std::int32_t>(devices_.size());
-            if (pair.first < 0 || pair.second < 0 || pair.first >= count || pair.second >= count) continue;
-            neighbours_[static_cast<std::size_t>(pair.first)].push_back({pair.second, pair.link});
-            neighbours_[static_cast<std::size_t>(pair.second)].push_back({pair.first, pair.link});
-        }
-        List<std::int32_t> nodes;
-        List<std::int64_t> sizes;
-        for (auto const& device : devices_) {
-            std::size_t node = 0;
-            while (node < nodes.size() && nodes[nodes.size() - 1 - node] != device.node) ++node;
-            if (node == nodes.size()) {
-                nodes.push_back(device.node);
-                sizes.push_back(0);
-                node = nodes.size() - 1;
-            } else {
-                node = nodes.size() - 1 - node;
-            }
-            node_of_.push_back(node);
-            if (largest_node_ < ++sizes[node]) largest_node_ = sizes[node];
-        }
-        seen_.resize(nodes.size());
-        has_like_nodes_ = is_uniform() && neighbours_.empty();
-        for (std::size_t i = 0; i < node_of_.size(); ++i) {
-            auto const node = static_cast<std::int64_t>(i) / largest_node_;
-            has_like_nodes_ = has_like_nodes_ && node_of_[i] == static_cast<std::size_t>(node);
-        }
-        (void)sequence({});
+    explicit SiteFinder(Topology const& topology) : wiring_(topology) {
+        for (auto& indices : index_) indices.assign(static_cast<std::size_t>(count()) + 1, 0);
     }
+    SiteFinder(SiteFinder const&) = delete;
+    SiteFinder& operator=(SiteFinder const&) = delete;
 
-    [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(devices_.size()); }
-    [[nodiscard]] std::int64_t largest_node() const { return largest_node_; }
-    [[nodiscard]] std::size_t node_count() const { return seen_.size(); }
-    [[nodiscard]] bool is_uniform() const { return classes_.count() <= 1; }
-    [[nodiscard]] Device const& device(std::int32_t position) const {
-        return devices_[static_cast<std::size_t>(position)];
-    }
+    [[nodiscard]] std::int64_t count() const { return wiring_.count(); }
+    [[nodiscard]] std::int64_t largest_node() const { return wiring_.largest_node(); }
+    [[nodiscard]] std::size_t node_count() const { return wiring_.node_count(); }
+    [[nodiscard]] bool is_uniform() const { return classes().count() <= 1; }
+    [[nodiscard]] Device const& device(std::int32_t position) const { return wiring_.device(position); }
+    [[nodiscard]] DeviceClasses const& classes() const { return wiring_.classes(); }
 
-    [[nodiscard]] DeviceClasses const& classes() const { return classes_; }
     /// The classes of the devices of each stage, as bits; of at most 64.
     [[nodiscard]] List<std::uint64_t> classes_of_stages(PlanDegrees const& degrees, PlanLayout const& layout) {
-        auto const& order = sequence(layout);
+        auto const& found = order(layout).devices.classes();
         List<std::uint64_t> stages(static_cast<std::size_t>(degrees.pp), 0);
-        auto const group = degrees.tp * degrees.ep;
-        auto const block = layout.is_replica_outermost ? group : group * degrees.dp;
-        auto const& runs = runs_of(layout);
-        std::size_t run = 0;
-        for (std::int64_t first = 0; first < degrees.ranks(); first += block) {
-            auto const number = first / block;
-            auto& classes =
-                stages[static_cast<std::size_t>(layout.is_replica_outermost ? number % degrees.pp : number)];
-            while (runs[run] <= first) ++run;
-            for (auto i = run; true; ++i) {
-                auto const last = static_cast<std::size_t>(runs[i] - 1);
-                classes |= std::uint64_t{1} << classes_.of(order[last]);
-                if (runs[i] >= first + block) break;
-            }
+        for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
+            auto& bits = stages[static_cast<std::size_t>(stage)];
+            for_each_range(stage, degrees, layout, [&](std::int64_t first, std::int64_t end) {
+                found.for_each(first, end, [&](std::size_t index) { bits |= std::uint64_t{1} << index; });
+            });
         }
         return stages;
+    }
+
+    /// The memory of the smallest device of each stage.
+    [[nodiscard]] List<Bytes> capacities(PlanDegrees const& degrees, PlanLayout const& layout) {
+        List<Bytes> capacities;
+        for (std::int64_t stage = 0; stage < degrees.pp; ++stage)
+            capacities.push_back(capacity_of(stage, degrees, layout));
+        return capacities;
     }
 
     /// The layouts of these degrees that differ and for which there are devices enough.
@@ -82,10 +53,12 @@ public:
             if (is_strongest_first && is_uniform()) break;
             std::int64_t previous = 0;
             for (auto const aligned : {std::int64_t{1}, degrees.tp, degrees.tp * degrees.ep}) {
-                if (aligned == previous || (aligned > 1 && !differs(aligned, is_strongest_first))) continue;
-                previous = aligned;
+                if (aligned == previous || aligned > largest_node()) continue;
                 PlanLayout layout{false, is_strongest_first, aligned};
-                if (static_cast<std::int64_t>(sequence(layout).size()) < degrees.ranks()) continue;
+                auto const& own = order(layout);
+                if (aligned > 1 && !own.leaves_gaps) continue;
+                previous = aligned;
+                if (own.devices.size() < degrees.ranks()) continue;
                 all.push_back(layout);
                 if (degrees.dp == 1 || degrees.pp == 1) continue;
                 layout.is_replica_outermost = true;
@@ -97,99 +70,75 @@ public:
 
     /// The position of a rank's device in the topology.
     [[nodiscard]] std::int32_t device_of(RankPlace const& place, PlanDegrees const& degrees, PlanLayout const& layout) {
-        return sequence(layout)[static_cast<std::size_t>(first_of(place.pp, place.dp, degrees, layout) +
-                                                         place.ep * degrees.tp + place.tp)];
+        return order(layout).devices.device(first_of(place.pp, place.dp, degrees, layout) + place.ep * degrees.tp +
+                                            place.tp);
     }
 
     [[nodiscard]] PlanSites sites(PlanDegrees const& degrees, PlanLayout const& layout) {
         PlanSites sites;
-        auto const& order = sequence(layout);
+        auto& devices = order(layout).devices;
         auto const group = degrees.tp * degrees.ep;
-        auto const replica_step = first_of(0, 1, degrees, layout);
         sites.weakest.reserve(static_cast<std::size_t>(degrees.pp));
-        // Where groups and nodes divide each other, one group of a kind stands for all.
-        bool const is_tp_regular = is_regular(layout, degrees.tp);
-        bool const is_group_regular = is_tp_regular && is_regular(layout, group);
-        bool const is_stage_regular =
-            is_group_regular && !layout.is_replica_outermost && is_regular(layout, group * degrees.dp);
+        auto const stride = layout.is_replica_outermost ? group * degrees.pp : group;
+        auto const& tps = devices.groups(1, degrees.tp, 1);
+        auto const& eps = devices.groups(degrees.tp, degrees.ep, degrees.tp);
+        auto const& dps = devices.groups(stride, degrees.dp, group);
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             StageSite site;
-            auto capacity = Bytes{INT64_MAX};
             site.tp.ranks = site.ep.ranks = site.dp.ranks = 0;
-            if (stage > 0 && is_stage_regular) {
-                site = sites.stages[0];
-                site.next = {};
-                capacity = sites.capacities[0];
-            }
-            for (std::int64_t replica = 0; replica < degrees.dp; ++replica) {
-                auto const first = first_of(stage, replica, degrees, layout);
-                for (std::int64_t k = 0;
-                     k < degrees.ep && (!is_tp_regular || stage + replica + k == 0 || site.tp.ranks == 0); ++k)
-                    widen(site.tp, group_of(order, first + k * degrees.tp, 1, degrees.tp));
-                for (std::int64_t k = 0;
-                     k < degrees.tp && (!is_group_regular || stage + replica == 0 || site.ep.ranks == 0); ++k)
-                    widen(site.ep, group_of(order, first + k, degrees.tp, degrees.ep));
-                for (std::int64_t k = 0; k < group && (!is_uniform() || k + replica == 0); ++k) {
-                    auto const& own = device(order[static_cast<std::size_t>(first + k)]);
-                    if (own.available() < capacity) capacity = own.available();
-                    add_device(sites, site, order[static_cast<std::size_t>(first + k)]);
-                }
-                for (std::int64_t k = 0; k < (is_group_regular ? 1 : group) && stage + 1 < degrees.pp; ++k) {
-                    auto const next = first_of(stage + 1, replica, degrees, layout);
-                    site.next = detail::slower_link(site.next, link(order[static_cast<std::size_t>(first + k)],
-                                                                    order[static_cast<std::size_t>(next + k)]));
-                }
-            }
-            auto const first = first_of(stage, 0, degrees, layout);
-            for (std::int64_t k = 0; k < group && (stage == 0 || !is_stage_regular); ++k)
-                widen(site.dp, group_of(order, first + k, replica_step, degrees.dp));
+            for_each_range(stage, degrees, layout, [&](std::int64_t first, std::int64_t end) {
+                tps.for_each(first / degrees.tp, end / degrees.tp,
+                             [&](RankGroup const& found) { DeviceOrder::widen(site.tp, found); });
+                eps.for_each(first / group, end / group,
+                             [&](RankGroup const& found) { DeviceOrder::widen(site.ep, found); });
+                devices.classes().for_each(first, end, [&](std::size_t index) { add_device(sites, site, index); });
+            });
+            dps.for_each(stage, stage + 1, [&](RankGroup const& found) { site.dp = found; });
+            auto const capacity = capacity_of(stage, degrees, layout);
             if (stage > 0)
                 sites.are_alike = sites.are_alike && is_alike(site, sites.stages[0]) && capacity == sites.capacities[0];
             sites.stages.push_back(site);
             sites.capacities.push_back(capacity);
+        }
+        if (degrees.pp == 1) return sites;
+        auto const& links = devices.links(first_of(1, 0, degrees, layout));
+        for (std::int64_t stage = 0; stage + 1 < degrees.pp; ++stage) {
+            auto& next = sites.stages[static_cast<std::size_t>(stage)].next;
+            for_each_range(stage, degrees, layout, [&](std::int64_t first, std::int64_t end) {
+                links.for_each(first, end, [&](Link const& link) { next = detail::slower_link(next, link); });
+            });
         }
         return sites;
     }
 
     /// A site that none of a tensor- and expert-parallel group can be better than.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep) const {
-        return best_site(tp, ep, classes_.strongest(), classes_.best_link(), classes_.best_network());
+        return best_site(tp, ep, classes().strongest(), classes().best_link(), classes().best_network());
     }
     /// The same of groups with a device of this class.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep, std::size_t index) const {
-        auto const& own = classes_.device(index);
+        auto const& own = classes().device(index);
         if (own.link.type == LinkType::none)
-            return best_site(tp, ep, own, classes_.best_link(), classes_.best_network());
+            return best_site(tp, ep, own, classes().best_link(), classes().best_network());
         return best_site(tp, ep, own, own.link, DeviceClasses::network_of(own));
     }
 
 private:
-    struct Neighbour {
-        std::int32_t device = 0;
-        Link link{};
-    };
-    /// Ranks of the group that is being looked at.
-    struct NodeCount {
-        std::int64_t stamp = 0;
-        std::int64_t ranks = 0;
-    };
-    struct Sequence {
-        bool is_strongest_first = false;
-        std::int64_t aligned = 1;
-        List<std::int32_t> devices;
-        /// Where runs of devices of one class end.
-        List<std::int64_t> runs;
+    struct LaidDevices {
+        DeviceOrder devices;
+        /// False where these are the first ones of those that are not aligned.
+        bool leaves_gaps = false;
     };
 
     StageSite best_site(std::int64_t tp, std::int64_t ep, Device const& device, Link link,
                         Link const& known_network) const {
         StageSite site;
         site.device = &device;
-        auto const network = detail::faster_link(known_network, classes_.best_explicit());
-        link = detail::faster_link(link, classes_.best_explicit());
+        auto const network = detail::faster_link(known_network, classes().best_explicit());
+        link = detail::faster_link(link, classes().best_explicit());
         bool const is_network_worse = network.bandwidth <= link.bandwidth && network.latency >= link.latency;
         if (!is_network_worse && node_count() > 1) link = detail::faster_link(link, network);
-        auto const node = is_network_worse ? largest_node_ : count();
+        auto const node = is_network_worse ? largest_node() : count();
         auto const in_node = [&](std::int64_t ranks, std::int64_t stride) {
             auto const most = ranks * stride <= node ? ranks : node / stride > 0 ? node / stride : 1;
             auto const nodes = most < ranks ? (ranks + most - 1) / most : 1;
@@ -201,58 +150,42 @@ private:
         return site;
     }
 
-    /// True where aligning to groups of so many leaves other devices idle, and some group fits a node.
-    bool differs(std::int64_t aligned, bool is_strongest_first) {
-        if (aligned > largest_node_) return false;
-        (void)sequence({false, is_strongest_first, 1});
-        auto const& own = sequence({false, is_strongest_first, aligned});
-        auto const& plain = sequence({false, is_strongest_first, 1});
-        for (std::size_t i = 0; i < own.size(); ++i) {
-            if (own[i] != plain[i]) return true;
+    /// The devices of a layout, in order. Valid until those of another one are asked for.
+    LaidDevices& order(PlanLayout const& layout) {
+        auto& index = index_[layout.is_strongest_first ? 1 : 0][static_cast<std::size_t>(layout.aligned)];
+        if (index == 0) {
+            auto laid = lay(layout);
+            orders_.push_back(static_cast<LaidDevices&&>(laid));
+            index = static_cast<std::int32_t>(orders_.size());
         }
-        return false;
+        return orders_[static_cast<std::size_t>(index) - 1];
     }
 
-    List<std::int64_t> const& runs_of(PlanLayout const& layout) {
-        (void)sequence(layout);
-        for (auto& known : sequences_) {
-            if (known.aligned != layout.aligned || known.is_strongest_first != layout.is_strongest_first) continue;
-            for (std::size_t i = known.runs.empty() ? 1 : known.devices.size() + 1; i <= known.devices.size(); ++i) {
-                auto const at = [&](std::size_t k) { return classes_.of(known.devices[k]); };
-                if (i == known.devices.size() || at(i) != at(i - 1)) known.runs.push_back(static_cast<std::int64_t>(i));
-            }
-            return known.runs;
-        }
-        return sequences_[0].runs;
-    }
-
-    List<std::int32_t> const& sequence(PlanLayout const& layout) {
-        for (auto i = sequences_.size(); i-- > 0;) {
-            auto const& known = sequences_[i];
-            if (known.aligned == layout.aligned && known.is_strongest_first == layout.is_strongest_first)
-                return known.devices;
-        }
-        List<std::int32_t> order;
+    LaidDevices lay(PlanLayout const& layout) {
+        List<std::int32_t> devices;
         if (layout.aligned > 1) {
-            order =
-                aligned_sequence(List<std::int32_t>{sequence({false, layout.is_strongest_first, 1})}, layout.aligned);
-        } else if (!layout.is_strongest_first) {
-            for (std::int32_t i = 0; i < static_cast<std::int32_t>(devices_.size()); ++i) order.push_back(i);
+            auto const& plain = order({false, layout.is_strongest_first, 1}).devices.devices();
+            devices = aligned_sequence(plain, layout.aligned);
+            bool leaves_gaps = false;
+            for (std::size_t i = 0; i < devices.size(); ++i) leaves_gaps = leaves_gaps || devices[i] != plain[i];
+            return {DeviceOrder(wiring_, static_cast<List<std::int32_t>&&>(devices)), leaves_gaps};
+        }
+        if (!layout.is_strongest_first) {
+            for (std::int32_t i = 0; i < count(); ++i) devices.push_back(i);
         } else {
-            List<std::size_t> classes;
-            for (std::size_t i = 0; i < classes_.count(); ++i) {
-                auto place = classes.size();
-                while (place > 0 && classes_.is_stronger(i, classes[place - 1])) --place;
-                (void)classes.insert(classes.begin() + place, i);
+            List<std::size_t> sorted;
+            for (std::size_t i = 0; i < classes().count(); ++i) {
+                auto place = sorted.size();
+                while (place > 0 && classes().is_stronger(i, sorted[place - 1])) --place;
+                (void)sorted.insert(sorted.begin() + place, i);
             }
-            for (auto const id : classes) {
-                for (std::size_t i = 0; i < devices_.size(); ++i) {
-                    if (classes_.of(static_cast<std::int32_t>(i)) == id) order.push_back(static_cast<std::int32_t>(i));
+            for (auto const id : sorted) {
+                for (std::int32_t i = 0; i < count(); ++i) {
+                    if (classes().of(i) == id) devices.push_back(i);
                 }
             }
         }
-        sequences_.push_back({layout.is_strongest_first, layout.aligned, static_cast<List<std::int32_t>&&>(order), {}});
-        return sequences_.back().devices;
+        return {DeviceOrder(wiring_, static_cast<List<std::int32_t>&&>(devices)), false};
     }
 
     List<std::int32_t> aligned_sequence(List<std::int32_t> const& plain, std::int64_t aligned) const {
@@ -260,20 +193,11 @@ private:
         auto const size = static_cast<std::size_t>(aligned);
         for (std::size_t i = 0; i + size <= plain.size();) {
             std::size_t run = 1;
-            while (run < size && node_at(plain[i + run]) == node_at(plain[i])) ++run;
+            while (run < size && wiring_.node_of(plain[i + run]) == wiring_.node_of(plain[i])) ++run;
             if (run == size) order.append(plain.begin() + i, plain.begin() + i + run);
             i += run;
         }
         return order;
-    }
-
-    std::size_t node_at(std::int32_t device) const { return node_of_[static_cast<std::size_t>(device)]; }
-
-    /// True where blocks of so many ranks all lie alike: like devices, nodes of one size, and one a multiple of the
-    /// other.
-    bool is_regular(PlanLayout const& layout, std::int64_t block) const {
-        if (!has_like_nodes_ || layout.aligned > 1) return false;
-        return block % largest_node_ == 0 || largest_node_ % block == 0;
     }
 
     static std::int64_t first_of(std::int64_t stage, std::int64_t replica, PlanDegrees const& degrees,
@@ -282,64 +206,31 @@ private:
         return slot * degrees.tp * degrees.ep;
     }
 
-    Link link(std::int32_t a, std::int32_t b) const {
-        if (!neighbours_.empty()) {
-            for (auto const& known : neighbours_[static_cast<std::size_t>(a)]) {
-                if (known.device == b) return known.link;
-            }
+    /// Calls `visit` with the first place and the end of all places of a stage that lie side by side.
+    template <class Visit>
+    static void for_each_range(std::int64_t stage, PlanDegrees const& degrees, PlanLayout const& layout,
+                               Visit const& visit) {
+        auto const size = degrees.tp * degrees.ep * (layout.is_replica_outermost ? 1 : degrees.dp);
+        for (std::int64_t replica = 0; replica < (layout.is_replica_outermost ? degrees.dp : 1); ++replica) {
+            auto const first = first_of(stage, replica, degrees, layout);
+            visit(first, first + size);
         }
-        auto const& one = device(a);
-        auto const& other = device(b);
-        if (one.node == other.node) return detail::slower_link(one.link, other.link);
-        return detail::slower_link(DeviceClasses::network_of(one), DeviceClasses::network_of(other));
-    }
-    /// The group of `count` ranks, every stride-th from `first`.
-    RankGroup group_of(List<std::int32_t> const& order, std::int64_t first, std::int64_t stride, std::int64_t count) {
-        RankGroup group{count, count, {}, {}};
-        if (count <= 1) return group;
-        auto const at = [&](std::int64_t k) { return order[static_cast<std::size_t>(first + k * stride)]; };
-        ++stamp_;
-        std::int64_t nodes = 0;
-        for (std::int64_t k = 0; k < count; ++k) {
-            auto& node = seen_[node_at(at(k))];
-            if (node.stamp != stamp_) {
-                node = {stamp_, 0};
-                ++nodes;
-            }
-            ++node.ranks;
-        }
-        group.per_node = (count + nodes - 1) / nodes;
-        if (!neighbours_.empty()) {
-            for (std::int64_t i = 0; i < count; ++i) {
-                for (std::int64_t k = i + 1; k < count; ++k) {
-                    auto& slowest = node_at(at(i)) == node_at(at(k)) ? group.link : group.network;
-                    slowest = detail::slower_link(slowest, link(at(i), at(k)));
-                }
-            }
-            return group;
-        }
-        for (std::int64_t k = 0; k < (is_uniform() ? 1 : count); ++k) {
-            auto const& own = device(at(k));
-            bool const has_peer = is_uniform() ? nodes < count : seen_[node_at(at(k))].ranks > 1;
-            if (has_peer) group.link = detail::slower_link(group.link, own.link);
-            if (nodes > 1) group.network = detail::slower_link(group.network, DeviceClasses::network_of(own));
-        }
-        return group;
     }
 
-    /// The worse of two groups of one kind.
-    static void widen(RankGroup& worst, RankGroup const& group) {
-        if (worst.ranks == 0) {
-            worst = group;
-            return;
-        }
-        if (group.per_node < worst.per_node) worst.per_node = group.per_node;
-        worst.link = detail::slower_link(worst.link, group.link);
-        worst.network = detail::slower_link(worst.network, group.network);
+    Bytes capacity_of(std::int64_t stage, PlanDegrees const& degrees, PlanLayout const& layout) {
+        auto least = Bytes{INT64_MAX};
+        auto const& found = order(layout).devices.classes();
+        for_each_range(stage, degrees, layout, [&](std::int64_t first, std::int64_t end) {
+            found.for_each(first, end, [&](std::size_t index) {
+                auto const own = classes().device(index).available();
+                if (own < least) least = own;
+            });
+        });
+        return least;
     }
 
-    void add_device(PlanSites& sites, StageSite& site, std::int32_t position) const {
-        auto const& own = classes_.device(classes_.of(position));
+    void add_device(PlanSites& sites, StageSite& site, std::size_t index) const {
+        auto const& own = classes().device(index);
         if (site.device == nullptr) site.device = &own;
         if (&own == site.device || detail::is_no_worse(own, *site.device)) return;
         auto const mixed = detail::mixed_device(*site.device, own, false);
@@ -355,16 +246,10 @@ private:
         return a.device == b.device && a.tp == b.tp && a.ep == b.ep && a.dp == b.dp;
     }
 
-    std::span<Device const> devices_;
-    DeviceClasses classes_;
-    List<List<Neighbour>> neighbours_;
-    List<std::size_t> node_of_;
-    List<NodeCount> seen_;
-    List<Sequence> sequences_;
-    std::int64_t largest_node_ = 0;
-    /// All devices alike, nodes of one size and one after another.
-    bool has_like_nodes_ = false;
-    std::int64_t stamp_ = 0;
+    DeviceWiring wiring_;
+    List<LaidDevices> orders_;
+    /// Of a layout in `orders_`, from 1 on: in the topology's order or the strongest first, and by what it is aligned to.
+    std::array<List<std::int32_t>, 2> index_;
 };
 
 }  // namespace shardwise::inline v0_2_0
