@@ -21,14 +21,18 @@ public:
         }
         List<std::int32_t> nodes;
         List<std::int64_t> sizes;
+        List<std::size_t> node_classes;
         for (auto const& device : devices_) {
+            auto const index = classes_.of(static_cast<std::int32_t>(node_of_.size()));
             auto node = nodes.size();
             while (node > 0 && nodes[node - 1] != device.node) --node;
             if (node == 0) {
                 nodes.push_back(device.node);
                 sizes.push_back(0);
+                node_classes.push_back(index);
                 node = nodes.size();
             }
+            has_plain_nodes_ = has_plain_nodes_ && node == nodes.size() && node_classes[node - 1] == index;
             node_of_.push_back(node - 1);
             if (largest_node_ < ++sizes[node - 1]) largest_node_ = sizes[node - 1];
         }
@@ -46,6 +50,8 @@ public:
     [[nodiscard]] std::size_t node_of(std::int32_t position) const {
         return node_of_[static_cast<std::size_t>(position)];
     }
+    /// True where each node's devices are of one class and come one after another.
+    [[nodiscard]] bool has_plain_nodes() const { return has_plain_nodes_; }
     /// True where the topology names links between devices, so that those of one class and node may differ.
     [[nodiscard]] bool has_named_links() const { return !neighbours_.empty(); }
 
@@ -73,6 +79,7 @@ private:
     List<std::size_t> node_of_;
     std::int64_t largest_node_ = 0;
     std::size_t node_count_ = 0;
+    bool has_plain_nodes_ = true;
 };
 
 }  // namespace shardwise::inline v0_2_0

@@ -270,14 +270,17 @@ private:
     void add_pipelines(PlanDegrees degrees, std::int64_t batch, std::int64_t most) {
         auto const counts = piece_counts(batch, 2, true);
         auto const longest = sites_.count() / degrees.ranks() < most ? sites_.count() / degrees.ranks() : most;
-        auto const may_hold = finder_.may_hold(degrees, zeros(degrees.dp), longest);
+        auto const stages_of_zero = zeros(degrees.dp);
+        auto const may_hold = finder_.may_hold(degrees, stages_of_zero, longest);
+        auto const gather = finder_.least_gather(degrees);
+        if (!stages_of_zero.empty()) degrees.zero = stages_of_zero.front();
         for (degrees.pp = 1; degrees.pp <= longest; ++degrees.pp) {
             ++examined_;
             if (!may_hold[static_cast<std::size_t>(degrees.pp) - 1]) {
                 ++too_large_;
                 continue;
             }
-            auto const least = finder_.least_seconds(degrees, batch, counts);
+            auto const least = finder_.least_seconds(degrees, batch, counts, gather);
             if (least > limit_) continue;
             heaps_[kind_of_parallelism(degrees)].push(
                 {counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,

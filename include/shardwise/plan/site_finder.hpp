@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/plan/device_order.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 
@@ -115,6 +116,10 @@ public:
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep) const {
         return best_site(tp, ep, classes().strongest(), classes().best_link(), classes().best_network());
     }
+    /// A group that none of `ranks` data-parallel ranks can be better than, each `stride` devices after the one before.
+    [[nodiscard]] RankGroup best_replicas(std::int64_t ranks, std::int64_t stride) const {
+        return best_group(ranks, stride, best_ways(classes().best_link(), classes().best_network()));
+    }
     /// The same of groups with a device of this class.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep, std::size_t index) const {
         auto const& own = classes().device(index);
@@ -130,23 +135,36 @@ private:
         bool leaves_gaps = false;
     };
 
-    StageSite best_site(std::int64_t tp, std::int64_t ep, Device const& device, Link link,
-                        Link const& known_network) const {
-        StageSite site;
-        site.device = &device;
+    /// Between devices of a node, and between nodes, so far as that makes a difference.
+    struct BestWays {
+        Link link{};
+        Link network{};
+        /// The devices between which `link` is the way.
+        std::int64_t node = 0;
+    };
+    BestWays best_ways(Link link, Link const& known_network) const {
         auto const network = detail::faster_link(known_network, classes().best_explicit());
         link = detail::faster_link(link, classes().best_explicit());
         bool const is_network_worse = network.bandwidth <= link.bandwidth && network.latency >= link.latency;
         if (!is_network_worse && node_count() > 1) link = detail::faster_link(link, network);
-        auto const node = is_network_worse ? largest_node() : count();
-        auto const in_node = [&](std::int64_t ranks, std::int64_t stride) {
-            auto const most = ranks * stride <= node ? ranks : node / stride > 0 ? node / stride : 1;
-            auto const nodes = most < ranks ? (ranks + most - 1) / most : 1;
-            return RankGroup{ranks, (ranks + nodes - 1) / nodes, link, network};
-        };
-        site.tp = in_node(tp, 1);
-        site.ep = in_node(ep, tp);
-        site.next = detail::faster_link(link, node_count() > 1 ? network : Link{});
+        return {link, network, is_network_worse ? largest_node() : count()};
+    }
+    /// With as many ranks in a node as can be, in all groups that begin side by side.
+    RankGroup best_group(std::int64_t ranks, std::int64_t stride, BestWays const& ways) const {
+        auto const step = wiring_.has_plain_nodes() ? stride : 1;
+        auto const most = ranks * step <= ways.node ? ranks : ceil_divide(ways.node, step);
+        auto const nodes = ceil_divide(ranks, most);
+        return {ranks, ceil_divide(ranks, nodes), ways.link, ways.network};
+    }
+
+    StageSite best_site(std::int64_t tp, std::int64_t ep, Device const& device, Link const& link,
+                        Link const& network) const {
+        auto const ways = best_ways(link, network);
+        StageSite site;
+        site.device = &device;
+        site.tp = best_group(tp, 1, ways);
+        site.ep = best_group(ep, tp, ways);
+        site.next = detail::faster_link(ways.link, node_count() > 1 ? ways.network : Link{});
         return site;
     }
 

@@ -15,9 +15,10 @@ struct SlotPrices {
     List<StageCost> kinds;
     /// Of one slot of each kind.
     List<double> seconds;
-    /// Over all slots, and of the slowest one.
+    /// Over all slots, and of the slowest one; of all slots, the backward pass.
     double total = 0.0;
     double slowest = 0.0;
+    double backward = 0.0;
     /// The least that a slot hands to the next one.
     double message = 0.0;
     /// Of all slots.
@@ -99,6 +100,7 @@ private:
             prices.kinds.push_back(cost);
             prices.seconds.push_back(seconds);
             prices.total += counts_[kind] * seconds;
+            prices.backward += counts_[kind] * cost.backward_seconds;
             prices.weights += counts_[kind] * cost.weights;
             if (prices.slowest < seconds) prices.slowest = seconds;
             bool const is_sent = counts_[kind] > 1.0 || examples_[kind] + 1 < slots_.size();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/plan/least_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/room_check.hpp>
 #include <shardwise/plan/site_finder.hpp>
@@ -38,15 +39,27 @@ public:
     WayFinder(WayFinder const&) = delete;
     WayFinder& operator=(WayFinder const&) = delete;
 
-    /// The least that a step takes with any of these numbers of pieces, wherever its stages lie; in inference without
-    /// a pipeline a batch is not cut.
-    [[nodiscard]] double least_seconds(PlanDegrees const& degrees, std::int64_t batch,
-                                       List<std::int64_t> const& counts) {
+    /// What one gather of all weights takes at least over the data-parallel ranks; nothing in inference.
+    [[nodiscard]] double least_gather(PlanDegrees const& degrees) {
+        if (setting_.pass != Pass::training || degrees.dp * degrees.ep == 1) return 0.0;
+        auto const& piece = piece_of(degrees, 1);
+        auto site = group_of(degrees).site;
+        site.dp = sites_.best_replicas(degrees.dp, degrees.tp * degrees.ep);
+        return least_gather_seconds(piece.prices->weights, site, setting_);
+    }
+
+    /// The least that a step takes with any of these numbers of pieces and at least this stage of ZeRO, wherever its stages
+    /// lie; in inference without a pipeline a batch is not cut.
+    [[nodiscard]] double least_seconds(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts,
+                                       double gather) {
         double least = -1.0;
+        auto const open = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
         for (auto const pieces : counts) {
             if (pieces > 1 && degrees.pp == 1 && setting_.pass != Pass::training) break;
             auto const& piece = piece_of(degrees, ceil_divide(batch, pieces));
-            auto const seconds = step_seconds(degrees, pieces, piece, pricer_.least_slowest(*piece.prices, degrees.pp));
+            degrees.micro_batches = pieces;
+            auto const seconds = step_seconds(degrees, pieces, piece, pricer_.least_slowest(*piece.prices, degrees.pp)) +
+                                 gathers_of_step(degrees) * open;
             if (least < 0.0 || seconds < least) least = seconds;
         }
         return least;
@@ -84,6 +97,7 @@ public:
             if (room_.may_hold(held_[open.size()], degrees, most)) open.push_back(zero);
         }
         if (open.empty()) return ways;
+        gather_ = least_gather(degrees);
         if (open.size() > 1) find_least(open.size());
         for (auto const pieces : counts) {
             degrees.micro_batches = pieces;
@@ -114,14 +128,17 @@ private:
         List<Piece> pieces;
     };
 
-    /// A piece takes no less than one of a power of two that is no larger.
-    Piece& piece_of(PlanDegrees const& degrees, std::int64_t size) {
+    Group& group_of(PlanDegrees const& degrees) {
         auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
         if (index == 0) {
             groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}});
             index = static_cast<std::int32_t>(groups_.size());
         }
-        auto& group = groups_[static_cast<std::size_t>(index) - 1];
+        return groups_[static_cast<std::size_t>(index) - 1];
+    }
+    /// A piece takes no less than one of a power of two that is no larger.
+    Piece& piece_of(PlanDegrees const& degrees, std::int64_t size) {
+        auto& group = group_of(degrees);
         std::size_t power = 0;
         while ((std::int64_t{2} << power) <= size) ++power;
         if (group.pieces.size() <= power) group.pieces.resize(power + 1);
@@ -133,10 +150,8 @@ private:
         }
         return piece;
     }
-    std::int64_t size_of(PlanDegrees const& degrees, Piece const& piece) const {
-        auto const index =
-            index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
-        return std::int64_t{1} << (&piece - groups_[static_cast<std::size_t>(index) - 1].pieces.data());
+    std::int64_t size_of(PlanDegrees const& degrees, Piece const& piece) {
+        return std::int64_t{1} << (&piece - group_of(degrees).pieces.data());
     }
 
     /// The step where all stages were the fastest that can be, and the slowest of them took so long.
@@ -177,8 +192,12 @@ private:
             site.device = &sites_.classes().strongest();
             update = detail::optimizer_seconds(mean, site, degrees, setting_);
         }
+        auto const stages = static_cast<double>(degrees.pp);
+        auto const reduction = least_reduction(prices, gather_, degrees, setting_);
         auto const step = [&](double slowest, double more = 0.0) {
-            return update + step_seconds(degrees, degrees.micro_batches, piece, slowest, more);
+            auto const seconds = update + step_seconds(degrees, degrees.micro_batches, piece, slowest, more);
+            if (gather_ <= 0.0) return seconds;
+            return seconds + (1.0 - 1e-12) * reduction.added(more / stages, slowest - prices.total / stages, stages);
         };
         auto slowest = pricer_.least_slowest(prices, degrees.pp);
         if (!may_win(step(slowest))) return -1.0;
@@ -338,6 +357,8 @@ private:
     /// Of the stages of ZeRO that are looked at, and the least of them.
     std::array<HeldBytes, 4> held_;
     HeldBytes least_;
+    /// Of all weights of the degrees that are looked at, in seconds.
+    double gather_ = 0.0;
     List<std::size_t> order_;
 };
 
