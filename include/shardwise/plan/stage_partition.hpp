@@ -84,15 +84,9 @@ public:
         : task_(task),
           stages_(static_cast<std::size_t>(task.degrees.pp)),
           slots_(static_cast<std::size_t>(task.slots.size())),
-          rest_(slots_ + 1, 0.0),
+          rest_of_(stages_),
           messages_(stages_ + 1, 0.0) {
-        for (auto slot = slots_; slot-- > 0;) {
-            auto const kind = task.slots.kind_of[slot];
-            auto least = task.prices[0]->seconds[kind];
-            for (auto const* prices : task.prices)
-                least = prices->seconds[kind] < least ? prices->seconds[kind] : least;
-            rest_[slot] = rest_[slot + 1] + least;
-        }
+        find_rests();
         StageCost mean;
         if (is_training()) mean.weights = (1.0 / static_cast<double>(stages_)) * task.prices[0]->weights;
         for (auto stage = stages_; stage-- > 0;) {
@@ -106,7 +100,7 @@ public:
             if (is_last || update < least_.update) least_.update = update;
             if (is_last || reduce < least_.reduce) least_.reduce = reduce;
         }
-        least_.sum = rest_[0] + messages_[0];
+        least_.sum = rest(0)[0] + messages_[0];
     }
 
     /// The best stages whose step takes `limit` seconds at most.
@@ -125,16 +119,12 @@ public:
         }
         limit_ = limit * rounding;
         most_ = slowest_within(limit_);
-        if (!has_room_for_all()) return {};
+        if (!find_windows()) return {};
         fronts_.resize(stages_ * (slots_ + 1));
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             bool const is_last = stage + 1 == stages_;
-            auto const left = static_cast<double>(stages_ - 1 - stage);
-            for (auto end = is_last ? slots_ : stage + 1; end + (stages_ - 1 - stage) <= slots_; ++end) {
-                // Neither the stages so far nor those to come may take longer than the slowest may.
-                if (rest_[0] - rest_[end] > static_cast<double>(stage + 1) * most_) break;
-                if (rest_[end] <= left * most_) grow(stage, end);
-            }
+            auto const first = is_last ? slots_ : larger(stage + 1, first_begins_[stage + 1]);
+            for (auto end = first; end <= last_ends_[stage]; ++end) grow(stage, end);
         }
         return best_way();
     }
@@ -153,7 +143,8 @@ private:
     }
     /// What a step takes at least once the stages up to `stage`, which end before slot `end`, take this.
     double seconds_at_least(CutTimes times, std::size_t stage, std::size_t end) const {
-        times = times.joined({.sum = rest_[end] + messages_[stage + 1],
+        auto const after = stage + 1 < stages_ ? rest(stage + 1)[end] : 0.0;
+        times = times.joined({.sum = after + messages_[stage + 1],
                               .slowest = least_.slowest,
                               .reduce = least_.reduce,
                               .update = least_.update});
@@ -251,36 +242,76 @@ private:
         return high * (1.0 + 1e-9);
     }
 
-    /// True where stages that each take all that their memory and the longest time hold reach the end; one that can take nothing there may
-    /// still take what an earlier one holds.
-    bool has_room_for_all() const {
+    /// Finds how far stages reach that each take all that their memory and the longest time hold, from either end of the
+    /// model; false where they do not meet. A stage that can take nothing there may still take what another one holds.
+    bool find_windows() {
+        last_ends_.clear();
         std::size_t next = 0;
-        for (std::size_t stage = 0; stage < stages_ && next < slots_; ++stage) {
+        for (std::size_t stage = 0; stage < stages_; ++stage) {
             auto const begin = next;
+            auto const last = slots_ - (stages_ - 1 - stage);
             GrowingStage own;
             List<SlotNeeds> needs(task_.memory.ranks.size());
-            while (next < slots_) {
+            for (; next < last; ++next) {
                 take(own, needs, stage, next);
                 if (own.seconds > most_ || !has_room(stage, begin, next + 1, needs)) break;
-                ++next;
             }
+            last_ends_.push_back(next);
         }
-        return next == slots_;
+        if (next != slots_) return false;
+        first_begins_.resize(stages_);
+        auto first = slots_;
+        for (auto stage = stages_; stage-- > 0;) {
+            auto const end = first;
+            GrowingStage own;
+            List<SlotNeeds> needs(task_.memory.ranks.size());
+            for (; first > stage; --first) {
+                take(own, needs, stage, first - 1);
+                if (own.seconds > most_ || !has_room(stage, first - 1, end, needs)) break;
+            }
+            first_begins_[stage] = first;
+        }
+        return first == 0;
     }
+
+    /// What slots take at least on any of the stages from each one on: the sums from each slot on.
+    void find_rests() {
+        List<double> least;
+        for (auto stage = stages_; stage-- > 0;) {
+            auto const& seconds = task_.prices[stage]->seconds;
+            bool is_less = least.empty();
+            if (least.empty()) least = seconds;
+            for (std::size_t kind = 0; kind < least.size(); ++kind) {
+                if (seconds[kind] >= least[kind]) continue;
+                least[kind] = seconds[kind];
+                is_less = true;
+            }
+            if (is_less) {
+                List<double> sums(slots_ + 1, 0.0);
+                for (auto slot = slots_; slot-- > 0;) sums[slot] = sums[slot + 1] + least[task_.slots.kind_of[slot]];
+                rests_.push_back(static_cast<List<double>&&>(sums));
+            }
+            rest_of_[stage] = rests_.size() - 1;
+        }
+    }
+    List<double> const& rest(std::size_t stage) const { return rests_[rest_of_[stage]]; }
+    static std::size_t larger(std::size_t a, std::size_t b) { return a > b ? a : b; }
 
     /// All stages `stage` that end before slot `end`.
     void grow(std::size_t stage, std::size_t end) {
         auto own = stage_before(stage, end);
         List<SlotNeeds> needs(task_.memory.ranks.size());
         auto const message = message_seconds(stage, own);
-        for (auto begin = end; begin-- > stage;) {
+        auto const& before = rest(0);
+        for (auto begin = end; begin-- > first_begins_[stage];) {
             take(own, needs, stage, begin);
             auto const seconds = own.seconds + message;
-            CutTimes const alone{.sum = seconds + rest_[0] - rest_[begin] + messages_[0] - messages_[stage],
+            CutTimes const alone{.sum = seconds + before[0] - before[begin] + messages_[0] - messages_[stage],
                                  .slowest = seconds};
             if (seconds_at_least(alone, stage, end) > limit_) break;
-            if (stage == 0 ? begin == 0 : !front(stage - 1, begin).empty())
-                join(stage, begin, end, stage_times(stage, own), needs);
+            bool const is_reached = stage == 0 ? begin == 0 : !front(stage - 1, begin).empty();
+            // What has no room has none with more slots either.
+            if (is_reached && !join(stage, begin, end, stage_times(stage, own), needs)) break;
         }
     }
 
@@ -301,8 +332,8 @@ private:
         return times;
     }
 
-    /// Puts a stage behind every way to cut what lies before it.
-    void join(std::size_t stage, std::size_t begin, std::size_t end, CutTimes const& own,
+    /// Puts a stage behind every way to cut what lies before it; false where it has no room.
+    bool join(std::size_t stage, std::size_t begin, std::size_t end, CutTimes const& own,
               List<SlotNeeds> const& needs) {
         int fits = -1;
         auto const try_way = [&](CutTimes const& before, std::size_t index) {
@@ -313,10 +344,11 @@ private:
         };
         if (stage == 0) {
             try_way({}, 0);
-            return;
+            return fits != 0;
         }
         auto const& earlier = front(stage - 1, begin);
         for (std::size_t i = 0; i < earlier.size() && fits != 0; ++i) try_way(earlier[i].times, i);
+        return fits != 0;
     }
 
     bool has_room(std::size_t stage, std::size_t begin, std::size_t end, List<SlotNeeds> const& needs) const {
@@ -370,9 +402,14 @@ private:
     std::size_t stages_;
     std::size_t slots_;
     List<List<Way>> fronts_;
-    /// The least time of all slots from one on, and of all messages from a stage on.
-    List<double> rest_;
+    /// The least time of all slots from one on, each list for some stages and those behind them; which one is a stage's.
+    List<List<double>> rests_;
+    List<std::size_t> rest_of_;
+    /// The least time of all messages from a stage on.
     List<double> messages_;
+    /// The last slot that each stage may end before, and the first that it may begin with.
+    List<std::size_t> last_ends_;
+    List<std::size_t> first_begins_;
     /// What no stages can be better than.
     CutTimes least_;
     double limit_ = 0.0;
