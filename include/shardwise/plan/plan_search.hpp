@@ -296,22 +296,18 @@ private:
     void refine(PlanCandidate candidate, CandidateHeap& heap) {
         PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
         auto const layouts = candidate.refined == 0 ? List<PlanLayout>{} : sites_.layouts(degrees);
-        auto const ways = find_ways(degrees, layouts, {});
-        if (ways.empty()) {
+        double least = -1.0;
+        finder_.find(
+            degrees, rank_batch(job_.batch, degrees), zeros(degrees.dp), layouts,
+            [&](double seconds) { return seconds <= limit_ && (least < 0.0 || seconds < least); },
+            [&](PlanWay const& way) { least = way.seconds; });
+        if (least < 0.0) {
             ++too_large_;
             return;
         }
-        auto least = ways[0].seconds;
-        for (auto const& way : ways) least = way.seconds < least ? way.seconds : least;
         if (candidate.seconds < least) candidate.seconds = least;
         ++candidate.refined;
         heap.insert(candidate);
-    }
-
-    /// The ways to run these degrees that may have room and be better than `best`.
-    List<PlanWay> find_ways(PlanDegrees const& degrees, List<PlanLayout> const& layouts, FoundCut const& best) {
-        return finder_.find(degrees, rank_batch(job_.batch, degrees), zeros(degrees.dp), layouts,
-                            [&](double seconds) { return may_win(best, degrees.ranks(), seconds); });
     }
 
     /// Prices every way to run these degrees that may be better than `best`; false where they cannot fit.
@@ -320,7 +316,11 @@ private:
         bool has_room = best.is_found;
         auto const batch = rank_batch(job_.batch, degrees);
         for (auto const& layout : sites_.layouts(degrees)) {
-            auto const ways = find_ways(degrees, {layout}, best);
+            List<PlanWay> ways;
+            finder_.find(
+                degrees, batch, zeros(degrees.dp), {layout},
+                [&](double seconds) { return may_win(best, degrees.ranks(), seconds); },
+                [&](PlanWay const& way) { ways.push_back(way); });
             if (ways.empty()) continue;
             auto const sites = sites_.sites(degrees, layout);
             for (auto const& way : ways) {

@@ -53,13 +53,10 @@ public:
     [[nodiscard]] double least_seconds(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts,
                                        double gather) {
         double least = -1.0;
-        auto const open = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
         for (auto const pieces : counts) {
             if (pieces > 1 && degrees.pp == 1 && setting_.pass != Pass::training) break;
-            auto const& piece = piece_of(degrees, ceil_divide(batch, pieces));
             degrees.micro_batches = pieces;
-            auto const seconds = step_seconds(degrees, pieces, piece, pricer_.least_slowest(*piece.prices, degrees.pp)) +
-                                 gathers_of_step(degrees) * open;
+            auto const seconds = first_look(degrees, ceil_divide(batch, pieces), gather);
             if (least < 0.0 || seconds < least) least = seconds;
         }
         return least;
@@ -81,12 +78,11 @@ public:
         return may;
     }
 
-    /// The ways that may have room and of which `may_win(seconds)` is true. Where devices differ the bounds ask on
-    /// which of them the stages of each layout lie, if `layouts` are given.
-    template <class MayWin>
-    [[nodiscard]] List<PlanWay> find(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
-                                     List<PlanLayout> const& layouts, MayWin const& may_win) {
-        List<PlanWay> ways;
+    /// Calls `visit` with each way that may have room and of which `may_win(seconds)` is true. Where devices differ the
+    /// bounds ask on which of them the stages of each layout lie, if `layouts` are given.
+    template <class MayWin, class Visit>
+    void find(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
+              List<PlanLayout> const& layouts, MayWin const& may_win, Visit const& visit) {
         auto const counts = piece_counts(batch, degrees.pp, setting_.pass == Pass::training);
         sort_stages(degrees, layouts);
         List<std::int32_t> open;
@@ -96,26 +92,34 @@ public:
             room_.weigh(degrees, held_[open.size()]);
             if (room_.may_hold(held_[open.size()], degrees, most)) open.push_back(zero);
         }
-        if (open.empty()) return ways;
+        if (open.empty()) return;
         gather_ = least_gather(degrees);
-        if (open.size() > 1) find_least(open.size());
-        for (auto const pieces : counts) {
+        find_least(open.size());
+        degrees.zero = open.front();
+        sort_pieces(degrees, batch, counts);
+        for (auto const& [least, pieces] : sorted_) {
+            if (!may_win(least)) break;
             degrees.micro_batches = pieces;
-            auto& piece = piece_of(degrees, ceil_divide(batch, pieces));
-            if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, size_of(degrees, piece));
-            if (open.size() > 1 && !has_room(least_, degrees, piece)) continue;
+            auto const size = ceil_divide(batch, pieces);
+            if (!has_room(least_, degrees, weighed_piece(degrees, size, true))) continue;
+            auto& piece = weighed_piece(degrees, size, false);
             for (std::size_t i = 0; i < open.size(); ++i) {
                 degrees.zero = open[i];
                 auto const seconds = least_way(held_[i], degrees, piece, may_win);
-                if (seconds >= 0.0) ways.push_back({pieces, open[i], seconds});
+                if (seconds >= 0.0) visit(PlanWay{pieces, open[i], seconds});
             }
         }
-        return ways;
     }
 
 private:
+    /// A number of pieces, and what a step takes with it at least.
+    struct SortedPieces {
+        double seconds = 0.0;
+        std::int64_t pieces = 1;
+    };
     /// One piece of a batch through a tensor- and expert-parallel group.
     struct Piece {
+        std::int64_t size = 0;
         SlotPrices const* prices = nullptr;
         double message = 0.0;
         SlotBytes const* bytes = nullptr;
@@ -124,7 +128,7 @@ private:
     };
     struct Group {
         StageSite site{};
-        /// By the power of two that is the size of the piece.
+        /// By their sizes, eight for each power of two.
         List<Piece> pieces;
     };
 
@@ -136,24 +140,24 @@ private:
         }
         return groups_[static_cast<std::size_t>(index) - 1];
     }
-    /// A piece takes no less than one of a power of two that is no larger.
-    Piece& piece_of(PlanDegrees const& degrees, std::int64_t size) {
+    /// A piece takes no less than one that is no larger: one of a power of two for the first look, else one of a size
+    /// with four binary digits.
+    Piece& piece_of(PlanDegrees const& degrees, std::int64_t size, bool is_first_look = false) {
         auto& group = group_of(degrees);
-        std::size_t power = 0;
-        while ((std::int64_t{2} << power) <= size) ++power;
-        if (group.pieces.size() <= power) group.pieces.resize(power + 1);
-        auto& piece = group.pieces[power];
+        std::size_t index = 0;
+        for (; size >= 16; size /= 2) index += 8;
+        while (is_first_look && (size & (size - 1)) != 0) size &= size - 1;
+        index += static_cast<std::size_t>(size);
+        if (group.pieces.size() <= index) group.pieces.resize(index + 1);
+        auto& piece = group.pieces[index];
         if (piece.prices == nullptr) {
-            piece.prices = &pricer_.at(setting_.pass, std::int64_t{1} << power, group.site);
+            piece.size = size << (index - static_cast<std::size_t>(size)) / 8;
+            piece.prices = &pricer_.at(setting_.pass, piece.size, group.site);
             StageCost const stage{.output_bytes = piece.prices->message};
             piece.message = detail::stage_message_seconds(stage, group.site, setting_);
         }
         return piece;
     }
-    std::int64_t size_of(PlanDegrees const& degrees, Piece const& piece) {
-        return std::int64_t{1} << (&piece - group_of(degrees).pieces.data());
-    }
-
     /// The step where all stages were the fastest that can be, and the slowest of them took so long.
     double step_seconds(PlanDegrees const& degrees, std::int64_t pieces, Piece const& piece, double slowest,
                         double more = 0.0) const {
@@ -161,6 +165,31 @@ private:
             .sum = piece.prices->total + more + static_cast<double>(degrees.pp - 1) * piece.message,
             .slowest = slowest};
         return times.seconds(static_cast<double>(pieces), setting_);
+    }
+
+    /// What a step takes at least by the pieces that are looked at first.
+    double first_look(PlanDegrees const& degrees, std::int64_t size, double gather) {
+        auto const& piece = piece_of(degrees, size, true);
+        auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
+        auto const seconds = step_seconds(degrees, degrees.micro_batches, piece, slowest);
+        auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
+        return seconds + gathers_of_step(degrees) * shown;
+    }
+    /// The numbers of pieces, the most promising first.
+    void sort_pieces(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts) {
+        sorted_.clear();
+        for (auto const pieces : counts) {
+            degrees.micro_batches = pieces;
+            auto const seconds = first_look(degrees, ceil_divide(batch, pieces), gather_);
+            auto place = sorted_.size();
+            while (place > 0 && seconds < sorted_[place - 1].seconds) --place;
+            (void)sorted_.insert(sorted_.begin() + place, {seconds, pieces});
+        }
+    }
+    Piece& weighed_piece(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
+        auto& piece = piece_of(degrees, size, is_first_look);
+        if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, piece.size);
+        return piece;
     }
 
     /// The least of what slots hold under any of the first `count` stages of ZeRO.
@@ -203,7 +232,7 @@ private:
         if (!may_win(step(slowest))) return -1.0;
         if (!has_room(held, degrees, piece)) return -1.0;
         if (!sites_.is_uniform()) {
-            price_classes(degrees, piece, size_of(degrees, piece));
+            price_classes(degrees, piece, piece.size);
             auto const shared = least_shared(degrees, piece);
             if (slowest < shared) slowest = shared;
             if (!may_win(step(slowest))) return -1.0;
@@ -357,6 +386,7 @@ private:
     /// Of the stages of ZeRO that are looked at, and the least of them.
     std::array<HeldBytes, 4> held_;
     HeldBytes least_;
+    List<SortedPieces> sorted_;
     /// Of all weights of the degrees that are looked at, in seconds.
     double gather_ = 0.0;
     List<std::size_t> order_;
