@@ -54,6 +54,21 @@ public:
         return price(setting, device_rates(device, product_dtype(), efficiency_)).bodies;
     }
 
+    /// Of the same what grows with the batch: no weights, no launches, no latencies. A piece of any size takes at least
+    /// so much for each of its sequences.
+    [[nodiscard]] constexpr List<BlockPrice> price_each(BlockSetting setting, Device const& device) const {
+        auto rates = device_rates(device, product_dtype(), efficiency_);
+        rates.kernel_seconds = 0.0;
+        for (auto* const link : {&setting.tp.link, &setting.tp.network, &setting.ep.link, &setting.ep.network})
+            link->latency = 0.0;
+        auto each = step(setting.pass, 1);
+        setting.batch = 1;
+        List<BlockPrice> prices;
+        for (auto const& body : model_->program.bodies())
+            prices.push_back(block_price(body, each, setting, {}, rates, policy(), efficiency_));
+        return prices;
+    }
+
     /// The element type of matrix products: 8 bits where weights and activations are fp8, else the activations'.
     [[nodiscard]] constexpr Dtype product_dtype() const {
         if (request_.quant && request_.quant->method == QuantMethod::fp8) return Dtype::f8_e4m3;
@@ -86,15 +101,17 @@ private:
         List<BodyWeights> bodies;
     };
 
+    constexpr BlockPolicy policy() const {
+        return {request_.parallel.sequence_parallel, request_.training ? request_.training->recompute : Recompute::none};
+    }
+
     constexpr Priced price(BlockSetting const& setting, DeviceRates const& rates) {
         Priced entry{setting, rates, {}};
         auto const& weights = weights_of(setting.tp.ranks, setting.ep.ranks);
-        BlockPolicy const policy{request_.parallel.sequence_parallel,
-                                 request_.training ? request_.training->recompute : Recompute::none};
         auto const& all = model_->program.bodies();
         for (std::size_t body = 0; body < all.size(); ++body) {
             entry.bodies.push_back(block_price(all[body], step(setting.pass, setting.batch), setting,
-                                               weights.bodies[body], rates, policy, efficiency_));
+                                               weights.bodies[body], rates, policy(), efficiency_));
         }
         return entry;
     }

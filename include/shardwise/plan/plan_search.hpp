@@ -2,7 +2,7 @@
 
 #include <shardwise/memory/check_request.hpp>
 #include <shardwise/memory/check_sizes.hpp>
-#include <shardwise/plan/candidate_heap.hpp>
+#include <shardwise/plan/candidate_tree.hpp>
 #include <shardwise/plan/found_cut.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/plan_cost.hpp>
@@ -19,7 +19,7 @@ namespace shardwise::inline v0_2_0 {
 /// Searches all legal cuts of a model over a topology: best first, by a bound that no layout of the same degrees beats.
 class PlanSearch {
 public:
-    static constexpr std::size_t kinds = 16;
+    static constexpr std::size_t kinds = CandidateTree::kinds;
     /// Longer than any step.
     static constexpr double most_seconds = 1e300;
 
@@ -37,7 +37,9 @@ public:
           room_(model, job_, slots_, memories_),
           pass_(step_pass(model, job_)),
           setting_(step_setting(cost_, pass_)),
-          finder_(pricer_, sites_, room_, setting_, limits()) {
+          pieces_(pricer_, sites_, room_, setting_, limits()),
+          finder_(pieces_, pricer_, sites_, room_, setting_, job_.parallel.sequence_parallel),
+          tree_(pieces_, finder_) {
         use_batch(job_.batch);
         for (std::int64_t i = 0; i < sites_.count(); ++i) {
             auto const memory = sites_.device(static_cast<std::int32_t>(i)).available();
@@ -54,11 +56,12 @@ public:
         enumerate();
         find_best_of_all(best_);
         for (std::size_t kind = 0; kind < kinds; ++kind) {
-            auto& heap = heaps_[kind];
+            auto& heap = tree_.heap(kind);
             std::size_t looks = 0;
-            for (int pops = 0; pops < most_pops && looks < most_looks && !heap.empty(); ++pops) {
+            for (int pops = 0; pops < most_pops && looks < most_looks && !heap.empty();) {
                 auto const candidate = heap.pop();
                 if (!may_win(best_[kind], candidate.ranks(), candidate.seconds)) break;
+                if (!CandidateTree::is_branch(candidate)) ++pops;
                 if (candidate.refined < most_refined()) {
                     refine(candidate, heap);
                     continue;
@@ -162,8 +165,8 @@ public:
         return least;
     }
 
-    [[nodiscard]] std::int64_t examined() const { return examined_; }
-    [[nodiscard]] std::int64_t too_large() const { return too_large_; }
+    [[nodiscard]] std::int64_t examined() const { return tree_.examined(); }
+    [[nodiscard]] std::int64_t too_large() const { return too_large_ + tree_.too_large(); }
     [[nodiscard]] ModelParts const& parts() const { return parts_; }
     [[nodiscard]] LayerSlots const& slots() const { return slots_; }
     [[nodiscard]] SiteFinder& sites() { return sites_; }
@@ -212,20 +215,19 @@ private:
     /// each kind, or only the best of all.
     template <std::size_t Count>
     void find_best_of_all(std::array<FoundCut, Count>& kept) {
-        for (auto& heap : heaps_) heap.build();
         FoundCut const* best = nullptr;
         while (true) {
             auto next = kinds;
             for (std::size_t kind = 0; kind < kinds; ++kind) {
-                bool const is_open = !heaps_[kind].empty();
-                if (is_open && (next == kinds || heaps_[kind].top().is_before(heaps_[next].top()))) next = kind;
+                bool const is_open = !tree_.heap(kind).empty();
+                if (is_open && (next == kinds || tree_.heap(kind).top().is_before(tree_.heap(next).top()))) next = kind;
             }
             if (next == kinds) return;
-            auto const& top = heaps_[next].top();
+            auto const& top = tree_.heap(next).top();
             if (best != nullptr && !may_win(*best, top.ranks(), top.seconds)) return;
-            auto const candidate = heaps_[next].pop();
+            auto const candidate = tree_.heap(next).pop();
             if (candidate.refined < most_refined()) {
-                refine(candidate, heaps_[next]);
+                refine(candidate, tree_.heap(next));
                 continue;
             }
             auto& found = kept[next % Count];
@@ -245,48 +247,12 @@ private:
 
     /// Collects all degrees whose step may take `limit_` seconds at most.
     void enumerate() {
-        for (auto& heap : heaps_) heap.clear();
         for (auto& best : best_) best = {};
-        examined_ = too_large_ = 0;
-        auto const most = limits();
-        auto const experts = expert_degrees(model_.config.experts, most.ep);
-        auto const devices = sites_.count();
-        for (std::int64_t tp = 1; tp <= most.tp; ++tp) {
-            for (auto const ep : experts) {
-                if (tp * ep > devices) break;
-                std::int64_t previous = 0;
-                for (std::int64_t dp = 1; dp <= most.dp && tp * ep * dp <= devices; ++dp) {
-                    auto const batch = ceil_divide(job_.batch, dp * ep);
-                    if (batch > most_batch_) continue;
-                    if (!job_.training && batch == previous) continue;
-                    previous = batch;
-                    add_pipelines({.tp = tp, .dp = dp, .ep = ep}, batch, most.pp);
-                }
-            }
-        }
+        too_large_ = 0;
+        tree_.plant(task());
     }
-
-    /// All numbers of stages for these degrees.
-    void add_pipelines(PlanDegrees degrees, std::int64_t batch, std::int64_t most) {
-        auto const counts = piece_counts(batch, 2, true);
-        auto const longest = sites_.count() / degrees.ranks() < most ? sites_.count() / degrees.ranks() : most;
-        auto const stages_of_zero = zeros(degrees.dp);
-        auto const may_hold = finder_.may_hold(degrees, stages_of_zero, longest);
-        auto const gather = finder_.least_gather(degrees);
-        if (!stages_of_zero.empty()) degrees.zero = stages_of_zero.front();
-        for (degrees.pp = 1; degrees.pp <= longest; ++degrees.pp) {
-            ++examined_;
-            if (!may_hold[static_cast<std::size_t>(degrees.pp) - 1]) {
-                ++too_large_;
-                continue;
-            }
-            auto const least = finder_.least_seconds(degrees, batch, counts, gather);
-            if (least > limit_) continue;
-            heaps_[kind_of_parallelism(degrees)].push(
-                {counts_devices() ? static_cast<double>(degrees.ranks()) : 0.0, least,
-                 static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
-                 static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep)});
-        }
+    CandidateTask task() const {
+        return {request_, dtype_, limits(), model_.config.experts, sites_.count(), most_batch_, limit_};
     }
 
     /// What is known of a candidate before it is laid out.
@@ -294,6 +260,7 @@ private:
 
     /// Puts a candidate back with a bound that knows what has room, if anything has.
     void refine(PlanCandidate candidate, CandidateHeap& heap) {
+        if (CandidateTree::is_branch(candidate)) return tree_.grow(task(), candidate);
         PlanDegrees const degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
         auto const layouts = candidate.refined == 0 ? List<PlanLayout>{} : sites_.layouts(degrees);
         double least = -1.0;
@@ -386,17 +353,17 @@ private:
     HeldBytes held_;
     Pass pass_;
     StepSetting setting_;
+    BatchPieces pieces_;
     WayFinder finder_;
+    CandidateTree tree_;
     /// Of a step of the whole job.
     double tokens_ = 0.0;
     Bytes largest_memory_{};
     /// The most sequences of a rank that sizes are computed for.
     std::int64_t most_batch_ = INT64_MAX;
-    std::array<CandidateHeap, kinds> heaps_;
-    std::array<FoundCut, kinds> best_;
+        std::array<FoundCut, kinds> best_;
     /// The longest step that is of interest.
     double limit_ = most_seconds;
-    std::int64_t examined_ = 0;
     std::int64_t too_large_ = 0;
 };
 

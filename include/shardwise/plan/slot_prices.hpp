@@ -56,6 +56,18 @@ public:
         return priced_.back().back().prices;
     }
 
+    /// What each sequence takes at least in all slots, however many there are.
+    [[nodiscard]] double least_each(Pass pass, StageSite const& site) {
+        BlockSetting const setting{.pass = pass, .batch = 1, .tp = site.tp, .ep = site.ep};
+        auto const bodies = cost_.price_each(setting, *site.device);
+        double total = 0.0;
+        for (std::size_t kind = 0; kind < examples_.size(); ++kind)
+            total += counts_[kind] * stage_cost(cost_, {bodies.data(), bodies.size()}, examples_[kind], 1).terms.total();
+        // One sequence's rows are dealt to the ranks in whole ones.
+        bool const is_dealt = cost_.request().parallel.sequence_parallel;
+        return is_dealt ? total / static_cast<double>(site.tp.ranks) : total;
+    }
+
     /// What the slowest of `stages` stages takes at least: the mean, and of each kind of slots the most that some stage
     /// must have.
     [[nodiscard]] double least_slowest(SlotPrices const& prices, std::int64_t stages) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/plan/batch_pieces.hpp>
 #include <shardwise/plan/least_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/room_check.hpp>
@@ -29,38 +30,16 @@ struct PlanWay {
 /// any group of ranks could have.
 class WayFinder {
 public:
-    WayFinder(SlotPricer& pricer, SiteFinder& sites, RoomCheck& room, StepSetting const& setting, DegreeLimits most)
-        : pricer_(pricer),
+    WayFinder(BatchPieces& pieces, SlotPricer& pricer, SiteFinder& sites, RoomCheck& room, StepSetting const& setting,
+              bool is_sequence_parallel)
+        : pieces_(pieces),
+          pricer_(pricer),
           sites_(sites),
           room_(room),
           setting_(setting),
-          columns_(static_cast<std::size_t>(most.ep > 2 ? most.ep : 2) + 1),
-          index_((static_cast<std::size_t>(most.tp) + 1) * columns_, 0) {}
+          is_dealt_in_rows_(is_sequence_parallel) {}
     WayFinder(WayFinder const&) = delete;
     WayFinder& operator=(WayFinder const&) = delete;
-
-    /// What one gather of all weights takes at least over the data-parallel ranks; nothing in inference.
-    [[nodiscard]] double least_gather(PlanDegrees const& degrees) {
-        if (setting_.pass != Pass::training || degrees.dp * degrees.ep == 1) return 0.0;
-        auto const& piece = piece_of(degrees, 1);
-        auto site = group_of(degrees).site;
-        site.dp = sites_.best_replicas(degrees.dp, degrees.tp * degrees.ep);
-        return least_gather_seconds(piece.prices->weights, site, setting_);
-    }
-
-    /// The least that a step takes with any of these numbers of pieces and at least this stage of ZeRO, wherever its stages
-    /// lie; in inference without a pipeline a batch is not cut.
-    [[nodiscard]] double least_seconds(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts,
-                                       double gather) {
-        double least = -1.0;
-        for (auto const pieces : counts) {
-            if (pieces > 1 && degrees.pp == 1 && setting_.pass != Pass::training) break;
-            degrees.micro_batches = pieces;
-            auto const seconds = first_look(degrees, ceil_divide(batch, pieces), gather);
-            if (least < 0.0 || seconds < least) least = seconds;
-        }
-        return least;
-    }
 
     /// False where no stages hold the model with any of these stages of ZeRO; for all numbers of stages from 1 on.
     [[nodiscard]] List<bool> may_hold(PlanDegrees degrees, List<std::int32_t> const& zeros, std::int64_t most) {
@@ -93,16 +72,18 @@ public:
             if (room_.may_hold(held_[open.size()], degrees, most)) open.push_back(zero);
         }
         if (open.empty()) return;
-        gather_ = least_gather(degrees);
+        gather_ = pieces_.least_gather(degrees);
         find_least(open.size());
+        degrees.micro_batches = counts.back();
+        if (!has_room_at_all(degrees, pieces_.weighed(degrees, ceil_divide(batch, counts.back()), true))) return;
         degrees.zero = open.front();
         sort_pieces(degrees, batch, counts);
         for (auto const& [least, pieces] : sorted_) {
             if (!may_win(least)) break;
             degrees.micro_batches = pieces;
             auto const size = ceil_divide(batch, pieces);
-            if (!has_room(least_, degrees, weighed_piece(degrees, size, true))) continue;
-            auto& piece = weighed_piece(degrees, size, false);
+            if (!has_room(least_, degrees, pieces_.weighed(degrees, size, true))) continue;
+            auto& piece = pieces_.weighed(degrees, size, false);
             for (std::size_t i = 0; i < open.size(); ++i) {
                 degrees.zero = open[i];
                 auto const seconds = least_way(held_[i], degrees, piece, may_win);
@@ -117,81 +98,18 @@ private:
         double seconds = 0.0;
         std::int64_t pieces = 1;
     };
-    /// One piece of a batch through a tensor- and expert-parallel group.
-    struct Piece {
-        std::int64_t size = 0;
-        SlotPrices const* prices = nullptr;
-        double message = 0.0;
-        SlotBytes const* bytes = nullptr;
-        /// On each class of devices.
-        List<SlotPrices const*> classes;
-    };
-    struct Group {
-        StageSite site{};
-        /// By their sizes, eight for each power of two.
-        List<Piece> pieces;
-    };
-
-    Group& group_of(PlanDegrees const& degrees) {
-        auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
-        if (index == 0) {
-            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}});
-            index = static_cast<std::int32_t>(groups_.size());
-        }
-        return groups_[static_cast<std::size_t>(index) - 1];
-    }
-    /// A piece takes no less than one that is no larger: one of a power of two for the first look, else one of a size
-    /// with four binary digits.
-    Piece& piece_of(PlanDegrees const& degrees, std::int64_t size, bool is_first_look = false) {
-        auto& group = group_of(degrees);
-        std::size_t index = 0;
-        for (; size >= 16; size /= 2) index += 8;
-        while (is_first_look && (size & (size - 1)) != 0) size &= size - 1;
-        index += static_cast<std::size_t>(size);
-        if (group.pieces.size() <= index) group.pieces.resize(index + 1);
-        auto& piece = group.pieces[index];
-        if (piece.prices == nullptr) {
-            piece.size = size << (index - static_cast<std::size_t>(size)) / 8;
-            piece.prices = &pricer_.at(setting_.pass, piece.size, group.site);
-            StageCost const stage{.output_bytes = piece.prices->message};
-            piece.message = detail::stage_message_seconds(stage, group.site, setting_);
-        }
-        return piece;
-    }
-    /// The step where all stages were the fastest that can be, and the slowest of them took so long.
-    double step_seconds(PlanDegrees const& degrees, std::int64_t pieces, Piece const& piece, double slowest,
-                        double more = 0.0) const {
-        detail::CutTimes const times{
-            .sum = piece.prices->total + more + static_cast<double>(degrees.pp - 1) * piece.message,
-            .slowest = slowest};
-        return times.seconds(static_cast<double>(pieces), setting_);
-    }
-
-    /// What a step takes at least by the pieces that are looked at first.
-    double first_look(PlanDegrees const& degrees, std::int64_t size, double gather) {
-        auto const& piece = piece_of(degrees, size, true);
-        auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
-        auto const seconds = step_seconds(degrees, degrees.micro_batches, piece, slowest);
-        auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
-        return seconds + gathers_of_step(degrees) * shown;
-    }
     /// The numbers of pieces, the most promising first.
     void sort_pieces(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts) {
         sorted_.clear();
         for (auto const pieces : counts) {
             degrees.micro_batches = pieces;
-            auto const seconds = first_look(degrees, ceil_divide(batch, pieces), gather_);
+            auto const& piece = pieces_.at(degrees, ceil_divide(batch, pieces), true);
+            auto const seconds = pieces_.first_look(degrees, piece, gather_);
             auto place = sorted_.size();
             while (place > 0 && seconds < sorted_[place - 1].seconds) --place;
             (void)sorted_.insert(sorted_.begin() + place, {seconds, pieces});
         }
     }
-    Piece& weighed_piece(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
-        auto& piece = piece_of(degrees, size, is_first_look);
-        if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, piece.size);
-        return piece;
-    }
-
     /// The least of what slots hold under any of the first `count` stages of ZeRO.
     void find_least(std::size_t count) {
         least_ = held_[0];
@@ -204,14 +122,21 @@ private:
     }
 
     /// False where not even the largest devices have room.
-    bool has_room(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece) const {
+    bool has_room(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece) const {
         StageLimit const limit{.bytes = sites_.classes().most_memory()};
         return room_.may_fit(held, degrees, piece.bytes, [&limit](std::int64_t) { return limit; });
     }
 
+    /// False where not even the smallest pieces have room: larger ones take no less together, but for what is rounded up.
+    bool has_room_at_all(PlanDegrees const& degrees, BatchPiece const& smallest) const {
+        if (is_dealt_in_rows_) return true;
+        StageLimit const limit{.bytes = 1.01 * sites_.classes().most_memory()};
+        return room_.may_fit(least_, degrees, smallest.bytes, [&limit](std::int64_t) { return limit; });
+    }
+
     /// What a step takes at least; negative where it has no room or may not win.
     template <class MayWin>
-    double least_way(HeldBytes const& held, PlanDegrees const& degrees, Piece& piece, MayWin const& may_win) {
+    double least_way(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece& piece, MayWin const& may_win) {
         auto const& prices = *piece.prices;
         double update = 0.0;
         if (setting_.pass == Pass::training) {
@@ -224,7 +149,7 @@ private:
         auto const stages = static_cast<double>(degrees.pp);
         auto const reduction = least_reduction(prices, gather_, degrees, setting_);
         auto const step = [&](double slowest, double more = 0.0) {
-            auto const seconds = update + step_seconds(degrees, degrees.micro_batches, piece, slowest, more);
+            auto const seconds = update + pieces_.step_seconds(degrees, piece, slowest, more);
             if (gather_ <= 0.0) return seconds;
             return seconds + (1.0 - 1e-12) * reduction.added(more / stages, slowest - prices.total / stages, stages);
         };
@@ -232,7 +157,7 @@ private:
         if (!may_win(step(slowest))) return -1.0;
         if (!has_room(held, degrees, piece)) return -1.0;
         if (!sites_.is_uniform()) {
-            price_classes(degrees, piece, piece.size);
+            pieces_.price_classes(degrees, piece);
             auto const shared = least_shared(degrees, piece);
             if (slowest < shared) slowest = shared;
             if (!may_win(step(slowest))) return -1.0;
@@ -248,7 +173,7 @@ private:
 
     /// The same where the stages lie on these classes of devices; on the best of them where they are not known.
     template <class Step, class MayWin>
-    double least_in(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece, std::uint64_t const* profile,
+    double least_in(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece, std::uint64_t const* profile,
                     double slowest, Step const& step, MayWin const& may_win) {
         List<StageLimit> limits(profile == nullptr ? 1 : static_cast<std::size_t>(degrees.pp));
         for (std::size_t stage = 0; stage < limits.size(); ++stage) {
@@ -289,7 +214,7 @@ private:
     }
 
     /// What the most frequent slots take longer at least than on the best devices: the fastest stages hold only so many.
-    double least_more(HeldBytes const& held, PlanDegrees const& degrees, Piece const& piece,
+    double least_more(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece,
                       List<StageLimit> const& limits) const {
         auto const kind = room_.most_frequent();
         auto const count = room_.slots_of(kind);
@@ -318,7 +243,7 @@ private:
         return more > 0.0 ? more * (1.0 - 1e-9) : 0.0;
     }
 
-    std::size_t worst_class(Piece const& piece, std::uint64_t classes) const {
+    std::size_t worst_class(BatchPiece const& piece, std::uint64_t classes) const {
         auto worst = static_cast<std::size_t>(std::countr_zero(classes));
         for (auto i = worst + 1; i < piece.classes.size(); ++i) {
             if ((classes >> i & 1U) != 0 && piece.classes[worst]->total < piece.classes[i]->total) worst = i;
@@ -326,15 +251,9 @@ private:
         return worst;
     }
 
-    void price_classes(PlanDegrees const& degrees, Piece& piece, std::int64_t size) {
-        if (!piece.classes.empty()) return;
-        for (std::size_t i = 0; i < sites_.classes().count(); ++i)
-            piece.classes.push_back(&pricer_.at(setting_.pass, size, sites_.best_site(degrees.tp, degrees.ep, i)));
-    }
-
     /// What the slowest stage takes at least where each lies on a class of its own: the i-th fastest has no better one
     /// than the last of the i * ranks fastest devices.
-    double least_shared(PlanDegrees const& degrees, Piece const& piece) {
+    double least_shared(PlanDegrees const& degrees, BatchPiece const& piece) {
         auto const ranks = degrees.ranks() / degrees.pp;
         order_.clear();
         for (std::size_t i = 0; i < piece.classes.size(); ++i) {
@@ -374,14 +293,13 @@ private:
     }
 
     static constexpr double rounding = 1.0 + 1e-9;
+    BatchPieces& pieces_;
     SlotPricer& pricer_;
     SiteFinder& sites_;
     RoomCheck& room_;
     StepSetting const& setting_;
-    std::size_t columns_;
-    /// Of a group in `groups_`, from 1 on; by tp and ep.
-    List<std::int32_t> index_;
-    List<Group> groups_;
+    /// Each rank has a whole number of a piece's rows: small pieces may take more than their share of a large one.
+    bool is_dealt_in_rows_;
     List<List<std::uint64_t>> profiles_;
     /// Of the stages of ZeRO that are looked at, and the least of them.
     std::array<HeldBytes, 4> held_;

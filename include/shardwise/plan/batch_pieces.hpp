@@ -1,0 +1,140 @@
+#pragma once
+
+#include <shardwise/plan/least_reduction.hpp>
+#include <shardwise/plan/legal_degrees.hpp>
+#include <shardwise/plan/room_check.hpp>
+#include <shardwise/plan/site_finder.hpp>
+#include <shardwise/plan/slot_prices.hpp>
+#include <shardwise/plan/stage_partition.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// One piece of a batch through a tensor- and expert-parallel group: what it takes at least, wherever the group lies.
+struct BatchPiece {
+    std::int64_t size = 0;
+    SlotPrices const* prices = nullptr;
+    /// To the next stage.
+    double message = 0.0;
+    SlotBytes const* bytes = nullptr;
+    /// On each class of devices.
+    List<SlotPrices const*> classes;
+};
+
+/// Prices pieces of a batch on the best sites that groups of ranks could have, and gives the bounds that follow.
+class BatchPieces {
+public:
+    BatchPieces(SlotPricer& pricer, SiteFinder& sites, RoomCheck& room, StepSetting const& setting,
+                DegreeLimits const& most)
+        : pricer_(pricer),
+          sites_(sites),
+          room_(room),
+          setting_(setting),
+          columns_(static_cast<std::size_t>(most.ep > 2 ? most.ep : 2) + 1),
+          index_((static_cast<std::size_t>(most.tp) + 1) * columns_, 0) {}
+    BatchPieces(BatchPieces const&) = delete;
+    BatchPieces& operator=(BatchPieces const&) = delete;
+
+    /// A piece takes no less than one that is no larger: one of a power of two for the first look, else one of a size
+    /// with four binary digits. Valid until the next one is asked for.
+    [[nodiscard]] BatchPiece& at(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
+        auto& group = group_of(degrees);
+        std::size_t index = 0;
+        for (; size >= 16; size /= 2) index += 8;
+        while (is_first_look && (size & (size - 1)) != 0) size &= size - 1;
+        index += static_cast<std::size_t>(size);
+        if (group.pieces.size() <= index) group.pieces.resize(index + 1);
+        auto& piece = group.pieces[index];
+        if (piece.prices == nullptr) {
+            piece.size = size << (index - static_cast<std::size_t>(size)) / 8;
+            piece.prices = &pricer_.at(setting_.pass, piece.size, group.site);
+            StageCost const stage{.output_bytes = piece.prices->message};
+            piece.message = detail::stage_message_seconds(stage, group.site, setting_);
+        }
+        return piece;
+    }
+    /// The same, with its bytes.
+    [[nodiscard]] BatchPiece& weighed(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
+        auto& piece = at(degrees, size, is_first_look);
+        if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, piece.size);
+        return piece;
+    }
+    /// The same, with its prices on every class of devices.
+    void price_classes(PlanDegrees const& degrees, BatchPiece& piece) {
+        if (!piece.classes.empty()) return;
+        for (std::size_t i = 0; i < sites_.classes().count(); ++i) {
+            piece.classes.push_back(
+                &pricer_.at(setting_.pass, piece.size, sites_.best_site(degrees.tp, degrees.ep, i)));
+        }
+    }
+
+    /// What one gather of all weights takes at least over the data-parallel ranks; nothing in inference.
+    [[nodiscard]] double least_gather(PlanDegrees const& degrees) {
+        if (setting_.pass != Pass::training || degrees.dp * degrees.ep == 1) return 0.0;
+        auto const& piece = at(degrees, 1, true);
+        auto site = group_of(degrees).site;
+        site.dp = sites_.best_replicas(degrees.dp, degrees.tp * degrees.ep);
+        return least_gather_seconds(piece.prices->weights, site, setting_);
+    }
+
+    /// The step where all stages were the fastest that can be, and the slowest of them took so long.
+    [[nodiscard]] double step_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,
+                                      double more = 0.0) const {
+        detail::CutTimes const times{
+            .sum = piece.prices->total + more + static_cast<double>(degrees.pp - 1) * piece.message,
+            .slowest = slowest};
+        return times.seconds(static_cast<double>(degrees.micro_batches), setting_);
+    }
+    /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its stages
+    /// lie.
+    [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, double gather,
+                                    bool has_messages = true) {
+        auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
+        auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
+        auto const messages = has_messages ? 0.0 : static_cast<double>(degrees.pp - 1) * piece.message;
+        return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
+    }
+
+    /// The least that a step takes that many devices share: each sequence takes what grows with their number, and one of
+    /// them has to pass all stages.
+    ///
+    /// `shares` are the replicas times the stages of the longest pipeline.
+    [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t shares) {
+        auto& group = group_of(degrees);
+        if (group.each < 0.0) group.each = pricer_.least_each(setting_.pass, group.site);
+        auto const work = group.each * static_cast<double>(batch) / static_cast<double>(degrees.ep * shares);
+        auto const pass = at(degrees, 1, true).prices->total;
+        return (pass < work ? work : pass) * (1.0 - 1e-9);
+    }
+
+private:
+    struct Group {
+        StageSite site{};
+        /// By their sizes, eight for each power of two.
+        List<BatchPiece> pieces;
+        /// What a sequence takes at least, however many there are; negative where it is not known.
+        double each = -1.0;
+    };
+
+    Group& group_of(PlanDegrees const& degrees) {
+        auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
+        if (index == 0) {
+            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}});
+            index = static_cast<std::int32_t>(groups_.size());
+        }
+        return groups_[static_cast<std::size_t>(index) - 1];
+    }
+
+    SlotPricer& pricer_;
+    SiteFinder& sites_;
+    RoomCheck& room_;
+    StepSetting const& setting_;
+    std::size_t columns_;
+    /// Of a group in `groups_`, from 1 on; by tp and ep.
+    List<std::int32_t> index_;
+    List<Group> groups_;
+};
+
+}  // namespace shardwise::inline v0_2_0

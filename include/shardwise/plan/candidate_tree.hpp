@@ -1,0 +1,162 @@
+#pragma once
+
+#include <shardwise/plan/batch_pieces.hpp>
+#include <shardwise/plan/candidate_heap.hpp>
+#include <shardwise/plan/way_finder.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A job for which degrees are collected.
+struct CandidateTask {
+    PlanRequest const& request;
+    Dtype dtype;
+    DegreeLimits most;
+    std::int64_t experts = 0;
+    std::int64_t devices = 0;
+    /// The most sequences of a rank.
+    std::int64_t most_batch = 0;
+    /// Steps that take longer are of no interest.
+    double limit = 0.0;
+};
+
+/// All degrees that a search may look at, of each kind of parallelism the most promising first: first only the tensor- and
+/// expert-parallel groups, whose replicas and pipelines are added where the groups themselves are promising.
+class CandidateTree {
+public:
+    static constexpr std::size_t kinds = 16;
+
+    CandidateTree(BatchPieces& pieces, WayFinder& finder) : pieces_(pieces), finder_(finder) {}
+    CandidateTree(CandidateTree const&) = delete;
+    CandidateTree& operator=(CandidateTree const&) = delete;
+
+    [[nodiscard]] CandidateHeap& heap(std::size_t kind) { return heaps_[kind]; }
+    /// All degrees that are legal, and those of them that are known not to fit.
+    [[nodiscard]] std::int64_t examined() const { return examined_; }
+    [[nodiscard]] std::int64_t too_large() const { return too_large_; }
+
+    /// Begins with the groups of a task.
+    void plant(CandidateTask const& task) {
+        for (auto& heap : heaps_) heap.clear();
+        examined_ = too_large_ = 0;
+        auto const experts = expert_degrees(task.experts, task.most.ep);
+        for (std::int64_t tp = 1; tp <= task.most.tp; ++tp) {
+            for (auto const ep : experts) {
+                if (tp * ep > task.devices) break;
+                for (std::int64_t dp = 1; dp <= 2 && dp <= task.most.dp; ++dp) {
+                    for (std::int64_t pp = 1; pp <= 2 && pp <= task.most.pp; ++pp)
+                        add_group(task, {.tp = tp, .pp = pp, .dp = dp, .ep = ep});
+                }
+                for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp, [&](PlanDegrees const& degrees) {
+                    examined_ += longest_pipeline(task, degrees);
+                });
+            }
+        }
+    }
+
+    /// True where a candidate stands for others, which `grow` puts in its place.
+    [[nodiscard]] static bool is_branch(PlanCandidate const& candidate) { return candidate.refined < 0; }
+    void grow(CandidateTask const& task, PlanCandidate const& branch) {
+        PlanDegrees degrees{.tp = branch.tp, .pp = branch.pp, .dp = branch.dp, .ep = branch.ep};
+        if (branch.refined == pipelines) return add_pipelines(task, degrees);
+        bool const is_replicated = degrees.dp > 1;
+        for_each_replicas(task, degrees, is_replicated ? task.most.dp : 1, [&](PlanDegrees const& own) {
+            if ((own.dp > 1) != is_replicated) return;
+            if (own.pp == 1) return add_pipelines(task, own);
+            auto const longest = longest_pipeline(task, own);
+            if (longest < 2) return;
+            auto whole = own;
+            whole.pp = longest;
+            auto const least = least_seconds(task, whole, false);
+            if (least <= task.limit) push(task, own, least, pipelines);
+        });
+    }
+
+private:
+    /// What stands for all replicas and pipelines of a group, and for all pipelines of some replicas; where there are
+    /// several, degrees of 2 stand for them.
+    static constexpr std::int32_t groups = -2;
+    static constexpr std::int32_t pipelines = -1;
+
+    void push(CandidateTask const& task, PlanDegrees const& degrees, double seconds, std::int32_t refined) {
+        auto const first =
+            task.request.objective == PlanObjective::devices ? static_cast<double>(degrees.ranks()) : 0.0;
+        heaps_[kind_of_parallelism(degrees)].insert(
+            {first, seconds, static_cast<std::int32_t>(degrees.tp), static_cast<std::int32_t>(degrees.pp),
+             static_cast<std::int32_t>(degrees.dp), static_cast<std::int32_t>(degrees.ep), refined});
+    }
+
+    static std::int64_t longest_pipeline(CandidateTask const& task, PlanDegrees const& degrees) {
+        auto const room = task.devices / (degrees.tp * degrees.dp * degrees.ep);
+        return room < task.most.pp ? room : task.most.pp;
+    }
+
+    /// Calls `visit` for all numbers of replicas of a group that there are devices for; in inference for the fewest with the
+    /// same share of the batch.
+    template <class Visit>
+    static void for_each_replicas(CandidateTask const& task, PlanDegrees degrees, std::int64_t most,
+                                  Visit const& visit) {
+        std::int64_t previous = 0;
+        for (degrees.dp = 1; degrees.dp <= most && degrees.tp * degrees.ep * degrees.dp <= task.devices; ++degrees.dp) {
+            auto const batch = rank_batch(task.request.estimate.batch, degrees);
+            if (batch > task.most_batch) continue;
+            if (!task.request.estimate.training && batch == previous) continue;
+            previous = batch;
+            visit(degrees);
+        }
+    }
+
+    void add_group(CandidateTask const& task, PlanDegrees const& degrees) {
+        if (degrees.ranks() > task.devices) return;
+        auto const group = degrees.tp * degrees.ep;
+        auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
+        auto const most = degrees.dp == 1 ? 1 : task.devices / (group * degrees.pp);
+        auto const replicas = most < task.most.dp ? most : task.most.dp;
+        auto const shares = replicas * longest < task.devices / group ? replicas * longest : task.devices / group;
+        auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, shares);
+        if (least <= task.limit) push(task, degrees, least, groups);
+    }
+
+    /// The least that a step takes with any number of pieces, in a pipeline with or without its messages.
+    double least_seconds(CandidateTask const& task, PlanDegrees degrees, bool has_messages) {
+        auto const gather = pieces_.least_gather(degrees);
+        auto const zeros = zero_stages(task.request, task.dtype, degrees.dp);
+        if (!zeros.empty()) degrees.zero = zeros.front();
+        auto const batch = rank_batch(task.request.estimate.batch, degrees);
+        bool const is_cut = task.request.estimate.training || degrees.pp > 1;
+        double least = -1.0;
+        for (auto const pieces : piece_counts(batch, 2, true)) {
+            if (pieces > 1 && !is_cut) break;
+            degrees.micro_batches = pieces;
+            auto const& piece = pieces_.at(degrees, ceil_divide(batch, pieces), true);
+            auto const seconds = pieces_.first_look(degrees, piece, gather, has_messages);
+            if (least < 0.0 || seconds < least) least = seconds;
+        }
+        return least;
+    }
+
+    /// All pipelines of replicas that may have room, or none.
+    void add_pipelines(CandidateTask const& task, PlanDegrees degrees) {
+        auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
+        auto const may_hold = finder_.may_hold(degrees, zero_stages(task.request, task.dtype, degrees.dp), longest);
+        for (; degrees.pp <= longest; ++degrees.pp) {
+            if (!may_hold[static_cast<std::size_t>(degrees.pp) - 1]) {
+                ++too_large_;
+                continue;
+            }
+            auto const least = least_seconds(task, degrees, true);
+            if (least <= task.limit) push(task, degrees, least, 0);
+        }
+    }
+
+    BatchPieces& pieces_;
+    WayFinder& finder_;
+    std::array<CandidateHeap, kinds> heaps_;
+    std::int64_t examined_ = 0;
+    std::int64_t too_large_ = 0;
+};
+
+}  // namespace shardwise::inline v0_2_0
