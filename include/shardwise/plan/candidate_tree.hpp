@@ -141,9 +141,11 @@ private:
     /// All pipelines of replicas that may have room, or none.
     void add_pipelines(CandidateTask const& task, PlanDegrees degrees) {
         auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
-        auto const may_hold = finder_.may_hold(degrees, zero_stages(task.request, task.dtype, degrees.dp), longest);
+        auto const batch = rank_batch(task.request.estimate.batch, degrees);
+        auto const may_fit =
+            finder_.may_fit(degrees, batch, zero_stages(task.request, task.dtype, degrees.dp), longest);
         for (; degrees.pp <= longest; ++degrees.pp) {
-            if (!may_hold[static_cast<std::size_t>(degrees.pp) - 1]) {
+            if (!may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
                 ++too_large_;
                 continue;
             }

@@ -50,15 +50,15 @@ public:
     /// True where some cut fits. On large clusters only round degrees are tried.
     bool has_any() {
         bool const is_large = search_.sites().count() > most_tried_all;
+        bool has_one = false;
         for_each_degrees([&](PlanDegrees degrees) {
             bool const is_tried = !is_large || (is_round(degrees.tp) && is_round(degrees.ep));
-            if (best_.fits() || !is_tried || search_.zeros(degrees.dp).empty()) return;
+            if (has_one || !is_tried || search_.zeros(degrees.dp).empty()) return;
             cut_into_pieces(degrees);
             if (search_.least_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
-            look_at(degrees, Bytes{0});
-            if (!best_.fits()) best_ = {};
+            has_one = fits(degrees);
         });
-        return best_.fits();
+        return has_one;
     }
 
 private:
@@ -143,16 +143,35 @@ private:
         return low;
     }
 
-    /// Finds what the stages lack that come closest; no less than `least`.
-    void look_at(PlanDegrees const& degrees, Bytes least) {
-        auto const memory = search_.memories().of(degrees);
+    /// Calls `visit` with the memory of the smallest device of each stage, for every layout that differs in it.
+    template <class Visit>
+    void for_each_room(PlanDegrees const& degrees, Visit const& visit) {
         List<List<Bytes>> known;
         for (auto const& layout : search_.sites().layouts(degrees)) {
-            auto const room = search_.sites().capacities(degrees, layout);
+            auto room = search_.sites().capacities(degrees, layout);
             bool is_known = false;
             for (auto const& other : known) is_known = is_known || other == room;
             if (is_known) continue;
-            known.push_back(room);
+            visit(room);
+            known.push_back(static_cast<List<Bytes>&&>(room));
+        }
+    }
+
+    /// True where some stages have room as it is.
+    bool fits(PlanDegrees const& degrees) {
+        bool has_room = false;
+        for_each_room(degrees, [&](List<Bytes> const& room) {
+            if (has_room || !search_.may_fit(degrees, room)) return;
+            List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
+            has_room = fill(degrees, search_.memories().of(degrees), room, Bytes{0}, begins);
+        });
+        return has_room;
+    }
+
+    /// Finds what the stages lack that come closest; no less than `least`.
+    void look_at(PlanDegrees const& degrees, Bytes least) {
+        auto const memory = search_.memories().of(degrees);
+        for_each_room(degrees, [&](List<Bytes> const& room) {
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
             Bytes low = least;
             Bytes step{std::int64_t{1} << 16U};
@@ -167,7 +186,7 @@ private:
                 (fill(degrees, memory, room, middle, begins) ? high : low) = middle;
             }
             if (fill(degrees, memory, room, high, begins)) consider(degrees, memory, room, begins);
-        }
+        });
     }
 
     Bytes need(PlanDegrees const& degrees, CutMemory const& memory, std::int64_t stage, std::int64_t begin,

@@ -85,6 +85,7 @@ public:
     /// Counts so many sequences in the job from now on.
     void use_batch(std::int64_t batch) {
         request_.estimate.batch = job_.batch = batch;
+        held_.kinds.clear();
         most_batch_ = largest_counted_batch(model_, job_);
         cost_.use_batch(batch);
         tokens_ = static_cast<double>(batch) *
@@ -187,20 +188,36 @@ public:
     [[nodiscard]] List<std::int32_t> zeros(std::int64_t dp) const { return zero_stages(request_, dtype_, dp); }
     /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
     [[nodiscard]] double least_shortfall(PlanDegrees const& degrees) {
-        room_.weigh(degrees, held_);
+        weigh(degrees);
         auto const room = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
         return (room_.least_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
     }
     /// False where such a cut lacks more than so many bytes on some device.
     [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more) {
-        room_.weigh(degrees, held_);
-        auto const size = ceil_divide(rank_batch(job_.batch, degrees), degrees.micro_batches);
-        auto const* bytes = room_.slot_bytes(degrees, size);
         auto const most = static_cast<double>(largest_memory_.count()) + more;
-        return room_.may_fit(held_, degrees, bytes, [most](std::int64_t) { return StageLimit{.bytes = most}; });
+        return may_fit_within(degrees, [most](std::int64_t) { return StageLimit{.bytes = most}; });
+    }
+    /// False where such a cut does not fit stages of this memory.
+    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, List<Bytes> const& room) {
+        return may_fit_within(degrees, [&](std::int64_t stage) {
+            return StageLimit{.bytes = static_cast<double>(room[static_cast<std::size_t>(stage)].count())};
+        });
     }
 
 private:
+    template <class Limits>
+    bool may_fit_within(PlanDegrees const& degrees, Limits const& limit) {
+        weigh(degrees);
+        auto const size = ceil_divide(rank_batch(job_.batch, degrees), degrees.micro_batches);
+        return room_.may_fit(held_, degrees, room_.slot_bytes(degrees, size), limit);
+    }
+    /// What slots hold, unless it is known from the last question.
+    void weigh(PlanDegrees degrees) {
+        degrees.pp = degrees.micro_batches = 1;
+        if (weighed_ == degrees && !held_.kinds.empty()) return;
+        room_.weigh(degrees, held_);
+        weighed_ = degrees;
+    }
     static double share_of(Load const& load) {
         return static_cast<double>(load.bytes.count()) / static_cast<double>(load.capacity.count());
     }
@@ -350,7 +367,9 @@ private:
     SiteFinder sites_;
     CutMemories memories_;
     RoomCheck room_;
+    /// What slots hold with the degrees that were asked about last.
     HeldBytes held_;
+    PlanDegrees weighed_{};
     Pass pass_;
     StepSetting setting_;
     BatchPieces pieces_;

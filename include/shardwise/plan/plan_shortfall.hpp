@@ -53,6 +53,9 @@ private:
     void try_context() {
         auto const now = context_of(request_.estimate, model_.config);
         auto changed = request_;
+        // A job that has no room with next to no context needs no search.
+        changed.estimate.context = now >> 11U > 0 ? now >> 11U : 1;
+        if (!fits(changed)) return;
         std::int64_t good = 0;
         std::int64_t bad = now;
         while (bad - good > (good >> 6U) + 1) {

@@ -41,18 +41,31 @@ public:
     WayFinder(WayFinder const&) = delete;
     WayFinder& operator=(WayFinder const&) = delete;
 
-    /// False where no stages hold the model with any of these stages of ZeRO; for all numbers of stages from 1 on.
-    [[nodiscard]] List<bool> may_hold(PlanDegrees degrees, List<std::int32_t> const& zeros, std::int64_t most) {
+    /// False where no stages have room with any of these stages of ZeRO and with the smallest pieces of a batch; for all
+    /// numbers of stages from 1 on.
+    [[nodiscard]] List<bool> may_fit(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
+                                     std::int64_t most) {
         List<bool> may;
         for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) may.push_back(false);
-        for (auto const zero : zeros) {
-            degrees.zero = zero;
-            room_.weigh(degrees, held_[0]);
+        for (std::size_t i = 0; i < zeros.size(); ++i) {
+            degrees.zero = zeros[i];
+            room_.weigh(degrees, held_[i]);
             for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
                 auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
-                known = known || room_.may_hold(held_[0], degrees,
+                known = known || room_.may_hold(held_[i], degrees,
                                                 sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp));
             }
+        }
+        if (zeros.empty() || is_dealt_in_rows_) return may;
+        find_least(zeros.size());
+        for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
+            auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
+            if (!known) continue;
+            degrees.micro_batches = setting_.pass == Pass::training || degrees.pp > 1 ? batch : 1;
+            auto const& smallest = pieces_.weighed(degrees, ceil_divide(batch, degrees.micro_batches), true);
+            // Larger pieces take no less together, but for what is rounded up.
+            StageLimit const limit{.bytes = 1.01 * sites_.classes().most_memory()};
+            known = room_.may_fit(least_, degrees, smallest.bytes, [&limit](std::int64_t) { return limit; });
         }
         return may;
     }
@@ -74,8 +87,6 @@ public:
         if (open.empty()) return;
         gather_ = pieces_.least_gather(degrees);
         find_least(open.size());
-        degrees.micro_batches = counts.back();
-        if (!has_room_at_all(degrees, pieces_.weighed(degrees, ceil_divide(batch, counts.back()), true))) return;
         degrees.zero = open.front();
         sort_pieces(degrees, batch, counts);
         for (auto const& [least, pieces] : sorted_) {
@@ -125,13 +136,6 @@ private:
     bool has_room(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece) const {
         StageLimit const limit{.bytes = sites_.classes().most_memory()};
         return room_.may_fit(held, degrees, piece.bytes, [&limit](std::int64_t) { return limit; });
-    }
-
-    /// False where not even the smallest pieces have room: larger ones take no less together, but for what is rounded up.
-    bool has_room_at_all(PlanDegrees const& degrees, BatchPiece const& smallest) const {
-        if (is_dealt_in_rows_) return true;
-        StageLimit const limit{.bytes = 1.01 * sites_.classes().most_memory()};
-        return room_.may_fit(least_, degrees, smallest.bytes, [&limit](std::int64_t) { return limit; });
     }
 
     /// What a step takes at least; negative where it has no room or may not win.
