@@ -77,11 +77,16 @@ TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
     }
 }
 
-TEST_CASE("parse_device_spec: a count beyond any cluster is refused, a negative one is part of no name") {
+TEST_CASE("parse_device_spec: a count beyond any cluster is refused, so is a negative one or a second one") {
     CHECK(parse_device_spec("99999999999999999999xT4").error().code() == ErrorCode::capacity_exceeded);
     CHECK(parse_device_spec("16385xT4").error().reason() == "names more devices than are planned for: at most 16384");
     CHECK(parse_device_spec("16384xT4").has_value());
-    CHECK(parse_device_spec("-1xT4").error().code() == ErrorCode::no_such_device);
+    for (std::string_view const text : {"-1xT4", "-T4", "4x8xH100-80GB", "2x(4x8xT4)", "8H100-80GB"}) {
+        CAPTURE(text);
+        auto const devices = parse_device_spec(text);
+        REQUIRE_FALSE(devices);
+        CHECK(devices.error().code() == ErrorCode::invalid_argument);
+    }
 }
 
 TEST_CASE("parse_topology: devices of a node speak over their links, those of two nodes over the network") {

@@ -124,6 +124,10 @@ private:
         auto const colon = word.find(':');
         auto const name = word.substr(0, colon);
         if (name.empty()) return refuse("lacks the name of a device");
+        if (auto const first = name[0]; first >= '0' && first <= '9')
+            return refuse("has a second count, or a name that begins with a digit");
+        if (auto const first = to_lower(name[0]); first < 'a' || first > 'z')
+            return refuse("has a name that begins with no letter");
         Optional<Bytes> size;
         if (colon != std::string_view::npos) {
             auto const parsed = parse_memory_size(word.substr(colon + 1));
