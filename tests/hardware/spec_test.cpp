@@ -67,8 +67,8 @@ TEST_CASE("parse_device_spec: names forgive case and separators; one that severa
 }
 
 TEST_CASE("parse_device_spec: broken texts are refused, never misread") {
-    for (auto const* text : {"", "+", "4x", "0xT4", "cpu", "gpu", "2xcpu:1GB", "cpu:1GB+cpu:1GB", "2x(T4", "T4)", "(())",
-                             "4xA100-40GB+", "T4:lots", "((((((T4))))))"}) {
+    for (auto const* text : {"", "+", "4x", "0xT4", "cpu", "gpu", "2xcpu:1GB", "cpu:1GB+cpu:1GB", "2x(T4", "T4)",
+                             "(())", "4xA100-40GB+", "T4:lots", "((((((T4))))))"}) {
         CAPTURE(text);
         auto const devices = parse_device_spec(text);
         REQUIRE(!devices.has_value());

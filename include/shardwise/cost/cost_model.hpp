@@ -102,7 +102,8 @@ private:
     };
 
     constexpr BlockPolicy policy() const {
-        return {request_.parallel.sequence_parallel, request_.training ? request_.training->recompute : Recompute::none};
+        return {request_.parallel.sequence_parallel,
+                request_.training ? request_.training->recompute : Recompute::none};
     }
 
     constexpr Priced price(BlockSetting const& setting, DeviceRates const& rates) {

@@ -87,8 +87,8 @@ public:
             .slowest = slowest};
         return times.seconds(static_cast<double>(degrees.micro_batches), setting_);
     }
-    /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its stages
-    /// lie.
+    /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its
+    /// stages lie.
     [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, double gather,
                                     bool has_messages = true) {
         auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
@@ -97,8 +97,8 @@ public:
         return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
     }
 
-    /// The least that a step takes that many devices share: each sequence takes what grows with their number, and one of
-    /// them has to pass all stages.
+    /// The least that a step takes that many devices share: each sequence takes what grows with their number, and one
+    /// of them has to pass all stages.
     ///
     /// `shares` are the replicas times the stages of the longest pipeline.
     [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t shares) {

@@ -23,8 +23,8 @@ struct CandidateTask {
     double limit = 0.0;
 };
 
-/// All degrees that a search may look at, of each kind of parallelism the most promising first: first only the tensor- and
-/// expert-parallel groups, whose replicas and pipelines are added where the groups themselves are promising.
+/// All degrees that a search may look at, of each kind of parallelism the most promising first: first only the tensor-
+/// and expert-parallel groups, whose replicas and pipelines are added where the groups themselves are promising.
 class CandidateTree {
 public:
     static constexpr std::size_t kinds = 16;
@@ -50,9 +50,8 @@ public:
                     for (std::int64_t pp = 1; pp <= 2 && pp <= task.most.pp; ++pp)
                         add_group(task, {.tp = tp, .pp = pp, .dp = dp, .ep = ep});
                 }
-                for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp, [&](PlanDegrees const& degrees) {
-                    examined_ += longest_pipeline(task, degrees);
-                });
+                for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp,
+                                  [&](PlanDegrees const& degrees) { examined_ += longest_pipeline(task, degrees); });
             }
         }
     }
@@ -94,8 +93,8 @@ private:
         return room < task.most.pp ? room : task.most.pp;
     }
 
-    /// Calls `visit` for all numbers of replicas of a group that there are devices for; in inference for the fewest with the
-    /// same share of the batch.
+    /// Calls `visit` for all numbers of replicas of a group that there are devices for; in inference for the fewest
+    /// with the same share of the batch.
     template <class Visit>
     static void for_each_replicas(CandidateTask const& task, PlanDegrees degrees, std::int64_t most,
                                   Visit const& visit) {

@@ -21,8 +21,8 @@ struct ClosestCut {
 
 namespace detail {
 
-/// Looks at cuts by what they need at least, with the most replicas, pieces of the batch as small as they can be and the
-/// most of ZeRO.
+/// Looks at cuts by what they need at least, with the most replicas, pieces of the batch as small as they can be and
+/// the most of ZeRO.
 class ClosestSearch {
 public:
     explicit ClosestSearch(PlanSearch& search) : search_(search) {}

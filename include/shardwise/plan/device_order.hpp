@@ -71,8 +71,8 @@ public:
     /// The class of the device at each place.
     [[nodiscard]] ValueRuns<std::size_t> const& classes() const { return classes_; }
 
-    /// The groups of `count` ranks, every stride-th of a block of stride * count places: the worst of each `slice` groups
-    /// that begin side by side. Valid until the order goes.
+    /// The groups of `count` ranks, every stride-th of a block of stride * count places: the worst of each `slice`
+    /// groups that begin side by side. Valid until the order goes.
     [[nodiscard]] ValueRuns<RankGroup> const& groups(std::int64_t stride, std::int64_t count, std::int64_t slice) {
         return find(groups_, {stride, count, slice}, [&](ValueRuns<RankGroup>& found) {
             auto const block = stride * count;
@@ -80,7 +80,8 @@ public:
             std::size_t change = 0;
             for (std::int64_t first = 0; first + block <= size(); first += block) {
                 find_starts(first, block, stride, change);
-                for (std::int64_t k = 0; k < stride; k += slice) found.push_back(worst_of(first, k, k + slice, stride, count));
+                for (std::int64_t k = 0; k < stride; k += slice)
+                    found.push_back(worst_of(first, k, k + slice, stride, count));
             }
         });
     }
@@ -154,8 +155,8 @@ private:
         return wiring_->node_of(a) == wiring_->node_of(b) && wiring_->classes().of(a) == wiring_->classes().of(b);
     }
 
-    /// Marks where a group begins that differs from the one before it: some of its ranks are the first ones of a node or a
-    /// class.
+    /// Marks where a group begins that differs from the one before it: some of its ranks are the first ones of a node
+    /// or a class.
     void find_starts(std::int64_t first, std::int64_t block, std::int64_t stride, std::size_t& change) {
         for (auto& is_start : is_start_) is_start = false;
         for (; change < changes_.size() && changes_[change] < first + block; ++change)

@@ -7,8 +7,8 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// What of a training step the reduction of gradients and ZeRO's gathers take at least, wherever the stages are cut: the
-/// mean over the stages, of the bytes alone.
+/// What of a training step the reduction of gradients and ZeRO's gathers take at least, wherever the stages are cut:
+/// the mean over the stages, of the bytes alone.
 struct LeastReduction {
     /// With nothing hidden, and the arithmetic of the fastest stages that may hide it.
     double seconds = 0.0;
@@ -61,8 +61,8 @@ namespace detail {
     return gather(weights.trained_dense(), joined(site.ep, site.dp)) + gather(weights.expert_parameters, site.dp);
 }
 
-/// The least reduction of a model that is cut into `degrees.pp` stages and takes `gather` seconds to gather; `prices` are
-/// those on the fastest devices.
+/// The least reduction of a model that is cut into `degrees.pp` stages and takes `gather` seconds to gather; `prices`
+/// are those on the fastest devices.
 [[nodiscard]] inline LeastReduction least_reduction(SlotPrices const& prices, double gather, PlanDegrees const& degrees,
                                                     StepSetting const& setting) {
     auto const share = 1.0 / static_cast<double>(degrees.pp);

@@ -49,8 +49,8 @@ public:
     PlanSearch(PlanSearch const&) = delete;
     PlanSearch& operator=(PlanSearch const&) = delete;
 
-    /// The best cut of each kind of parallelism, by kind_of_parallelism. The best of all is exact, another kind's only where
-    /// no more than `most_looks` cuts could improve it.
+    /// The best cut of each kind of parallelism, by kind_of_parallelism. The best of all is exact, another kind's only
+    /// where no more than `most_looks` cuts could improve it.
     std::array<FoundCut, kinds> const& run() {
         limit_ = most_seconds;
         enumerate();
@@ -228,8 +228,8 @@ private:
         return job;
     }
 
-    /// Prices candidates of all kinds, best bound first, until no bound is better than what was found. Keeps the best of
-    /// each kind, or only the best of all.
+    /// Prices candidates of all kinds, best bound first, until no bound is better than what was found. Keeps the best
+    /// of each kind, or only the best of all.
     template <std::size_t Count>
     void find_best_of_all(std::array<FoundCut, Count>& kept) {
         FoundCut const* best = nullptr;
@@ -380,7 +380,7 @@ private:
     Bytes largest_memory_{};
     /// The most sequences of a rank that sizes are computed for.
     std::int64_t most_batch_ = INT64_MAX;
-        std::array<FoundCut, kinds> best_;
+    std::array<FoundCut, kinds> best_;
     /// The longest step that is of interest.
     double limit_ = most_seconds;
     std::int64_t too_large_ = 0;

@@ -266,7 +266,8 @@ private:
 
     DeviceWiring wiring_;
     List<LaidDevices> orders_;
-    /// Of a layout in `orders_`, from 1 on: in the topology's order or the strongest first, and by what it is aligned to.
+    /// Of a layout in `orders_`, from 1 on: in the topology's order or the strongest first, and by what it is aligned
+    /// to.
     std::array<List<std::int32_t>, 2> index_;
 };
 

@@ -62,7 +62,8 @@ public:
         auto const bodies = cost_.price_each(setting, *site.device);
         double total = 0.0;
         for (std::size_t kind = 0; kind < examples_.size(); ++kind)
-            total += counts_[kind] * stage_cost(cost_, {bodies.data(), bodies.size()}, examples_[kind], 1).terms.total();
+            total +=
+                counts_[kind] * stage_cost(cost_, {bodies.data(), bodies.size()}, examples_[kind], 1).terms.total();
         // One sequence's rows are dealt to the ranks in whole ones.
         bool const is_dealt = cost_.request().parallel.sequence_parallel;
         return is_dealt ? total / static_cast<double>(site.tp.ranks) : total;

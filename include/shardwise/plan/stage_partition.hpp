@@ -1,9 +1,9 @@
 #pragma once
 
 #include <shardwise/plan/cut_memory.hpp>
+#include <shardwise/plan/cut_times.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 #include <shardwise/plan/slot_prices.hpp>
-#include <shardwise/plan/step_cost.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,52 +29,6 @@ struct StageBounds {
 };
 
 namespace detail {
-
-/// What of a step depends on where its stages are cut.
-struct CutTimes {
-    double sum = 0.0;
-    double slowest = 0.0;
-    double reduce = 0.0;
-    double update = 0.0;
-
-    [[nodiscard]] bool is_no_worse(CutTimes const& other) const {
-        // Sums of the same layers in another order differ in the last bits.
-        constexpr double rounding = 1.0 + 1e-13;
-        return sum <= other.sum * rounding && slowest <= other.slowest * rounding &&
-               reduce <= other.reduce * rounding && update <= other.update * rounding;
-    }
-    /// With another stage's times.
-    [[nodiscard]] CutTimes joined(CutTimes const& other) const {
-        auto const larger = [](double a, double b) { return a > b ? a : b; };
-        return {sum + other.sum, larger(slowest, other.slowest), larger(reduce, other.reduce),
-                larger(update, other.update)};
-    }
-    /// The same step as step_cost's.
-    [[nodiscard]] double seconds(double micro_batches, StepSetting const& setting) const {
-        auto const filling = setting.pass == Pass::decode ? kept_full(sum, slowest, micro_batches)
-                                                          : filled_once(sum, slowest, micro_batches);
-        return filling + reduce + update + setting.efficiency.step_seconds;
-    }
-};
-
-/// Some consecutive slots as a stage, grown from the last one forwards.
-struct GrowingStage {
-    double seconds = 0.0;
-    double backward = 0.0;
-    double output_bytes = 0.0;
-    BodyWeights weights{};
-
-    void add(StageCost const& slot, double slot_seconds) {
-        seconds += slot_seconds;
-        backward += slot.backward_seconds;
-        weights += slot.weights;
-    }
-    [[nodiscard]] StageCost cost() const {
-        StageCost cost{.backward_seconds = backward, .output_bytes = output_bytes, .weights = weights};
-        cost.terms.compute = seconds;
-        return cost;
-    }
-};
 
 /// Dynamic programming over stages and slots. Of the ways to cut what lies before a slot only those are kept that no
 /// other one beats in every term of the step, and that may still become as fast as was asked for.
@@ -230,11 +184,18 @@ private:
         auto const fits = [&](double slowest) {
             auto times = least_;
             times.slowest = slowest;
+            // The slowest stage is one of those that are passed.
+            if (times.sum < slowest) times.sum = slowest;
             return seconds(times) <= limit;
         };
         auto low = least_.slowest;
         auto high = least_.sum > low ? least_.sum : low;
-        if (fits(high)) return 2.0 * high;
+        if (high < 1e-9) high = 1e-9;
+        while (fits(high)) {
+            if (high > 1e150) return high;
+            low = high;
+            high *= 2.0;
+        }
         for (int i = 0; i < 40; ++i) {
             auto const middle = low + (high - low) / 2.0;
             (fits(middle) ? low : high) = middle;
@@ -242,8 +203,9 @@ private:
         return high * (1.0 + 1e-9);
     }
 
-    /// Finds how far stages reach that each take all that their memory and the longest time hold, from either end of the
-    /// model; false where they do not meet. A stage that can take nothing there may still take what another one holds.
+    /// Finds how far stages reach that each take all that their memory and the longest time hold, from either end of
+    /// the model; false where they do not meet. A stage that can take nothing there may still take what another one
+    /// holds.
     bool find_windows() {
         last_ends_.clear();
         std::size_t next = 0;
@@ -402,7 +364,8 @@ private:
     std::size_t stages_;
     std::size_t slots_;
     List<List<Way>> fronts_;
-    /// The least time of all slots from one on, each list for some stages and those behind them; which one is a stage's.
+    /// The least time of all slots from one on, each list for some stages and those behind them; which one is a
+    /// stage's.
     List<List<double>> rests_;
     List<std::size_t> rest_of_;
     /// The least time of all messages from a stage on.

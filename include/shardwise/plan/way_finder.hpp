@@ -23,8 +23,8 @@ struct PlanWay {
     double seconds = 0.0;
 };
 
-/// Finds the ways to run degrees that may have room, with what they take at least, from what is known without looking at
-/// links: the classes of the devices that stages may lie on.
+/// Finds the ways to run degrees that may have room, with what they take at least, from what is known without looking
+/// at links: the classes of the devices that stages may lie on.
 ///
 /// The bounds are those of stages that are as even as these devices and their memory allow, over the best links that
 /// any group of ranks could have.
@@ -41,8 +41,8 @@ public:
     WayFinder(WayFinder const&) = delete;
     WayFinder& operator=(WayFinder const&) = delete;
 
-    /// False where no stages have room with any of these stages of ZeRO and with the smallest pieces of a batch; for all
-    /// numbers of stages from 1 on.
+    /// False where no stages have room with any of these stages of ZeRO and with the smallest pieces of a batch; for
+    /// all numbers of stages from 1 on.
     [[nodiscard]] List<bool> may_fit(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
                                      std::int64_t most) {
         List<bool> may;
@@ -73,8 +73,8 @@ public:
     /// Calls `visit` with each way that may have room and of which `may_win(seconds)` is true. Where devices differ the
     /// bounds ask on which of them the stages of each layout lie, if `layouts` are given.
     template <class MayWin, class Visit>
-    void find(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
-              List<PlanLayout> const& layouts, MayWin const& may_win, Visit const& visit) {
+    void find(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros, List<PlanLayout> const& layouts,
+              MayWin const& may_win, Visit const& visit) {
         auto const counts = piece_counts(batch, degrees.pp, setting_.pass == Pass::training);
         sort_stages(degrees, layouts);
         List<std::int32_t> open;
@@ -177,8 +177,8 @@ private:
 
     /// The same where the stages lie on these classes of devices; on the best of them where they are not known.
     template <class Step, class MayWin>
-    double least_in(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece, std::uint64_t const* profile,
-                    double slowest, Step const& step, MayWin const& may_win) {
+    double least_in(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece,
+                    std::uint64_t const* profile, double slowest, Step const& step, MayWin const& may_win) {
         List<StageLimit> limits(profile == nullptr ? 1 : static_cast<std::size_t>(degrees.pp));
         for (std::size_t stage = 0; stage < limits.size(); ++stage) {
             if (profile == nullptr) {
@@ -217,7 +217,8 @@ private:
         return may_win(seconds) ? seconds : -1.0;
     }
 
-    /// What the most frequent slots take longer at least than on the best devices: the fastest stages hold only so many.
+    /// What the most frequent slots take longer at least than on the best devices: the fastest stages hold only so
+    /// many.
     double least_more(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece,
                       List<StageLimit> const& limits) const {
         auto const kind = room_.most_frequent();
