@@ -212,7 +212,7 @@ std::string plan_text(PlanAnswer const& answer, Style const& style) {
     if (auto const text = legend(answer, style); !text.empty()) out += "\n" + text;
     out += "\n" + cost_table(answer, style) + alternatives_text(answer, style);
     out += "\n" +
-           style.dim(counted(plan.examined, "way") + " to cut it priced, " + grouped(plan.too_large) + " too large") +
+           style.dim(counted(plan.examined, "way") + " to cut it, " + grouped(plan.too_large) + " found too large") +
            "\n";
     return out;
 }

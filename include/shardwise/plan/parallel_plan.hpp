@@ -109,7 +109,8 @@ struct ParallelPlan {
     /// Why each degree is what it is: "tensor parallel stops at 8: the node's NVLink domain".
     List<std::string> reasons;
     List<PlanAlternative> alternatives;
-    /// How many ways to cut were priced, and how many did not fit.
+    /// How many ways to cut there were, and how many of them were found not to fit; what could not have been better was
+    /// not asked.
     std::int64_t examined = 0;
     std::int64_t too_large = 0;
 };
