@@ -1,10 +1,11 @@
 #pragma once
 
+#include <shardwise/core/literal.hpp>
+#include <shardwise/core/span.hpp>
 #include <shardwise/model/config.hpp>
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 namespace shardwise::inline v0_2_0 {
@@ -57,7 +58,7 @@ struct Field {
     std::int64_t ModelConfig::*source = nullptr;
     std::int64_t source_factor = 1;
     /// The words of a choice, in the order of their values; they outlive the row.
-    std::span<std::string_view const> choices{};
+    Span<std::string_view const> choices{};
     /// GGUF metadata key after "<arch>." ("embedding_length"); empty: GGUF does not store it.
     std::string_view gguf{};
     /// GGUF metadata without the key means 0, not the default (writers leave out what is null).
@@ -91,13 +92,13 @@ struct Field {
         }
     }
 
-    [[nodiscard]] constexpr Field named(std::string_view alias, std::string_view second = {}) const {
+    [[nodiscard]] constexpr Field named(Literal alias, Literal second = {}) const {
         auto copy = *this;
         copy.aliases = {alias, second};
         return copy;
     }
     /// `alias` is a former name of the key: as `named`, but null is as if absent.
-    [[nodiscard]] constexpr Field formerly(std::string_view alias) const {
+    [[nodiscard]] constexpr Field formerly(Literal alias) const {
         auto copy = named(alias);
         copy.is_null_alias_absent = true;
         return copy;
@@ -116,7 +117,7 @@ struct Field {
         copy.is_attribute = true;
         return copy;
     }
-    [[nodiscard]] constexpr Field in_gguf(std::string_view gguf_key) const {
+    [[nodiscard]] constexpr Field in_gguf(Literal gguf_key) const {
         auto copy = *this;
         copy.gguf = gguf_key;
         return copy;
@@ -136,7 +137,7 @@ struct Field {
 };
 
 /// An integer of at least 1.
-[[nodiscard]] constexpr Field positive_field(std::string_view key, std::int64_t ModelConfig::*member,
+[[nodiscard]] constexpr Field positive_field(Literal key, std::int64_t ModelConfig::*member,
                                              std::int64_t fallback) {
     Field field{.key = key};
     field.integer = member;
@@ -144,53 +145,53 @@ struct Field {
     return field;
 }
 /// An integer of at least 0; null reads as 0.
-[[nodiscard]] constexpr Field natural_field(std::string_view key, std::int64_t ModelConfig::*member,
+[[nodiscard]] constexpr Field natural_field(Literal key, std::int64_t ModelConfig::*member,
                                             std::int64_t fallback) {
     auto field = positive_field(key, member, fallback);
     field.rule = FieldRule::natural;
     return field;
 }
 /// An integer of at least 1 that may be null: null reads as 0, and `complete` derives it.
-[[nodiscard]] constexpr Field optional_field(std::string_view key, std::int64_t ModelConfig::*member,
+[[nodiscard]] constexpr Field optional_field(Literal key, std::int64_t ModelConfig::*member,
                                              std::int64_t fallback) {
     auto field = positive_field(key, member, fallback);
     field.rule = FieldRule::optional;
     return field;
 }
-[[nodiscard]] constexpr Field flag_field(std::string_view key, bool ModelConfig::*member, bool fallback) {
+[[nodiscard]] constexpr Field flag_field(Literal key, bool ModelConfig::*member, bool fallback) {
     Field field{.key = key, .type = FieldType::flag, .rule = FieldRule::any};
     field.flag = member;
     field.fallback = fallback ? 1 : 0;
     return field;
 }
-[[nodiscard]] constexpr Field real_field(std::string_view key, double ModelConfig::*member, double fallback) {
+[[nodiscard]] constexpr Field real_field(Literal key, double ModelConfig::*member, double fallback) {
     Field field{.key = key, .type = FieldType::real, .rule = FieldRule::any};
     field.real = member;
     field.real_fallback = fallback;
     return field;
 }
 /// One of a few words; the member takes the word's index, an absent field index 0.
-[[nodiscard]] constexpr Field choice_field(std::string_view key, std::int64_t ModelConfig::*member,
-                                           std::span<std::string_view const> choices) {
+[[nodiscard]] constexpr Field choice_field(Literal key, std::int64_t ModelConfig::*member,
+                                           Span<std::string_view const> choices) {
     Field field{.key = key, .type = FieldType::choice, .rule = FieldRule::any};
     field.integer = member;
     field.choices = choices;
     return field;
 }
 /// A real of config.rope: rope_theta and its like, which one `rope_parameters` may hold too.
-[[nodiscard]] constexpr Field rope_field(std::string_view key, double RopeParameters::*member, double fallback) {
+[[nodiscard]] constexpr Field rope_field(Literal key, double RopeParameters::*member, double fallback) {
     Field field{.key = key, .type = FieldType::real, .rule = FieldRule::any};
     field.rope = member;
     field.real_fallback = fallback;
     return field;
 }
 /// A flag that adds or removes weights which the family does not describe: true is an error that says `reason`.
-[[nodiscard]] constexpr Field refused_flag(std::string_view key, std::string_view reason) {
+[[nodiscard]] constexpr Field refused_flag(Literal key, Literal reason) {
     Field field{.key = key, .type = FieldType::refused, .rule = FieldRule::any};
     field.refusal = reason;
     return field;
 }
-[[nodiscard]] constexpr Field activation_field(std::string_view key, ActivationKind fallback) {
+[[nodiscard]] constexpr Field activation_field(Literal key, ActivationKind fallback) {
     Field field{.key = key, .type = FieldType::activation, .rule = FieldRule::any};
     field.activation = &ModelConfig::activation;
     field.fallback = static_cast<std::int64_t>(fallback);
@@ -198,7 +199,7 @@ struct Field {
 }
 
 /// Fills the members that are still 0 and that their rows derive from other members.
-constexpr void derive_absent(std::span<Field const> fields, ModelConfig& config) {
+constexpr void derive_absent(Span<Field const> fields, ModelConfig& config) {
     for (auto const& field : fields) {
         if (field.source != nullptr && config.*field.integer == 0)
             config.*field.integer = field.source_factor * config.*field.source;
@@ -211,6 +212,9 @@ constexpr void derive_absent(std::span<Field const> fields, ModelConfig& config)
 struct NameAlias {
     std::string_view file;
     std::string_view tree;
+
+    constexpr NameAlias() = default;
+    constexpr NameAlias(Literal file_name, Literal tree_name) : file(file_name), tree(tree_name) {}
 };
 
 }  // namespace shardwise::inline v0_2_0

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/literal.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/presets_classic.hpp>
@@ -21,8 +22,8 @@ struct ModelPreset {
     ModelConfig const* config;
     std::array<std::string_view, 2> aliases;
 
-    constexpr ModelPreset(std::string_view preset_name, ModelConfig const* preset_config, std::string_view alias = {},
-                          std::string_view second_alias = {})
+    constexpr ModelPreset(Literal preset_name, ModelConfig const* preset_config, Literal alias = {},
+                          Literal second_alias = {})
         : name(preset_name), config(preset_config), aliases{alias, second_alias} {}
 };
 

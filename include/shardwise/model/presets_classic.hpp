@@ -7,7 +7,7 @@ namespace shardwise::inline v0_2_0 {
 namespace detail {
 
 /// The transformers before llama: as many key-value heads as heads, tied embeddings.
-[[nodiscard]] constexpr ModelConfig classic_preset(std::string_view model_type, std::string_view name, Dtype dtype,
+[[nodiscard]] constexpr ModelConfig classic_preset(char const* model_type, char const* name, Dtype dtype,
                                                    std::int64_t vocab_size, std::int64_t hidden_size,
                                                    std::int64_t layers, std::int64_t heads,
                                                    std::int64_t max_positions) {
@@ -19,14 +19,14 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig gpt2_preset(std::string_view name, std::int64_t hidden_size, std::int64_t layers,
+[[nodiscard]] constexpr ModelConfig gpt2_preset(char const* name, std::int64_t hidden_size, std::int64_t layers,
                                                 std::int64_t heads) {
     auto config = classic_preset("gpt2", name, Dtype::f32, 50257, hidden_size, layers, heads, 1024);
     config.activation = ActivationKind::gelu_new;
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig opt_preset(std::string_view name, std::int64_t hidden_size, std::int64_t layers,
+[[nodiscard]] constexpr ModelConfig opt_preset(char const* name, std::int64_t hidden_size, std::int64_t layers,
                                                std::int64_t heads) {
     auto config = classic_preset("opt", name, Dtype::f16, 50272, hidden_size, layers, heads, 2048);
     config.activation = ActivationKind::relu;
@@ -43,7 +43,7 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig neox_preset(std::string_view name, std::int64_t vocab_size,
+[[nodiscard]] constexpr ModelConfig neox_preset(char const* name, std::int64_t vocab_size,
                                                 std::int64_t hidden_size, std::int64_t layers, std::int64_t heads) {
     auto config = classic_preset("gpt_neox", name, Dtype::f16, vocab_size, hidden_size, layers, heads, 2048);
     config.tie_word_embeddings = false;
@@ -59,12 +59,12 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig bloom_preset(std::string_view name, Dtype dtype, std::int64_t hidden_size,
+[[nodiscard]] constexpr ModelConfig bloom_preset(char const* name, Dtype dtype, std::int64_t hidden_size,
                                                  std::int64_t layers, std::int64_t heads) {
     return classic_preset("bloom", name, dtype, 250880, hidden_size, layers, heads, 2048);
 }
 
-[[nodiscard]] constexpr ModelConfig falcon_preset(std::string_view name, std::int64_t hidden_size, std::int64_t layers,
+[[nodiscard]] constexpr ModelConfig falcon_preset(char const* name, std::int64_t hidden_size, std::int64_t layers,
                                                   std::int64_t heads) {
     auto config = classic_preset("falcon", name, Dtype::bf16, 65024, hidden_size, layers, heads, 2048);
     config.parallel_attention = true;
@@ -81,7 +81,7 @@ namespace detail {
 }
 
 /// Phi-1.5 and Phi-2.
-[[nodiscard]] constexpr ModelConfig phi_preset(std::string_view name, std::int64_t hidden_size, std::int64_t layers,
+[[nodiscard]] constexpr ModelConfig phi_preset(char const* name, std::int64_t hidden_size, std::int64_t layers,
                                                double rotary_part) {
     auto config = classic_preset("phi", name, Dtype::f16, 51200, hidden_size, layers, 32, 2048);
     config.tie_word_embeddings = false;
@@ -91,7 +91,7 @@ namespace detail {
 }
 
 /// The encoder with its pooler.
-[[nodiscard]] constexpr ModelConfig bert_preset(std::string_view name, std::int64_t hidden_size, std::int64_t layers,
+[[nodiscard]] constexpr ModelConfig bert_preset(char const* name, std::int64_t hidden_size, std::int64_t layers,
                                                 std::int64_t heads) {
     auto config = classic_preset("bert", name, Dtype::f32, 30522, hidden_size, layers, heads, 512);
     config.model_class = "BertModel";
@@ -108,7 +108,7 @@ namespace detail {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig t5_preset(std::string_view name, std::int64_t hidden_size,
+[[nodiscard]] constexpr ModelConfig t5_preset(char const* name, std::int64_t hidden_size,
                                               std::int64_t intermediate_size, std::int64_t layers, std::int64_t heads) {
     auto config = classic_preset("t5", name, Dtype::f32, 32128, hidden_size, layers, heads, 512);
     config.intermediate_size = intermediate_size;
@@ -121,7 +121,7 @@ namespace detail {
 }
 
 /// Flan-T5: a gated MLP and a head of its own.
-[[nodiscard]] constexpr ModelConfig flan_t5_preset(std::string_view name, std::int64_t hidden_size,
+[[nodiscard]] constexpr ModelConfig flan_t5_preset(char const* name, std::int64_t hidden_size,
                                                    std::int64_t intermediate_size, std::int64_t layers,
                                                    std::int64_t heads) {
     auto config = t5_preset(name, hidden_size, intermediate_size, layers, heads);

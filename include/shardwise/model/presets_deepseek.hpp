@@ -19,8 +19,8 @@ struct DeepseekSizes {
     double routed_scale;
 };
 
-[[nodiscard]] constexpr ModelConfig deepseek_preset(std::string_view model_type, std::string_view name,
-                                                    DecoderSizes sizes, DeepseekSizes const& own) {
+[[nodiscard]] constexpr ModelConfig deepseek_preset(char const* model_type, char const* name, DecoderSizes sizes,
+                                                    DeepseekSizes const& own) {
     sizes.head_dim = 0;
     auto config = decoder_preset(model_type, name, Dtype::bf16, sizes, 10000.0, 1e-6);
     config.experts = own.experts;
@@ -39,7 +39,7 @@ struct DeepseekSizes {
     config.rope.kind = RopeKind::yarn;
     config.rope.factor = 40.0;
     config.rope.original_max_positions = 4096;
-    auto const is_v3 = model_type == "deepseek_v3";
+    auto const is_v3 = config.model_type.view() == "deepseek_v3";
     config.rope.mscale = is_v3 ? 1.0 : 0.707;
     config.rope.mscale_all_dim = config.rope.mscale;
     config.norm_expert_weights = is_v3;

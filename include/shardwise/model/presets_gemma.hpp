@@ -7,13 +7,13 @@ namespace shardwise::inline v0_2_0 {
 namespace detail {
 
 /// Gemma 1; its config's hidden_act says "gelu".
-[[nodiscard]] constexpr ModelConfig gemma_preset(std::string_view name, DecoderSizes const& sizes) {
+[[nodiscard]] constexpr ModelConfig gemma_preset(char const* name, DecoderSizes const& sizes) {
     auto config = tied(decoder_preset("gemma", name, Dtype::bf16, sizes, 10000.0, 1e-6));
     config.activation = ActivationKind::gelu;
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig gemma2_preset(std::string_view name, DecoderSizes const& sizes,
+[[nodiscard]] constexpr ModelConfig gemma2_preset(char const* name, DecoderSizes const& sizes,
                                                   double query_scale) {
     auto config = tied(decoder_preset("gemma2", name, Dtype::f32, sizes, 10000.0, 1e-6));
     config.activation = ActivationKind::gelu_tanh;
@@ -25,7 +25,7 @@ namespace detail {
 }
 
 /// Gemma 3's text model; all but the smallest stretch the rope of full layers by 8.
-[[nodiscard]] constexpr ModelConfig gemma3_preset(std::string_view name, DecoderSizes const& sizes, double query_scale,
+[[nodiscard]] constexpr ModelConfig gemma3_preset(char const* name, DecoderSizes const& sizes, double query_scale,
                                                   std::int64_t window = 1024) {
     auto config = tied(decoder_preset("gemma3_text", name, Dtype::bf16, sizes, 1000000.0, 1e-6));
     config.activation = ActivationKind::gelu_tanh;

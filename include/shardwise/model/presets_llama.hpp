@@ -22,7 +22,7 @@ struct DecoderSizes {
 };
 
 /// A decoder with rotary positions; families add what they have beyond it.
-[[nodiscard]] constexpr ModelConfig decoder_preset(std::string_view model_type, std::string_view name, Dtype dtype,
+[[nodiscard]] constexpr ModelConfig decoder_preset(char const* model_type, char const* name, Dtype dtype,
                                                    DecoderSizes const& sizes, double rope_theta, double norm_epsilon) {
     ModelConfig config;
     config.model_type = model_type;
@@ -41,13 +41,13 @@ struct DecoderSizes {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig llama_preset(std::string_view name, Dtype dtype, DecoderSizes const& sizes,
+[[nodiscard]] constexpr ModelConfig llama_preset(char const* name, Dtype dtype, DecoderSizes const& sizes,
                                                  double rope_theta = 10000.0) {
     return decoder_preset("llama", name, dtype, sizes, rope_theta, 1e-5);
 }
 
 /// Llama 3.1 and later: rope stretched by `factor` from the 8192 positions of Llama 3.
-[[nodiscard]] constexpr ModelConfig llama_31_preset(std::string_view name, DecoderSizes const& sizes,
+[[nodiscard]] constexpr ModelConfig llama_31_preset(char const* name, DecoderSizes const& sizes,
                                                     double factor = 8.0) {
     auto config = llama_preset(name, Dtype::bf16, sizes, 500000.0);
     config.rope.kind = RopeKind::llama3;
@@ -56,14 +56,14 @@ struct DecoderSizes {
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig mistral_preset(std::string_view name, DecoderSizes const& sizes, double rope_theta,
+[[nodiscard]] constexpr ModelConfig mistral_preset(char const* name, DecoderSizes const& sizes, double rope_theta,
                                                    std::int64_t window = 0) {
     auto config = decoder_preset("mistral", name, Dtype::bf16, sizes, rope_theta, 1e-5);
     config.sliding_window = window;
     return config;
 }
 
-[[nodiscard]] constexpr ModelConfig mixtral_preset(std::string_view name, DecoderSizes const& sizes) {
+[[nodiscard]] constexpr ModelConfig mixtral_preset(char const* name, DecoderSizes const& sizes) {
     auto config = decoder_preset("mixtral", name, Dtype::bf16, sizes, 1000000.0, 1e-5);
     config.experts = 8;
     config.experts_per_token = 2;

@@ -6,7 +6,7 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-[[nodiscard]] constexpr ModelConfig phi3_preset(std::string_view name, DecoderSizes const& sizes, double rope_theta,
+[[nodiscard]] constexpr ModelConfig phi3_preset(char const* name, DecoderSizes const& sizes, double rope_theta,
                                                 std::int64_t window) {
     auto config = decoder_preset("phi3", name, Dtype::bf16, sizes, rope_theta, 1e-5);
     config.sliding_window = window;
@@ -20,7 +20,7 @@ namespace detail {
 }
 
 /// gpt-oss before packing: bf16, as the parts that MXFP4 does not cover are stored.
-[[nodiscard]] constexpr ModelConfig gpt_oss_preset(std::string_view name, std::int64_t layers, std::int64_t experts) {
+[[nodiscard]] constexpr ModelConfig gpt_oss_preset(char const* name, std::int64_t layers, std::int64_t experts) {
     auto config =
         decoder_preset("gpt_oss", name, Dtype::bf16, {201088, 2880, 2880, layers, 64, 8, 64, 131072}, 150000.0, 1e-5);
     config.experts = experts;

@@ -7,7 +7,7 @@ namespace shardwise::inline v0_2_0 {
 namespace detail {
 
 /// No published Qwen uses its window: use_sliding_window is false.
-[[nodiscard]] constexpr ModelConfig qwen_preset(std::string_view model_type, std::string_view name,
+[[nodiscard]] constexpr ModelConfig qwen_preset(char const* model_type, char const* name,
                                                 DecoderSizes const& sizes) {
     auto config = decoder_preset(model_type, name, Dtype::bf16, sizes, 1000000.0, 1e-6);
     config.use_sliding_window = false;
@@ -16,7 +16,7 @@ namespace detail {
 }
 
 /// A Qwen whose layers all have experts of this width.
-[[nodiscard]] constexpr ModelConfig qwen_moe_preset(std::string_view model_type, std::string_view name,
+[[nodiscard]] constexpr ModelConfig qwen_moe_preset(char const* model_type, char const* name,
                                                     DecoderSizes const& sizes, std::int64_t experts,
                                                     std::int64_t experts_per_token, std::int64_t expert_width) {
     auto config = qwen_preset(model_type, name, sizes);

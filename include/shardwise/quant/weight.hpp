@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/literal.hpp>
 #include <shardwise/core/shape.hpp>
 #include <shardwise/core/tensor_use.hpp>
 
@@ -74,7 +75,11 @@ struct NamedRole {
     /// The module around it; empty: any.
     std::string_view parent;
     WeightRole role = WeightRole::other;
-    char first_letter = module.empty() ? ' ' : module.front();
+    char first_letter = ' ';
+
+    constexpr NamedRole() = default;
+    constexpr NamedRole(Literal name, Literal around, WeightRole meaning)
+        : module(name), parent(around), role(meaning), first_letter(module.front()) {}
 };
 
 /// Names of modules in transformers 4.57's families and of tensors in GGUF files (llama.cpp gguf-py tensor_mapping.py).
@@ -152,26 +157,22 @@ inline constexpr std::array named_roles{
 };
 
 /// The table ordered by the length of the module's name, and where each length begins: constant expressions ask for
-/// many roles, and this keeps a search to a few comparisons.
+/// many roles, and this keeps a search to a few comparisons. A name longer than `longest` does not compile.
 struct RolesByLength {
     static constexpr std::size_t longest = 24;
     std::array<NamedRole, named_roles.size()> roles{};
-    std::array<std::uint8_t, longest + 2> first{};
+    std::array<std::size_t, longest + 2> first{};
 };
 [[nodiscard]] constexpr RolesByLength sort_roles() {
     RolesByLength sorted;
-    std::size_t next = 0;
-    for (std::size_t length = 0; length <= RolesByLength::longest; ++length) {
-        sorted.first[length] = static_cast<std::uint8_t>(next);
-        for (auto const& role : named_roles) {
-            if (role.module.size() == length) sorted.roles[next++] = role;
-        }
-    }
-    sorted.first[RolesByLength::longest + 1] = static_cast<std::uint8_t>(next);
+    // First how many are shorter than each length, then each to its place.
+    for (auto const& role : named_roles) ++sorted.first[role.module.size() + 1];
+    for (std::size_t length = 1; length < sorted.first.size(); ++length) sorted.first[length] += sorted.first[length - 1];
+    auto next = sorted.first;
+    for (auto const& role : named_roles) sorted.roles[next[role.module.size()]++] = role;
     return sorted;
 }
 inline constexpr RolesByLength roles_by_length = sort_roles();
-static_assert(roles_by_length.first.back() == named_roles.size(), "a module's name is longer than the longest length");
 
 /// Removes the last dotted component of `path` and returns it.
 [[nodiscard]] constexpr std::string_view take_last_component(std::string_view& path) {

@@ -10,15 +10,18 @@
 /// Source  gguf-py 0.17 gguf/constants.py (TENSOR_NAMES) and gguf/tensor_mapping.py
 namespace shardwise::inline v0_2_0::detail {
 
+/// Copies rows; returns where the next ones go.
+[[nodiscard]] constexpr NameAlias* copy_aliases(NameAlias const* rows, std::size_t count, NameAlias* out) {
+    for (auto const* const end = rows + count; rows != end;) *out++ = *rows++;
+    return out;
+}
+
 /// The rows of several alias tables as one.
 template <std::size_t... Sizes>
 [[nodiscard]] constexpr auto join_aliases(std::array<NameAlias, Sizes> const&... tables) {
     std::array<NameAlias, (Sizes + ...)> joined{};
-    std::size_t used = 0;
-    auto const append = [&](auto const& table) {
-        for (auto const& row : table) joined[used++] = row;
-    };
-    (append(tables), ...);
+    auto* next = joined.data();
+    ((next = copy_aliases(tables.data(), Sizes, next)), ...);
     return joined;
 }
 
