@@ -53,11 +53,9 @@ void print_refusals(DetectAnswer const& answer) {
 
 /// What a model takes on one device, with all that runs it.
 [[nodiscard]] Result<Bytes> needed_for(LoadedModel const& loaded, EstimateRequest request) {
-    if (!loaded.has_program) {
-        return Error{ErrorCode::unsupported}
-            .in(loaded.name)
-            .because("has an architecture that this version does not know, so that only its weights are known")
-            .fix("use shardwise map --devices auto, which places any checkpoint");
+    if (!loaded.has_program()) {
+        auto error = *loaded.not_described;
+        return error.fix("use shardwise map --devices auto, which places any checkpoint");
     }
     apply_stored_quantisation(loaded, request);
     auto const estimate = estimate_memory(loaded.model, request);

@@ -12,7 +12,11 @@ namespace {
 [[nodiscard]] Result<LoadedModel> load_preset(ModelPreset const& preset) {
     auto described = describe(*preset.config);
     if (!described) return described.error();
-    return LoadedModel{.model = *std::move(described), .name = std::string(preset.name), .quant = {}, .warnings = {}};
+    return LoadedModel{.model = *std::move(described),
+                       .name = std::string(preset.name),
+                       .not_described = {},
+                       .quant = {},
+                       .warnings = {}};
 }
 
 [[nodiscard]] std::vector<std::string_view> preset_names() {
@@ -42,7 +46,7 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
     if (!checkpoint) return checkpoint.error();
     LoadedModel loaded{.model = std::move(checkpoint->model),
                        .name = source->name,
-                       .has_program = checkpoint->is_known_architecture,
+                       .not_described = checkpoint->not_described,
                        .has_stored_sizes = checkpoint->has_stored_sizes,
                        .quant = {},
                        .warnings = std::move(checkpoint->warnings)};
@@ -52,11 +56,8 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
 
 Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer) {
     auto loaded = load_model(model, observer);
-    if (!loaded || loaded->has_program) return loaded;
-    return Error{ErrorCode::unsupported}
-        .in(loaded->name)
-        .because("has an architecture that this version does not know, so that only its weights are known")
-        .fix("use shardwise map, which places any checkpoint");
+    if (!loaded || loaded->has_program()) return loaded;
+    return loaded->not_described->fix("use shardwise map, which places any checkpoint");
 }
 
 }  // namespace shardwise::cli

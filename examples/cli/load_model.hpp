@@ -16,14 +16,15 @@ struct LoadedModel {
     Model model;
     /// Preset, "org/name", or the last part of the path.
     std::string name;
-    /// False for checkpoints of unknown architectures: a tree without a program, of which only the weights are known.
-    bool has_program = true;
+    /// Why no family describes a checkpoint: a tree without a program, of which only the weights are known.
+    std::optional<Error> not_described;
     /// True where the sizes are those of the files.
     bool has_stored_sizes = false;
     /// How a config without weights says that the weights are packed; files say it themselves.
     std::optional<QuantScheme> quant;
     std::vector<std::string> warnings;
 
+    [[nodiscard]] bool has_program() const { return !not_described; }
     /// The class that is counted, else the family.
     [[nodiscard]] std::string architecture() const {
         auto const name_of_class = model.config.model_class.view();
@@ -36,9 +37,9 @@ struct LoadedModel {
 /// Errors  unknown_name with the closest name; what the readers refuse, with file and field
 [[nodiscard]] Result<LoadedModel> load_model(std::string const& model, Observer const& observer = {});
 
-/// The same for what needs more than weights: its architecture is known.
+/// The same for what needs more than weights.
 ///
-/// Errors  the same; unsupported
+/// Errors  the same; why no family describes the model
 [[nodiscard]] Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer = {});
 
 }  // namespace shardwise::cli

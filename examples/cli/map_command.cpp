@@ -23,7 +23,7 @@ struct Subject {
     ModuleTree own_tree;
 
     [[nodiscard]] ModuleTree const& tree() const { return model ? model->model.tree : own_tree; }
-    [[nodiscard]] bool has_program() const { return model && model->has_program; }
+    [[nodiscard]] bool has_program() const { return model && model->has_program(); }
 };
 
 [[nodiscard]] Result<Subject> load_subject(Arguments const& arguments, MapAnswer& answer, Observer const& observer) {
@@ -35,7 +35,7 @@ struct Subject {
         answer.warnings = std::move(subject.model->warnings);
         answer.model = subject.model->name;
         answer.architecture = subject.model->architecture();
-        if (!subject.model->has_program)
+        if (!subject.model->has_program())
             answer.warnings.push_back("the architecture is unknown: only weights and buffers are counted");
     } else {
         auto file = read_tree_file(*arguments.tree);

@@ -33,12 +33,8 @@ Result<RunnableModel> find_runnable(std::string const& name) {
     if (!source) return source.error();
     auto checkpoint = read_checkpoint(*source);
     if (!checkpoint) return checkpoint.error();
-    if (!checkpoint->is_known_architecture) {
-        return Error{ErrorCode::unsupported}
-            .in(source->name)
-            .because("has an architecture that this version does not know")
-            .fix("use shardwise map, which places any checkpoint");
-    }
+    if (!checkpoint->is_known_architecture)
+        return checkpoint->not_described->fix("use shardwise map, which places any checkpoint");
     return RunnableModel{*std::move(source), *std::move(checkpoint)};
 }
 

@@ -19,7 +19,7 @@ namespace shardwise::inline v0_2_0 {
 ///
 /// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache.
 ///
-/// Errors  those of finding and reading the model and its tokenizer; unsupported for an architecture that is not known;
+/// Errors  those of finding and reading the model and its tokenizer; why no family describes the model;
 ///         as run_on_threads
 ///
 /// Example  examples/06_run/main.cpp
@@ -29,12 +29,7 @@ namespace shardwise::inline v0_2_0 {
     if (!source) return source.error();
     auto const checkpoint = read_checkpoint(*source);
     if (!checkpoint) return checkpoint.error();
-    if (!checkpoint->is_known_architecture) {
-        return Error{ErrorCode::unsupported}
-            .in(source->name)
-            .because("has an architecture that this version does not know")
-            .fix("run a model of a family that it knows");
-    }
+    if (!checkpoint->is_known_architecture) return *checkpoint->not_described;
     auto const loaded = load_tokenizer(*source);
     if (!loaded) return loaded.error();
     auto stops = end_tokens(*source);

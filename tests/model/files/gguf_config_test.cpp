@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include "checkpoint_fixtures.hpp"
+
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -44,11 +47,15 @@ public:
         data_ += (size + 31) / 32 * 32;
         return ++tensor_count_, *this;
     }
-    [[nodiscard]] Result<ModelConfig> read() const {
+    [[nodiscard]] std::string bytes() const {
         std::string file = "GGUF";
         put(file, std::uint32_t{3}), put(file, tensor_count_), put(file, key_count_);
         file += keys_ + tensors_;
         file.resize((file.size() + 31) / 32 * 32 + data_);
+        return file;
+    }
+    [[nodiscard]] Result<ModelConfig> read() const {
+        auto const file = bytes();
         auto const header = parse_gguf(file, "m.gguf");
         REQUIRE(header.has_value());
         return read_gguf_config(*header, "m.gguf");
@@ -172,8 +179,25 @@ TEST_CASE("a list over layers is one number where all are the same") {
     CHECK(model("llama").numbers("llama.attention.head_count_kv", {2, 2}).read()->kv_heads == 2);
     auto const mixed = model("llama").numbers("llama.attention.head_count_kv", {2, 4}).read();
     REQUIRE_FALSE(mixed.has_value());
-    CHECK(mixed.error().code() == ErrorCode::invalid_field);
-    CHECK(mixed.error().place() == "llama.attention.head_count_kv");
+    CHECK(mixed.error().code() == ErrorCode::unsupported);
+    CHECK(mixed.error().message() ==
+          "m.gguf: llama.attention.head_count_kv: layer 1: differs from layer 0's, and this family's layers are "
+          "described "
+          "as equal (got 4, expected 2)");
+    CHECK(model("llama").numbers("llama.attention.head_count_kv", {}).read().error().code() ==
+          ErrorCode::invalid_field);
+}
+
+TEST_CASE("a GGUF whose layers differ is mapped from its tensors' names") {
+    testing::TemporaryFolder const folder;
+    auto file = model("llama").numbers("llama.attention.head_count_kv", {2, 4});
+    std::ofstream(folder.path("m.gguf"), std::ios::binary) << file.tensor("blk.1.ffn_up.weight", {64, 64}).bytes();
+    auto const checkpoint = testing::read(folder.path("m.gguf"));
+    REQUIRE(checkpoint.has_value());
+    REQUIRE(checkpoint->not_described.has_value());
+    CHECK(checkpoint->not_described->place() == "llama.attention.head_count_kv");
+    CHECK(checkpoint->warnings.size() == 2);
+    CHECK(testing::tensor_of(*checkpoint, "blk.1.ffn_up.weight").shape == Shape{64, 64});
 }
 
 TEST_CASE("impossible metadata are refused with the key") {

@@ -34,6 +34,8 @@ struct Checkpoint {
     /// False where no family describes the architecture: the tree is made of the tensors' names, and there is no
     /// program.
     bool is_known_architecture = true;
+    /// Why no family does.
+    std::optional<Error> not_described;
     /// What the user should know of, one sentence each.
     std::vector<std::string> warnings;
 };
@@ -137,7 +139,8 @@ private:
         if (!checkpoint) return checkpoint.error();
         auto const config = read_gguf_config(checkpoint->header, files_);
         if (!config) {
-            if (config.error().code() != ErrorCode::unknown_name) return config.error();
+            auto const code = config.error().code();
+            if (code != ErrorCode::unknown_name && code != ErrorCode::unsupported) return config.error();
             return take_names(*checkpoint, config.error());
         }
         if (auto const done = describe_config(*config, files_); !done) return done;
@@ -190,6 +193,7 @@ private:
         out_.model.tree = *std::move(tree);
         out_.has_stored_sizes = true;
         out_.is_known_architecture = false;
+        out_.not_described = reason;
         return {};
     }
 

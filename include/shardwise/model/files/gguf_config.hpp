@@ -132,8 +132,8 @@ private:
             field.store(config, value->real);
             return {};
         }
-        auto const number = integer_of(*value);
-        if (!number) return error(ErrorCode::invalid_field, key, "must be one whole number for all layers");
+        auto const number = integer_of(*value, key);
+        if (!number) return number.error();
         if (field.type == FieldType::flag) {
             config.*field.flag = *number != 0;
             return {};
@@ -152,13 +152,25 @@ private:
         return {};
     }
     /// A whole number, or a list over layers in which all are the same.
-    [[nodiscard]] std::optional<std::int64_t> integer_of(GgufValue const& value) const {
-        if (value.type != GgufValueType::array) return value.integer;
+    ///
+    /// Errors  invalid_field; unsupported with the first layer that differs
+    [[nodiscard]] Result<std::int64_t> integer_of(GgufValue const& value, std::string const& key) const {
+        auto const refused = error(ErrorCode::invalid_field, key, "must be a whole number, or one for each layer");
+        if (value.type != GgufValueType::array) {
+            if (!value.integer) return refused;
+            return *value.integer;
+        }
         auto const numbers = header_.metadata.integers(value, static_cast<std::size_t>(LayerSet::capacity));
-        if (numbers.empty() || value.count != numbers.size()) return std::nullopt;
-        bool const is_same =
-            std::all_of(numbers.begin(), numbers.end(), [&](auto number) { return number == numbers[0]; });
-        return is_same ? std::optional{numbers[0]} : std::nullopt;
+        if (numbers.empty() || value.count != numbers.size()) return refused;
+        for (std::size_t layer = 1; layer < numbers.size(); ++layer) {
+            if (numbers[layer] == numbers[0]) continue;
+            return error(ErrorCode::unsupported, key,
+                         "differs from layer 0's, and this family's layers are described as equal")
+                .layer(LayerId{static_cast<std::int32_t>(layer)})
+                .got(numbers[layer])
+                .expected(numbers[0]);
+        }
+        return numbers[0];
     }
     /// llama.cpp's own rules for absent keys; transformers' defaults describe other models.
     Result<> read_absent(Field const& field, std::string const& key, ModelConfig& config) const {
@@ -283,8 +295,8 @@ private:
 
 /// The configuration that a GGUF file's metadata and tensors describe, not yet completed (describe does that).
 ///
-/// Errors  unknown_name for an architecture that no family has; missing_field, invalid_field, size_overflow,
-///         capacity_exceeded with the key
+/// Errors  unknown_name for an architecture that no family has; unsupported for layers that differ and for ways to scale
+///         positions that no family has; missing_field, invalid_field, size_overflow, capacity_exceeded with the key
 [[nodiscard]] inline Result<ModelConfig> read_gguf_config(GgufHeader const& header, std::string_view path) {
     return detail::GgufConfigReader(header, path).read();
 }
