@@ -93,8 +93,9 @@ public:
     /// Puts a value before `place`; returns where it is.
     constexpr T* insert(T const* place, T value) {
         auto const i = static_cast<std::size_t>(place - data_);
-        push_back(std::move(value));
-        for (auto last = size_ - 1; last > i; --last) std::swap(data_[last], data_[last - 1]);
+        if (size_ == capacity_) reserve(grown());
+        for (auto last = size_++; last > i; --last) data_[last] = std::move(data_[last - 1]);
+        data_[i] = std::move(value);
         return data_ + i;
     }
     /// Takes the values of [first, last) out.
