@@ -53,6 +53,13 @@ concept FollowsProgress = requires(H& handler, std::size_t bytes) {
     { handler.consumed(bytes) } -> std::same_as<void>;
 };
 
+/// Says of the next key or string whether its text is of no interest: such a text may be longer than max_json_token, and is
+/// then told cut off.
+template <class H>
+concept IgnoresText = requires(H const& handler) {
+    { handler.ignores_text() } -> std::same_as<bool>;
+};
+
 /// Receives the events of `read_json`. Every event returns whether to go on; false ends the reading with `refusal()`.
 template <class H>
 concept JsonHandler = HandlesNesting<H> && HandlesText<H> && HandlesNumbers<H> && HandlesConstants<H> && HasRefusal<H>;

@@ -18,8 +18,8 @@ inline constexpr std::size_t max_json_depth = 1024;
 /// must know of duplicate keys looks at them in `key`; parse_json refuses them.
 ///
 /// Memory  a few times the longest string, which is at most max_json_token; one bit for each open bracket
-/// Errors  malformed_file with the byte; capacity_exceeded for what is longer than max_json_token; what the handler
-///         refuses
+/// Errors  malformed_file with the byte; capacity_exceeded for what is longer than max_json_token, unless the handler
+///         ignores it; what the handler refuses
 template <JsonHandler Handler>
 Result<> read_json(std::string_view text, Handler& handler, std::size_t max_depth = 64) {
     auto const depth = max_depth < max_json_depth ? max_depth : max_json_depth;

@@ -24,7 +24,7 @@ template <JsonHandler Handler>
 class JsonSaxAdapter {
 public:
     JsonSaxAdapter(std::string_view text, Handler& handler, std::size_t max_depth)
-        : text_(text), source_(text), handler_(handler), max_depth_(max_depth) {}
+        : text_(text), source_(text, progress_of(handler)), handler_(handler), max_depth_(max_depth) {}
 
     Result<> read() {
         // nlohmann_json skips a byte order mark and takes a NUL for the end.
@@ -46,18 +46,18 @@ public:
         return is_signed ? handler_.integer(static_cast<std::int64_t>(value)) : handler_.unsigned_integer(value);
     }
     bool number_float(double value, std::string const&) { return proceed(), handler_.real(value); }
-    bool string(std::string const& text) { return proceed(), handler_.string(text); }
+    bool string(std::string const& text) { return proceed(), expect(handler_.string(text)); }
     bool binary(nlohmann::json::binary_t const&) { return false; }
-    bool key(std::string const& text) { return proceed(), handler_.key(text); }
-    bool start_object(std::size_t) { return deepen() && handler_.begin_object(); }
-    bool end_object() { return --depth_, handler_.end_object(); }
+    bool key(std::string const& text) { return proceed(), expect(handler_.key(text)); }
+    bool start_object(std::size_t) { return deepen() && expect(handler_.begin_object()); }
+    bool end_object() { return --depth_, expect(handler_.end_object()); }
     bool start_array(std::size_t) { return deepen() && handler_.begin_array(); }
     bool end_array() { return --depth_, handler_.end_array(); }
 
     /// `count` bytes were read, the one at fault included; the end of the text counts as a byte.
     bool parse_error(std::size_t count, std::string const&, nlohmann::json::exception const& exception) {
         constexpr int number_overflow = 406;
-        auto const byte = count == 0 ? 0 : count - 1;
+        auto const byte = count == 0 ? 0 : count - 1 + source_.skipped();
         if (source_.is_cut()) return fail_as_cut();
         if (exception.id == number_overflow) return fail("has a number too large for a double", byte);
         if (byte >= text_.size()) return fail("ends early", text_.size());
@@ -73,6 +73,19 @@ private:
     void proceed() {
         source_.extend();
         if constexpr (FollowsProgress<Handler>) handler_.consumed(source_.position());
+    }
+    /// Asks what the handler makes of the text to come.
+    bool expect(bool goes_on) {
+        if constexpr (IgnoresText<Handler>) source_.ignore_text(handler_.ignores_text());
+        return goes_on;
+    }
+    [[nodiscard]] static JsonProgress progress_of(Handler& handler) {
+        if constexpr (FollowsProgress<Handler>) {
+            return {&handler,
+                    [](void* owner, std::size_t position) { static_cast<Handler*>(owner)->consumed(position); }};
+        } else {
+            return {};
+        }
     }
     bool fail(std::string_view reason, std::size_t byte) {
         is_failed_ = true;

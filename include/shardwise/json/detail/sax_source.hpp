@@ -1,43 +1,97 @@
 #pragma once
 
+#include <shardwise/json/detail/string_rest.hpp>
+
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <string_view>
 
 namespace shardwise::inline v0_2_0 {
 
-/// The longest string or number that is read, and the longest run of text without either: the parser buffers those.
+/// The longest string or number that is read, and the longest run of text without either: the parser buffers those. Of
+/// longer strings whose text a handler ignores, the parser sees the beginning.
 ///
 /// Units  bytes; describing an error costs nlohmann_json about 18 times as much, which must stay below 64 MiB
 inline constexpr std::size_t max_json_token = std::size_t{3} << 20U;
 
 namespace detail {
 
+/// Is told of bytes that the parser does not see.
+struct JsonProgress {
+    void* owner = nullptr;
+    void (*skipped_to)(void* owner, std::size_t position) = nullptr;
+};
+
 /// The text as the parser consumes it; seems to end where the text goes on for too long without a string or number.
 class JsonSource {
 public:
-    explicit JsonSource(std::string_view text)
-        : first_(text.data()), at_(first_), last_(first_ + text.size()), limit_(first_) {
+    JsonSource(std::string_view text, JsonProgress progress)
+        : first_(text.data()),
+          begin_(first_),
+          at_(first_),
+          last_(first_ + text.size()),
+          limit_(first_),
+          progress_(progress) {
         extend();
     }
 
     /// Allows another max_json_token bytes from here on.
     void extend() {
-        auto const left = static_cast<std::size_t>(last_ - at_);
-        limit_ = at_ + (left < max_json_token ? left : max_json_token);
+        begin_ = at_;
+        allow(at_);
     }
-    [[nodiscard]] bool is_at_limit() const { return at_ == limit_; }
+    /// Says whether the next string may be cut off.
+    void ignore_text(bool is_ignored) { is_ignored_ = is_ignored; }
+    [[nodiscard]] bool is_at_limit() {
+        if (at_ != limit_) return false;
+        if (is_ignored_ && limit_ != last_) skip_rest();
+        return at_ == limit_;
+    }
     [[nodiscard]] bool is_cut() const { return at_ == limit_ && limit_ != last_; }
     [[nodiscard]] char current() const { return *at_; }
     void advance() { ++at_; }
     /// The bytes consumed.
     [[nodiscard]] std::size_t position() const { return static_cast<std::size_t>(at_ - first_); }
+    /// The bytes among them that the parser did not see.
+    [[nodiscard]] std::size_t skipped() const { return skipped_; }
 
 private:
+    void allow(char const* from) { limit_ = from + std::min(static_cast<std::size_t>(last_ - from), max_json_token); }
+    /// Moves on to the end of the string that reaches the limit, or to what is wrong with it.
+    void skip_rest() {
+        auto const* const quote = std::find(begin_, at_, '"');
+        if (quote == at_) return;
+        auto const* at = skip_string(quote + 1, at_, last_);
+        if (at < at_) return;
+        if (at > at_) {
+            // The limit lies within a character or an escape: the parser has that yet to see.
+            limit_ = at;
+            return;
+        }
+        constexpr std::ptrdiff_t step = std::ptrdiff_t{1} << 22U;
+        while (true) {
+            auto const* const end = at + std::min(step, last_ - at);
+            at = skip_string(at, end, last_);
+            if (progress_.owner != nullptr)
+                progress_.skipped_to(progress_.owner, static_cast<std::size_t>(at - first_));
+            if (at < end || end == last_) break;
+        }
+        skipped_ += static_cast<std::size_t>(at - at_);
+        at_ = at;
+        begin_ = at;
+        allow(at);
+    }
+
     char const* first_;
+    /// Where the text goes on behind the last string or number.
+    char const* begin_;
     char const* at_;
     char const* last_;
     char const* limit_;
+    JsonProgress progress_;
+    std::size_t skipped_ = 0;
+    bool is_ignored_ = false;
 };
 
 /// Moves a source on; equal to any other iterator where the source ends.

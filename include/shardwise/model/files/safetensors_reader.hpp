@@ -54,6 +54,8 @@ public:
         if (state_ == State::dtype_value) return read_dtype(text);
         return misplaced("is a string");
     }
+    /// Metadata are for others: thumbnails and training logs of many MiB stand there.
+    [[nodiscard]] bool ignores_text() const { return state_ == State::metadata; }
     bool integer(std::int64_t number) {
         if (state_ == State::shape) return read_extent(number);
         if (state_ == State::offsets) return read_offset(number);
