@@ -98,7 +98,7 @@ TEST_CASE("rows 10 to 12: duplicate keys and metadata") {
     CHECK(parse("{\"__metadata__\":{\"a\":\"b\"}," + tensor + "}").has_value());
     CHECK(parse("{" + tensor + ",\"__metadata__\":{}}").has_value());
     // A thumbnail or a log beyond what is read of any other string; a key or a dtype is no such thing.
-    std::string const large(max_json_token + 9, 'x');
+    std::string const large(shardwise::max_json_token + 9, 'x');
     CHECK(parse("{\"__metadata__\":{\"a\":\"" + large + "\",\"b\":\"" + large + "\"}," + tensor + "}").has_value());
     CHECK(parse("{\"__metadata__\":{\"a\":\"b\"},\"" + large + "\":1}").error().code() == ErrorCode::capacity_exceeded);
 }
