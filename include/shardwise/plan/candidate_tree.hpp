@@ -38,6 +38,20 @@ public:
     [[nodiscard]] std::int64_t examined() const { return examined_; }
     [[nodiscard]] std::int64_t too_large() const { return too_large_; }
 
+    /// False where nothing of a task has room, whatever it takes.
+    [[nodiscard]] bool may_fit(CandidateTask const& task) {
+        bool may = false;
+        for (std::int64_t tp = 1; tp <= task.most.tp && !may; ++tp) {
+            for (auto const ep : expert_degrees(task.experts, task.most.ep)) {
+                for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp, [&](PlanDegrees const& degrees) {
+                    if (may) return;
+                    for (bool const known : may_fit_of(task, degrees, longest_pipeline(task, degrees))) may |= known;
+                });
+            }
+        }
+        return may;
+    }
+
     /// Begins with the groups of a task.
     void plant(CandidateTask const& task) {
         for (auto& heap : heaps_) heap.clear();
@@ -137,12 +151,16 @@ private:
         return least;
     }
 
+    /// True for each number of stages with which replicas may have room.
+    List<bool> may_fit_of(CandidateTask const& task, PlanDegrees const& degrees, std::int64_t longest) {
+        auto const batch = rank_batch(task.request.estimate.batch, degrees);
+        return finder_.may_fit(degrees, batch, zero_stages(task.request, task.dtype, degrees.dp), longest);
+    }
+
     /// All pipelines of replicas that may have room, or none.
     void add_pipelines(CandidateTask const& task, PlanDegrees degrees) {
         auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
-        auto const batch = rank_batch(task.request.estimate.batch, degrees);
-        auto const may_fit =
-            finder_.may_fit(degrees, batch, zero_stages(task.request, task.dtype, degrees.dp), longest);
+        auto const may_fit = may_fit_of(task, degrees, longest);
         for (; degrees.pp <= longest; ++degrees.pp) {
             if (!may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
                 ++too_large_;

@@ -51,13 +51,14 @@ public:
     bool has_any() {
         bool const is_large = search_.sites().count() > most_tried_all;
         bool has_one = false;
-        for_each_degrees([&](PlanDegrees degrees) {
-            bool const is_tried = !is_large || (is_round(degrees.tp) && is_round(degrees.ep));
-            if (has_one || !is_tried || search_.zeros(degrees.dp).empty()) return;
-            cut_into_pieces(degrees);
-            if (search_.least_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
-            has_one = fits(degrees);
-        });
+        for_each_degrees(
+            [&](PlanDegrees degrees) {
+                if (has_one || search_.zeros(degrees.dp).empty()) return;
+                cut_into_pieces(degrees);
+                if (search_.least_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
+                has_one = fits(degrees);
+            },
+            is_large);
         return has_one;
     }
 
@@ -86,16 +87,17 @@ private:
         return degree <= 16 || degree % unit == 0;
     }
 
-    /// All degrees with as many replicas as there are devices for: each more leaves less to every rank. Where devices
-    /// differ, also with as many as the larger ones suffice for.
+    /// All degrees, or only the round ones, with as many replicas as there are devices for: each more leaves less to
+    /// every rank. Where devices differ, also with as many as the larger ones suffice for.
     template <class Visit>
-    void for_each_degrees(Visit const& visit) {
+    void for_each_degrees(Visit const& visit, bool are_round = false) {
         auto const most = search_.limits();
         auto& sites = search_.sites();
         auto const experts = expert_degrees(search_.model().config.experts, most.ep);
         auto const counts = sites.classes().counts_by_memory();
         for (std::int64_t tp = 1; tp <= most.tp; ++tp) {
             for (auto const ep : experts) {
+                if (are_round && !(is_round(tp) && is_round(ep))) continue;
                 for (std::int64_t pp = 1; pp <= most.pp && tp * ep * pp <= sites.count(); ++pp) {
                     std::int64_t previous = 0;
                     for (auto const devices : counts) {

@@ -54,6 +54,7 @@ public:
     std::array<FoundCut, kinds> const& run() {
         limit_ = most_seconds;
         enumerate();
+        if (!tree_.may_fit(task())) return best_;
         find_best_of_all(best_);
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             auto& heap = tree_.heap(kind);

@@ -76,12 +76,16 @@ private:
         for (auto const& other : accelerators) unit += other.node == last ? 1 : 0;
         bool const has_nodes = accelerators.front().node != last;
         if (!has_nodes) unit = 1;
+        auto const is_too_many = [&](std::int64_t added) { return added > most_added || added > most_times * count; };
+        std::int64_t most = 1;
+        while (!is_too_many(2 * most * unit)) most *= 2;
+        // What the most of them do not mend needs no search.
+        if (!fits_with(most * unit, has_nodes ? unit : 0)) return;
         std::int64_t bad = 0;
         std::int64_t good = 1;
-        while (!fits_with(good * unit, has_nodes ? unit : 0)) {
+        while (good < most && !fits_with(good * unit, has_nodes ? unit : 0)) {
             bad = good;
             good *= 2;
-            if (good * unit > most_added || good * unit > most_times * count) return;
         }
         while (good - bad > 1) {
             auto const middle = bad + (good - bad) / 2;
