@@ -139,6 +139,7 @@ TEST_CASE("rope_frequencies: refuses what cannot be turned, and says which value
     CHECK(message({}, {.rotary = 7}) == "rope: rotary: the elements that turn are no pairs (got 7)");
     CHECK(message({.theta = 0.0}, {.rotary = 8}).find("theta") != std::string::npos);
     CHECK(message({.theta = std::nan("")}, {.rotary = 8}).find("theta") != std::string::npos);
+    CHECK(message({.kind = RopeKind::unknown}, {.rotary = 8}).find("rope_type") != std::string::npos);
     CHECK(message({.kind = RopeKind::linear, .factor = 0.0}, {.rotary = 8}).find("factor") != std::string::npos);
     CHECK(message({.kind = RopeKind::dynamic, .factor = 2.0}, {.rotary = 8}).find("max_positions") !=
           std::string::npos);

@@ -113,7 +113,7 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
 ///
 /// Units   radians per token
 /// Errors  invalid_argument for an odd or negative number of elements, for parameters outside their range, and where longrope
-///         lacks its factors
+///         lacks its factors; unsupported for a method that is not known
 /// Source  transformers 4.57 modeling_rope_utils.py, in its order of roundings
 [[nodiscard]] inline Result<RopeFrequencies> rope_frequencies(RopeParameters const& rope, RopeExtent const& extent) {
     auto const refuse = [](std::string_view place, std::string_view reason) {
@@ -123,6 +123,13 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
         return refuse("rotary", "the elements that turn are no pairs").got(extent.rotary);
     }
     if (!(rope.theta > 0.0)) return refuse("theta", "must be greater than 0");
+    if (rope.kind == RopeKind::unknown) {
+        return Error{ErrorCode::unsupported}
+            .in("rope")
+            .at("rope_type")
+            .because("is none of default, linear, dynamic, llama3, yarn, longrope")
+            .fix("results would be wrong with any of them: run another checkpoint");
+    }
     bool const is_scaled = rope.kind != RopeKind::standard && rope.kind != RopeKind::longrope;
     if (is_scaled && !(rope.factor > 0.0)) return refuse("factor", "must be greater than 0");
     bool const has_context = extent.max_positions > 0 || rope.original_max_positions > 0;
@@ -143,6 +150,7 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
     switch (rope.kind) {
         case RopeKind::standard:
         case RopeKind::dynamic:
+        case RopeKind::unknown:
             break;
         case RopeKind::linear:
             for (auto& frequency : result.per_pair) frequency /= static_cast<float>(rope.factor);

@@ -4,12 +4,13 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// The scaled-RoPE methods of transformers' `rope_scaling`.
-enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope };
+/// The scaled-RoPE methods of transformers' `rope_scaling`; `unknown` is one that has a name but no description here.
+enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope, unknown };
 
 /// How positions are rotated; sizes do not depend on it, the executor does.
 struct RopeParameters {
     RopeKind kind = RopeKind::standard;
+    bool is_given = false;  // a config names the method, or says null for none
     double theta = 10000.0;
     double local_theta = 0.0;  // gemma3: sliding layers
     double factor = 1.0;

@@ -1,3 +1,4 @@
+#include <shardwise/model/arch/gpt_oss.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
@@ -160,6 +161,17 @@ TEST_CASE("read_config: both dialects of rotary positions") {
     auto const strange = read(llama(R"("rope_scaling": {"type": "spiral"})"));
     REQUIRE(strange.warnings.size() == 1);
     CHECK(strange.warnings[0] == "config.json: rope type \"spiral\" is not known; sizes do not depend on it");
+    CHECK(strange.config.rope.kind == RopeKind::unknown);
+    // The class's default counts where a config says nothing, not where it says null.
+    auto const gpt_oss = [](std::string const& more) {
+        auto config = read(R"({"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"])" + more + "}").config;
+        CHECK(GptOss::complete(config));
+        return config.rope.kind;
+    };
+    CHECK(gpt_oss("") == RopeKind::yarn);
+    CHECK(gpt_oss(R"(, "rope_scaling": null)") == RopeKind::standard);
+    CHECK(gpt_oss(R"(, "rope_scaling": {"rope_type": "default"})") == RopeKind::standard);
+    CHECK(gpt_oss(R"(, "rope_parameters": {"rope_type": "linear", "factor": 2})") == RopeKind::linear);
     CHECK(message(llama(R"("rope_scaling": {"type": "linear", "factor": "2"})")) ==
           "config.json: rope_scaling.factor: must be a number, but is a string");
     auto const split = read_config_file(golden + "configs/gemma-3-1b-v5.json");

@@ -57,7 +57,7 @@ struct GptOss {
     static constexpr detail::LlamaLayout layout{.prefix = "GptOss"};
 
     /// attention_bias covers all four projections; without layer_types, layers 0, 2, ... slide; the published model's
-    /// rope scaling is the class's default.
+    /// rope scaling is the class's default where a config does not mention any.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const checked = detail::check_class(config, {"GptOssForCausalLM", "GptOssModel"}); !checked)
             return checked;
@@ -69,7 +69,7 @@ struct GptOss {
         config.dense_layers = {};
         config.router_score = RouterScore::softmax_chosen;
         config.norm_expert_weights = false;
-        if (config.rope.kind == RopeKind::standard) {
+        if (!config.rope.is_given && config.rope.kind == RopeKind::standard) {
             config.rope.kind = RopeKind::yarn;
             config.rope.factor = 32.0;
             config.rope.original_max_positions = 4096;

@@ -60,7 +60,7 @@ inline constexpr std::array<RopeMember, 10> rope_members{
             warnings.push_back(std::string(object.file()) + ": rope type \"" + escaped(*name) +
                                "\" is not known; sizes do not depend on it");
         }
-        rope.kind = kind.value_or(RopeKind::standard);
+        rope.kind = kind.value_or(RopeKind::unknown);
     }
     for (auto const& row : rope_members) {
         auto const found = object.find_set(row.key);
@@ -87,6 +87,8 @@ inline constexpr std::array<RopeMember, 10> rope_members{
                                                std::vector<std::string>& warnings) {
     for (std::string_view const key : {"rope_scaling", "rope_parameters"}) {
         auto const found = config.find_set(key);
+        // A null is an answer too: no method, where the family has one by default.
+        rope.is_given = rope.is_given || config.find(key).has_value();
         if (!found) continue;
         if (!found->is_object()) return config.wrong_type(key, *found, "an object");
         auto const full = found->find("full_attention");
