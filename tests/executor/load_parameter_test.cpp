@@ -111,6 +111,47 @@ TEST_CASE("StoredParameters: each expert of a stacked GGUF tensor is its part, i
     CHECK(written.open().error().code() == ErrorCode::file_not_found);
 }
 
+TEST_CASE("join_kv_halves: keys in blocks and values in another type are one matrix; what does not fit is refused") {
+    ModelConfig config;
+    config.heads = 2;
+    config.kv_lora_rank = 3;
+    config.qk_nope_head_dim = 32;
+    config.v_head_dim = 1;
+    // Keys [2, 3, 32] in Q8_0 with a scale of 1; values [2, 1, 3] in fp32.
+    std::string keys;
+    std::vector<float> values;
+    for (int head = 0; head < 2; ++head) {
+        for (int input = 0; input < 3; ++input) {
+            append_number(keys, std::uint16_t{0x3C00});
+            for (int row = 0; row < 32; ++row) keys += static_cast<char>(40 * head + 10 * input + row % 7);
+            values.push_back(static_cast<float>(-10 * head - input));
+        }
+    }
+    auto const bytes = [](auto const& all) { return std::as_bytes(std::span(all)); };
+    KvHalves halves{GgufHalf{GgmlType::q8_0, {2, 3, 32}, bytes(keys)},
+                    GgufHalf{GgmlType::f32, {2, 1, 3}, bytes(values)}};
+    CHECK(kv_half("blk.3.attn_k_b.weight") == 0U);
+    CHECK(kv_half("blk.3.attn_v_b.weight") == 1U);
+    CHECK_FALSE(kv_half("blk.3.attn_kv_b.weight"));
+    auto const joined = join_kv_halves(config, "kv_b", halves);
+    REQUIRE(joined);
+    CHECK(joined->format == WeightFormat::f32);
+    std::vector<float> out(66 * 2);
+    detail::decode_packed(joined->packed[0], {0, 66}, {1, 3}, out.data());
+    for (int row = 0; row < 66; ++row) {
+        for (int input = 1; input < 3; ++input) {
+            auto const head = row / 33;
+            auto const own = row % 33;
+            CHECK(out[static_cast<std::size_t>(2 * row + input - 1)] ==
+                  static_cast<float>(own == 32 ? -10 * head - input : 40 * head + 10 * input + own % 7));
+        }
+    }
+    halves[1].shape = {2, 3, 1};
+    CHECK(join_kv_halves(config, "kv_b", halves).error().message().find("shapes are not") != std::string::npos);
+    halves[0].data = {};
+    CHECK(join_kv_halves(config, "kv_b", halves).error().message().find("one only") != std::string::npos);
+}
+
 TEST_CASE("StoredParameters: gate and up of fused experts are rows one behind the other") {
     Written const written(mixtral);
     auto const fused = formula("fused", {3, 128, 32});

@@ -222,7 +222,7 @@ std::vector<std::vector<float>> compute_groups(OnDisk const& model,
 TEST_CASE(
     "RankExecutor: experts dealt to ranks with sequences of their own give the bits of one rank, for any (tp, ep)") {
     for (auto const& one : golden()) {
-        if (one.name != "deepseek_v3_experts" && one.name != "qwen2_moe_normed" && one.name != "gpt_oss") continue;
+        if (one.name != "deepseek_v3" && one.name != "qwen2_moe_normed" && one.name != "gpt_oss") continue;
         CAPTURE(one.name);
         OnDisk const model(one.config, one.seed);
         auto other = one.ids;
@@ -573,6 +573,28 @@ ModelSource weights_in(TemporaryFolder const& folder, SourceKind kind, std::stri
     return source;
 }
 
+/// What newer files have instead of deepseek's kv_b, [heads * (10 + 8), 20]: each head's keys turned, and its values.
+std::vector<FileTensorData> halves_of_kv(FileTensorData const& whole, std::vector<float> const& rows,
+                                         ModelConfig const& config) {
+    auto const heads = config.heads, latent = config.kv_lora_rank;
+    auto const keys = config.qk_nope_head_dim, values = config.v_head_dim;
+    std::vector<float> k, v;
+    for (std::int64_t head = 0; head < heads; ++head) {
+        auto const at = [&](std::int64_t row, std::int64_t i) {
+            return rows[static_cast<std::size_t>((head * (keys + values) + row) * latent + i)];
+        };
+        for (std::int64_t i = 0; i < latent; ++i) {
+            for (std::int64_t row = 0; row < keys; ++row) k.push_back(at(row, i));
+        }
+        for (auto row = keys; row < keys + values; ++row) {
+            for (std::int64_t i = 0; i < latent; ++i) v.push_back(at(row, i));
+        }
+    }
+    auto const begin = whole.name.substr(0, whole.name.find("attn_kv_b"));
+    return {{begin + "attn_k_b.weight", "", {heads, latent, keys}, bytes_of(k)},
+            {begin + "attn_v_b.weight", "", {heads, values, latent}, bytes_of(v)}};
+}
+
 /// The same model as GGUF, of `values_of(name, shape)`: in fp32, or where that is empty zeros, matrices in Q8_0.
 template <class ValuesOf>
 ModelSource as_gguf(OnDisk const& model, TemporaryFolder const& folder, ValuesOf const& values_of) {
@@ -585,7 +607,11 @@ ModelSource as_gguf(OnDisk const& model, TemporaryFolder const& folder, ValuesOf
         bool const is_packed = values.empty() && tensor.shape.rank() == 2;
         auto bytes =
             values.empty() ? std::string(is_packed ? elements / 32 * 34 : elements * 4, '\0') : bytes_of(values);
-        tensors.push_back({gguf_name(model.checkpoint->model, name), "", shape, std::move(bytes), is_packed ? 8U : 0U});
+        FileTensorData tensor_of_file{gguf_name(model.checkpoint->model, name), "", shape, std::move(bytes),
+                                      is_packed ? 8U : 0U};
+        if (name.find("kv_b_proj") == std::string_view::npos) return tensors.push_back(std::move(tensor_of_file));
+        for (auto& half : halves_of_kv(tensor_of_file, values, model.checkpoint->model.config))
+            tensors.push_back(std::move(half));
     });
     write_gguf(folder / "model.gguf", tensors);
     return weights_in(folder, SourceKind::gguf, "model.gguf");
@@ -613,6 +639,24 @@ TEST_CASE("RankExecutor: GGUF has the heads' queries of gpt_neox together, then 
         auto const& described = model.checkpoint->model;
         CHECK(load_and_run<Fast>(source, described, ids, 1).logits ==
               load_and_run<Fast>(model.source, described, ids, 1).logits);
+    }
+}
+
+TEST_CASE("RankExecutor: GGUF has deepseek's kv_b in two tensors, of which the keys are turned") {
+    for (auto const& one : golden()) {
+        if (one.name != "deepseek_v2" && one.name != "deepseek_v3_experts") continue;
+        CAPTURE(one.name);
+        OnDisk const model(one.config, one.seed);
+        TemporaryFolder const folder;
+        auto const source = as_gguf(model, folder, [&one](std::string_view name, Shape const& shape) {
+            return formula(name, shape, one.seed);
+        });
+        auto const ids = std::vector<std::int32_t>(one.ids.begin(), one.ids.begin() + 12);
+        auto const& described = model.checkpoint->model;
+        for (std::int32_t const ranks : {1, 2}) {
+            CHECK(load_and_run<Fast>(source, described, ids, ranks).logits ==
+                  load_and_run<Fast>(model.source, described, ids, ranks).logits);
+        }
     }
 }
 

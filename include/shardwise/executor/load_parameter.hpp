@@ -278,6 +278,7 @@ private:
         LoadedMatrix out(target, *bytes);
         if (outputs == 0 || width == 0) return Result<LoadedMatrix>(std::move(out));
         bool const is_repacked = !parameter.packed.empty() && parameter.format != WeightFormat::f32 &&
+                                 parameter.packed.front().form != PackedForm::kv_heads &&
                                  held == HeldFormat{parameter.format, parameter.group};
         // A scale for the whole row needs the whole row.
         bool const needs_rows = !is_repacked && held.format == WeightFormat::int8 && width != part.inputs;

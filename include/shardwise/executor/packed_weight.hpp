@@ -23,6 +23,7 @@ enum class PackedForm : std::uint8_t {
     gptq,      // qweight, qzeros, scales, g_idx
     awq,       // qweight, qzeros, scales
     fp8,       // E4M3, a scale for the matrix, for rows or for blocks
+    kv_heads,  // deepseek's kv_b in two tensors of a GGUF file: each head's keys, turned, and its values
 };
 
 /// A packed weight [outputs, inputs] as views of its tensors in the mapped file.
@@ -46,6 +47,10 @@ struct PackedWeight {
     /// fp8: extents of the blocks that share a scale.
     std::int64_t block_rows = 0;
     std::int64_t block_columns = 0;
+    /// kv_heads: data are attn_k_b's [heads, inputs, key rows] of `type`, scales attn_v_b's [heads, value rows, inputs].
+    GgmlType value_type = GgmlType::f32;
+    std::int64_t key_rows = 0;
+    std::int64_t value_rows = 0;
     /// bnb_4bit: the sixteen values; with double quantisation the absmax's own 256 values, absmax and offset.
     std::array<float, 16> code{};
     std::span<std::byte const> nested_code;
@@ -138,6 +143,27 @@ inline void decode_ggml_row(PackedWeight const& weight, std::int64_t row, std::i
     }
 }
 
+/// The same of deepseek's kv_b, whose rows are each head's keys and then its values.
+///
+/// Source  llama.cpp convert_hf_to_gguf.py (DeepseekV2Model.modify_tensors)
+inline void decode_kv_row(PackedWeight const& weight, std::int64_t row, UnitRange columns, float* out) {
+    auto const head = row / (weight.key_rows + weight.value_rows);
+    auto const own = row % (weight.key_rows + weight.value_rows);
+    PackedWeight half;
+    if (own >= weight.key_rows) {
+        half.type = weight.value_type;
+        half.data = weight.scales;
+        half.inputs = weight.inputs;
+        return decode_ggml_row(half, head * weight.value_rows + own - weight.key_rows, columns.begin, columns.size(),
+                               out);
+    }
+    half.type = weight.type;
+    half.data = weight.data;
+    half.inputs = weight.key_rows;
+    for (auto input = columns.begin; input < columns.end; ++input)
+        decode_ggml_row(half, head * weight.inputs + input, own, 1, out + input - columns.begin);
+}
+
 /// The values of some rows and inputs, as the format's reference computes them.
 ///
 /// Shapes  out [rows, columns]
@@ -159,6 +185,10 @@ inline void decode_packed(PackedWeight const& weight, UnitRange rows, UnitRange 
     for (auto row = rows.begin; row < rows.end; ++row, out += width) {
         if (weight.form == PackedForm::ggml) {
             decode_ggml_row(weight, row, columns.begin, width, out);
+            continue;
+        }
+        if (weight.form == PackedForm::kv_heads) {
+            decode_kv_row(weight, row, columns, out);
             continue;
         }
         for (auto input = columns.begin; input < columns.end; ++input) {

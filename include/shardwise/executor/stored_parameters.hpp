@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/executor/assemble_packed.hpp>
+#include <shardwise/executor/kv_halves.hpp>
 #include <shardwise/executor/parameter_position.hpp>
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/model/architectures.hpp>
@@ -321,11 +322,23 @@ private:
                 take_gguf_tensor(names, tensor, *data);
             }
         }
+        for (auto const& [number, halves] : kv_halves_) {
+            auto joined = join_kv_halves(model_->config, tensors_.name_of(static_cast<std::int64_t>(number)), halves);
+            if (joined) {
+                store(number, std::move(*joined));
+            } else {
+                refuse(number, joined.error());
+            }
+        }
         return {};
     }
     void take_gguf_tensor(TensorNameMap const& names, GgufTensor const& tensor, Bytes data) {
         auto const match = names.find(tensor.name);
         if (!match.is_found()) return keep_unused(tensor.name);
+        if (auto const half = kv_half(tensor.name)) {
+            kv_halves_[static_cast<std::size_t>(match.sets[0].first)][*half] = {tensor.type, tensor.shape, data};
+            return;
+        }
         StoredParameter parameter;
         parameter.is_turned = is_transposed_in_model(match);
         auto const format = weight_format(tensor.type);
@@ -357,6 +370,7 @@ private:
     std::vector<std::int32_t> places_;
     std::vector<StoredParameter> stored_;
     std::vector<Error> refusals_;
+    std::map<std::size_t, KvHalves> kv_halves_;
     std::vector<MappedFile> files_;
     RopeDivisors rope_divisors_;
     /// Names in the files that are no part of the model, some of them.
