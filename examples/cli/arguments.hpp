@@ -20,9 +20,9 @@ struct Arguments {
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> prefer, out, profile_out;
     std::optional<std::string> text, decode;
-    std::vector<std::string> texts;
+    std::vector<std::string> texts, stops;
     std::optional<std::string> pooling;
-    std::optional<std::string> prompt, prompt_ids, prompt_file, stop, threads, max_new_tokens;
+    std::optional<std::string> prompt, prompt_ids, prompt_file, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     std::optional<std::string> ranks, map;
     bool sequence_parallel = false;

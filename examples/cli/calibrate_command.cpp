@@ -10,9 +10,7 @@
 #include "requests.hpp"
 #include "values.hpp"
 
-#include <filesystem>
 #include <string>
-#include <unistd.h>
 #include <utility>
 
 namespace shardwise::cli {
@@ -38,22 +36,11 @@ namespace {
     return options;
 }
 
-/// Finds out before a minute of measuring that the file cannot be written.
-[[nodiscard]] Result<> check_folder(std::string const& path) {
-    auto folder = std::filesystem::path(path).parent_path();
-    if (folder.empty()) folder = ".";
-    if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
-    return Error{ErrorCode::file_unwritable}
-        .in(path)
-        .because("lies in a folder that cannot be written to")
-        .fix("name a file elsewhere");
-}
-
 [[nodiscard]] Result<CalibrateAnswer> answer_calibrate(Arguments const& arguments, CalibrationOptions const& options,
                                                        ColorMode mode) {
     CalibrateAnswer answer;
     answer.out = *arguments.out;
-    if (auto const checked = check_folder(answer.out); !checked) return checked.error();
+    if (auto const checked = check_output_path(answer.out); !checked) return checked.error();
     auto detection = detect_devices(program_detection_options());
     if (!detection) return detection.error();
     answer.warnings = std::move(detection->warnings);

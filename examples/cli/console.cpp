@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -29,6 +30,19 @@ ExitCode report(Error const& error, Stage stage, bool is_json) {
         print_text(json.text() + "\n");
     }
     return exit_code_of(error.code(), stage);
+}
+
+Result<> check_output_path(std::string const& path) {
+    if (path.empty()) {
+        return Error{ErrorCode::invalid_argument}.because("an empty name is no file's").fix("name the file to write");
+    }
+    auto folder = std::filesystem::path(path).parent_path();
+    if (folder.empty()) folder = ".";
+    if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+    return Error{ErrorCode::file_unwritable}
+        .in(path)
+        .because("lies in a folder that cannot be written to")
+        .fix("name a file elsewhere");
 }
 
 bool flush_output() {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/core/error.hpp>
+#include <shardwise/core/result.hpp>
 
 #include "exit_code.hpp"
 
@@ -16,6 +16,10 @@ void print_text(std::string_view text);
 void print_warnings(std::vector<std::string> const& warnings);
 /// One line on stderr and, with --json, the error document on stdout; gives the exit status.
 [[nodiscard]] ExitCode report(Error const& error, Stage stage, bool is_json);
+/// Finds out before long work that the file it ends with cannot be written.
+///
+/// Errors  file_unwritable; invalid_argument for an empty name
+[[nodiscard]] Result<> check_output_path(std::string const& path);
 /// Flushes stdout; false where what was printed did not reach its reader.
 [[nodiscard]] bool flush_output();
 

@@ -6,7 +6,7 @@
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
 #include "console.hpp"
-#include "text_stream.hpp"
+#include "run_prompt.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -136,21 +136,20 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
     request.stop_tokens = *std::move(stops);
     std::optional<ChatFormat> format;
     if (arguments.chat) {
-        auto recognised = recognize_chat_format(loaded->chat_template);
-        if (!recognised) return Error{recognised.error()}.in("--chat");
+        auto recognised = find_chat_format(loaded->chat_template);
+        if (!recognised) return recognised.error();
         format = *std::move(recognised);
     }
     auto const positions = model.checkpoint.model.config.max_positions;
     options.context = positions > 0 ? std::min(positions, most_context) : most_context;
     Conversation conversation(loaded->tokenizer, std::move(format), options.context, request.max_new_tokens);
-    std::optional<TextStream> stream;
-    auto const show = [](std::string_view text) {
+    request.stop_strings = arguments.stops;
+    options.tokenizer = &loaded->tokenizer;
+    options.on_text = [](std::int64_t, std::string_view text) {
         print_text(text);
         (void)flush_output();
     };
-    options.on_token = [&stream](std::int64_t, std::int32_t token) {
-        return stream->push(token) && is_line_interrupted == 0;
-    };
+    options.on_token = [](std::int64_t, std::int32_t) { return is_line_interrupted == 0; };
     // While the model is loaded an interrupt ends the program, as ever.
     std::optional<InterruptFlag> flag;
     auto const next = [&]() -> std::optional<GenerationRequest> {
@@ -165,7 +164,6 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
                 conversation.take_back();
                 continue;
             }
-            stream.emplace(loaded->tokenizer, arguments.stop.value_or(""), show);
             auto asked = request;
             asked.prompt = *std::move(ids);
             return asked;
@@ -176,9 +174,8 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
             complain(generation.error());
             return conversation.take_back();
         }
-        stream->finish();
         print_text("\n");
-        conversation.hear(stream->text());
+        conversation.hear(generation->text);
     };
     auto const served = serve_on_threads(model.source, model.checkpoint.model, options, next, answered);
     print_text("\n");

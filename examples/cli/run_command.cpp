@@ -14,15 +14,14 @@
 #include "run_prompt.hpp"
 #include "run_ranks.hpp"
 #include "runnable_model.hpp"
-#include "text_stream.hpp"
 #include "values.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -48,7 +47,8 @@ volatile std::sig_atomic_t is_interrupted = 0;
         .in(flag)
         .at(word.empty() ? std::string_view{"\"\""} : word)
         .because(is_number ? "is out of range" : "is not a number")
-        .fix("write a number like 0.8");
+        .fix(most > 1.0F ? (least > 0.0F ? "write a number like 1.1" : "write a number like 0.8, from 0 on")
+                         : "write a number from 0 to 1, like 0.8");
 }
 
 /// The flags that say how to generate.
@@ -117,6 +117,22 @@ struct RunInput {
     std::optional<Tokenizer> tokenizer;
 };
 
+/// Checks that all tokens that were asked for have a position in the model's context.
+[[nodiscard]] Result<> check_context(Arguments const& arguments, GenerationRequest const& request,
+                                     std::int64_t positions) {
+    auto const prompt = static_cast<std::int64_t>(request.prompt.size());
+    if (positions < 1 || prompt > positions) return {};  // what a prompt alone is too long for, the session says
+    // The last token is chosen only.
+    auto const last = prompt + std::max<std::int64_t>(request.max_new_tokens, 1) - 1;
+    if (!arguments.max_new_tokens || last <= positions) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("--max-new-tokens")
+        .because("goes beyond the model's context, the prompt included")
+        .got(last)
+        .expected(positions)
+        .fix("use at most " + std::to_string(positions - prompt + 1));
+}
+
 /// Reads what describes the model; the prompt on the first rank only.
 [[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request, bool is_first) {
     auto model = find_runnable(*arguments.model);
@@ -128,13 +144,16 @@ struct RunInput {
     if (is_first) {
         auto prompt = read_prompt(arguments, model->source);
         if (!prompt) return prompt.error();
-        if (arguments.stop && !prompt->tokenizer) {
+        if (!arguments.stops.empty() && !prompt->tokenizer) {
             return Error{ErrorCode::unsupported}
                 .in("--stop")
                 .because("needs text, and the model's files have no tokenizer that can be read")
                 .fix("leave it out");
         }
+        request.stop_strings = arguments.stops;
         request.prompt = std::move(prompt->ids);
+        auto const fits = check_context(arguments, request, model->checkpoint.model.config.max_positions);
+        if (!fits) return fits.error();
         tokenizer = std::move(prompt->tokenizer);
     }
     return RunInput{*std::move(model), std::move(request), std::move(tokenizer)};
@@ -160,7 +179,6 @@ void catch_interrupts(RunRanks& ranks) {
     answer.model = source.name;
     answer.prompt = input.request.prompt;
     answer.warnings = checkpoint.warnings;
-    std::optional<TextStream> stream;
     // Shown until the first token.
     std::optional<Progress> progress;
     std::optional<BlockTimes> times;
@@ -176,17 +194,16 @@ void catch_interrupts(RunRanks& ranks) {
             };
         }
     }
-    if (input.tokenizer) {
-        auto show = [](std::string_view text) {
+    if (input.tokenizer) options.tokenizer = &*input.tokenizer;
+    if (!arguments.json) {
+        options.on_text = [](std::int64_t, std::string_view text) {
             print_text(text);
             (void)flush_output();
         };
-        stream.emplace(*input.tokenizer, arguments.stop.value_or(""),
-                       arguments.json ? std::function<void(std::string_view)>{} : show);
     }
-    options.on_token = [&stream, &progress](std::int64_t, std::int32_t token) {
+    options.on_token = [&progress](std::int64_t, std::int32_t) {
         progress.reset();
-        return (!stream || stream->push(token)) && is_interrupted == 0;
+        return is_interrupted == 0;
     };
     catch_interrupts(ranks);
     auto report = ranks.world() != nullptr
@@ -196,10 +213,7 @@ void catch_interrupts(RunRanks& ranks) {
     progress.reset();
     if (!report) return report.error();
     answer.report = *std::move(report);
-    if (stream) {
-        stream->finish();
-        answer.text = stream->text();
-    }
+    if (input.tokenizer) answer.text = answer.report.generations.front().text;
     if (auto const finished = ranks.finish(); !finished) return finished.error();
     if (times) {
         auto const tokens = answer.prompt.size() + answer.report.generations.front().tokens.size();
@@ -235,15 +249,19 @@ void catch_interrupts(RunRanks& ranks) {
     return error.code() == ErrorCode::invalid_argument ? Stage::arguments : Stage::work;
 }
 
-/// Checks what a conversation and a profile do without: other ranks than threads, and stages.
+/// Checks what a conversation does without: other ranks than threads, and stages. A profile is of layers in memory.
 [[nodiscard]] Result<> check_stages(Arguments const& arguments, RunOptions const& options, bool talks, bool is_group) {
-    if (!talks && !arguments.profile_out) return {};
     Error error{ErrorCode::unsupported};
-    error.in(talks ? "prompts at a terminal" : "--profile-out");
+    if (arguments.profile_out && has_placement(arguments)) {
+        return error.in("--profile-out")
+            .because("measures layers where they compute, not those that a placement streams")
+            .fix("leave the placement out; --pp cuts the model into stages");
+    }
+    if (!talks) return {};
+    error.in("prompts at a terminal");
     if (options.pp > 1 || options.ep > 1 || has_placement(arguments))
         return error.because("cannot be had with stages of a pipeline or shared experts yet").fix("use --tp alone");
-    if (talks && is_group)
-        return error.because("are answered by threads only").fix("give --prompt, or --ranks threads");
+    if (is_group) return error.because("are answered by threads only").fix("give --prompt, or --ranks threads");
     return {};
 }
 
@@ -285,6 +303,10 @@ ExitCode run_run(Arguments const& arguments) {
         auto const ids = read_id_list("--prompt-ids", *arguments.prompt_ids, std::numeric_limits<std::int32_t>::max());
         if (!ids) return refuse(ids.error());
     }
+    for (auto const* const path : {&arguments.logits, &arguments.profile_out}) {
+        if (!*path || !ranks->is_first()) continue;
+        if (auto const checked = check_output_path(**path); !checked) return refuse(checked.error(), Stage::work);
+    }
     auto request = read_request(arguments);
     if (!request) return refuse(request.error());
     auto options = read_run_options(arguments);
@@ -308,6 +330,13 @@ ExitCode run_run(Arguments const& arguments) {
         placed.emplace(*std::move(input));
     }
     if (auto const fits = ranks->fit(arguments, *options); !fits) return refuse(fits.error());
+    if (arguments.profile_out && options->tp > 1) {
+        return refuse(
+            Error{ErrorCode::invalid_argument}
+                .in("--profile-out, --tp")
+                .because("a profile holds the times of whole layers, and the ranks that were started share them")
+                .fix("make them stages: --pp"));
+    }
     auto const answer = answer_run(arguments, std::move(placed), *std::move(request), *options, *ranks, *color);
     if (!answer) return refuse(answer.error(), Stage::work);
     if (!ranks->is_first()) return ExitCode::done;

@@ -30,12 +30,11 @@ Result<> check_profile_out(Arguments const& arguments) {
     if (!arguments.profile_out) return {};
     Error error{ErrorCode::invalid_argument};
     if (arguments.profile_out->empty()) return error.in("--profile-out").because("names no file").fix("name one");
-    for (auto const& [flag, word] :
-         {std::pair{"--tp", &arguments.tp}, std::pair{"--pp", &arguments.pp}, std::pair{"--ep", &arguments.ep}}) {
+    for (auto const& [flag, word] : {std::pair{"--tp", &arguments.tp}, std::pair{"--ep", &arguments.ep}}) {
         if (!*word || **word == "1") continue;
         return error.in("--profile-out, " + std::string(flag))
             .because("a profile holds the times of whole layers on one device")
-            .fix("measure one rank: leave " + std::string(flag) + " out");
+            .fix("leave " + std::string(flag) + " out; stages of a pipeline are fine");
     }
     return {};
 }

@@ -6,9 +6,15 @@
 
 #include "values.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace shardwise::cli {
@@ -17,11 +23,46 @@ namespace {
 
 constexpr std::size_t longest_prompt_file = std::size_t{64} << 20U;
 
+/// What a pipe or a terminal has, up to its end.
+[[nodiscard]] Result<std::string> read_pipe(std::string const& path) {
+    std::ifstream pipe(path, std::ios::binary);
+    std::string text;
+    for (char block[4096]; pipe.read(block, sizeof block) || pipe.gcount() > 0;) {
+        text.append(block, static_cast<std::size_t>(pipe.gcount()));
+        if (text.size() <= longest_prompt_file) continue;
+        return Error{ErrorCode::capacity_exceeded}
+            .in(path)
+            .because("gives more bytes than a prompt may have")
+            .expected(static_cast<std::int64_t>(longest_prompt_file));
+    }
+    return text;
+}
+
 [[nodiscard]] Result<std::string> prompt_text(Arguments const& arguments) {
-    return arguments.prompt ? *arguments.prompt : read_text_file(*arguments.prompt_file, longest_prompt_file);
+    if (arguments.prompt) return *arguments.prompt;
+    auto const path = *arguments.prompt_file == "-" ? std::string("/dev/stdin") : *arguments.prompt_file;
+    // A device may have no end; a terminal, which is one too, has.
+    std::error_code ignored;
+    bool const is_pipe = std::filesystem::is_fifo(path, ignored) ||
+                         (path == "/dev/stdin" && !std::filesystem::is_regular_file(path, ignored));
+    return is_pipe ? read_pipe(path) : read_text_file(path, longest_prompt_file);
 }
 
 }  // namespace
+
+Result<ChatFormat> find_chat_format(std::string_view chat_template) {
+    auto format = recognize_chat_format(chat_template);
+    if (format) return format;
+    if (chat_template.size() > format.error().reason().size()) {
+        std::fputs("shardwise: the model's chat_template:\n", stderr);
+        while (!chat_template.empty()) {
+            auto const line = chat_template.substr(0, chat_template.find('\n'));
+            std::fprintf(stderr, "%s\n", escaped(line).c_str());
+            chat_template.remove_prefix(std::min(line.size() + 1, chat_template.size()));
+        }
+    }
+    return Error{format.error()}.in("--chat");
+}
 
 Result<> check_prompt_flags(Arguments const& arguments) {
     int given = 0;
@@ -57,8 +98,8 @@ Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& sou
     auto text = prompt_text(arguments);
     if (!text) return text.error();
     if (arguments.chat) {
-        auto const format = recognize_chat_format(loaded->chat_template);
-        if (!format) return Error{format.error()}.in("--chat");
+        auto const format = find_chat_format(loaded->chat_template);
+        if (!format) return format.error();
         std::array const messages{ChatMessage{ChatRole::user, *text}};
         auto laid_out = lay_out_chat(*format, messages);
         if (!laid_out) return laid_out.error();

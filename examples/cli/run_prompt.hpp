@@ -2,12 +2,14 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/model_source.hpp>
+#include <shardwise/tokenizer/chat_layout.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include "arguments.hpp"
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::cli {
@@ -23,6 +25,11 @@ struct RunPrompt {
 ///
 /// Errors  invalid_argument
 [[nodiscard]] Result<> check_prompt_flags(Arguments const& arguments);
+
+/// The layout that a model's template writes, for --chat; the whole text of one that is not recognised goes to stderr.
+///
+/// Errors  those of recognize_chat_format
+[[nodiscard]] Result<ChatFormat> find_chat_format(std::string_view chat_template);
 
 /// The prompt of the command line. `source` is the model's.
 ///

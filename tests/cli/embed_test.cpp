@@ -109,6 +109,7 @@ TEST_CASE("embed: what cannot be embedded is refused by name, with the right sta
     };
     auto const& path = model.folder.path();
     CHECK(status({"embed", path}, "--text") == 2);
+    CHECK(status({"embed", "--text", "a"}, "MODEL: was not given") == 2);
     CHECK(status({"embed", path, "--text", "a", "--pooling", "meen"}, "did you mean mean?") == 2);
     CHECK(status({"embed", path, "--text", "a", "--tp", "5"}, "query heads") == 1);
     std::string many;

@@ -253,6 +253,12 @@ TEST_CASE("run: --profile-out writes times of every layer, by which map --profil
         CHECK(answer.text("profile", "phase") == "decode");
     }
     CHECK(run({"run", path, "--prompt-ids", "5", "--tp", "2", "--profile-out", file}).says("--profile-out, --tp"));
+    auto const stages = run({"run", path, "--prompt-ids", "5", "--max-new-tokens", "3", "--pp", "2", "--ranks",
+                             "processes", "--profile-out", file});
+    REQUIRE_MESSAGE(stages.status == 0, stages.err);
+    Answer const both(read_text(file));
+    for (auto const* const block : {"model.embed_tokens", "model.layers.0", "model.layers.1", "lm_head"})
+        CHECK(both.real("devices", std::size_t{0}, "modules", block, "decode") > 0.0);
 }
 
 TEST_CASE("run: what cannot be run is refused by name, with the right status") {
@@ -264,6 +270,13 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     };
     auto const& path = model.folder.path();
     CHECK(status({"run", path}, "--prompt-ids") == 2);
+    CHECK(status({"run", "--prompt", "hello"}, "MODEL: was not given") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--top-p", "2"}, "from 0 to 1") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--logits", "/nowhere/at/all"}, "cannot be written to") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--logits", ""}, "name the file") == 1);
+    // 3 and 63 more, of which the last needs no position, are more than 64.
+    CHECK(status({"run", path, "--prompt-ids", "1,2,3", "--max-new-tokens", "63"}, "use at most 62") == 1);
+    CHECK(run({"run", path, "--prompt-ids", "1,2,3", "--max-new-tokens", "62"}).status == 0);
     CHECK(status({"run", path, "--prompt-ids", "1,x"}, "is not a whole number") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "hot"}, "--temperature") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "0"}, "--tp") == 2);
@@ -292,6 +305,31 @@ TEST_CASE("run: text needs a tokenizer, and one prompt") {
     auto const stop = run({"run", path, "--prompt-ids", "1", "--stop", "."});
     CHECK(stop.status == 1);
     CHECK(stop.says("--stop"));
+}
+
+TEST_CASE("run: the prompt may come from a pipe, several texts stop it, and an unknown chat template is shown whole") {
+    SmallLlama const model;
+    model.add_tokenizer();
+    auto const& path = model.folder.path();
+    auto const whole = run({"run", path, "--prompt", "hello", "--max-new-tokens", "9"});
+    REQUIRE(whole.status == 0);
+    auto const piped = [&](std::string const& file) {
+        return run_command_line({"bash", "-c",
+                                 "printf hello | \"$0\" run \"$1\" --prompt-file \"$2\" --max-new-tokens 9",
+                                 SHARDWISE_PROGRAM, path, file});
+    };
+    CHECK(piped("-").out == whole.out);
+    CHECK(piped("/dev/stdin").out == whole.out);
+    auto const text = whole.out.substr(0, whole.out.size() - 1);
+    REQUIRE(text.size() > 4);
+    auto const stopped = run({"run", path, "--prompt", "hello", "--max-new-tokens", "9", "--stop", text.substr(4),
+                              "--stop", text.substr(2, 2), "--ranks", "processes", "--tp", "2"});
+    CHECK(stopped.out == text.substr(0, text.find(text.substr(2, 2))) + "\n");
+    std::string const strange = std::string(300, 'x') + "\\u001b the end";
+    (void)model.folder.write("tokenizer_config.json", R"({"chat_template":")" + strange + R"("})");
+    auto const chat = run({"run", path, "--prompt", "hello", "--chat"});
+    CHECK(chat.status == 1);
+    CHECK(chat.says(std::string(300, 'x') + "\\x1b the end\n"));
 }
 
 TEST_SUITE("models") {

@@ -51,6 +51,9 @@ TEST_CASE("tokenize: ids give the text back") {
 TEST_CASE("tokenize: what cannot be done is said") {
     Model const model;
     CHECK(run({"tokenize", model.path()}).status == 2);
+    auto const nobody = run({"tokenize", "--text", "a"});
+    CHECK(nobody.status == 2);
+    CHECK(nobody.says("MODEL: was not given"));
     CHECK(run({"tokenize", model.path(), "--text", "a", "--decode", "1"}).status == 2);
     CHECK(run({"tokenize", model.path(), "--decode", "1,x"}).status == 2);
     auto const unknown = run({"tokenize", model.path(), "--decode", "1,999999", "--json"});

@@ -1,6 +1,7 @@
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 #include <shardwise/session/serve_on_threads.hpp>
+#include <shardwise/tokenizer/files/tokenizer_json.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,6 +10,7 @@
 #include "skip.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -16,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -152,6 +155,113 @@ TEST_CASE("run_on_threads: experts dealt to groups, times ranks and stages, have
     CHECK(refused.error().message().find("more ranks than the model has experts") != std::string::npos);
 }
 
+/// Its first 61 tokens are these letters.
+Tokenizer letters() {
+    std::string const all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678";
+    std::string vocabulary;
+    for (std::size_t id = 0; id < all.size(); ++id)
+        vocabulary += (id == 0 ? "\"" : ",\"") + all.substr(id, 1) + "\":" + std::to_string(id);
+    auto tokenizer = parse_tokenizer_json(R"({"version":"1.0","added_tokens":[],"decoder":{"type":"Fuse"},"model":)"
+                                          R"({"type":"BPE","vocab":{)" +
+                                              vocabulary + R"(},"merges":[],"unk_token":"a"}})",
+                                          "letters");
+    REQUIRE(tokenizer);
+    return *std::move(tokenizer);
+}
+
+TEST_CASE("TextStream: the first of several stop strings ends the text, and what may begin one waits") {
+    auto const tokenizer = letters();
+    auto const stream = [&](std::string const& text, std::vector<std::string> const& stops) {
+        std::string shown;
+        TextStream out(tokenizer, stops, [&](std::string_view piece) { (shown += piece) += '|'; });
+        for (char const letter : text) {
+            if (!out.push(letter - 'a')) break;
+        }
+        out.finish();
+        CHECK(out.has_stopped() == (out.text() != text));
+        return shown + " " + out.text();
+    };
+    CHECK(stream("abcd", {}) == "a|b|c|d| abcd");
+    CHECK(stream("abcd", {"bc"}) == "a| a");
+    CHECK(stream("abab", {"abc"}) == "ab|ab| abab");
+    CHECK(stream("ababc", {"abc"}) == "ab| ab");
+    CHECK(stream("aaab", {"aab"}) == "a| a");
+    CHECK(stream("xabcd", {"cd", "abcz", "bcd"}) == "x|a| xa");
+    CHECK(stream("abcd", {"", "d"}) == "a|b|c| abc");
+    CHECK(stream("abc", {"a"}) == " ");
+}
+
+TEST_CASE("run_on_threads: stop strings end each request by itself, with its text, on any kind of ranks") {
+    FormulaModel const model(
+        R"({"model_type":"mixtral","vocab_size":61,"hidden_size":24,"intermediate_size":20,"num_hidden_layers":2,)"
+        R"("num_attention_heads":4,"num_key_value_heads":2,"num_local_experts":3,"num_experts_per_tok":2,)"
+        R"("max_position_embeddings":64})");
+    auto const tokenizer = letters();
+    auto requests = two_requests();
+    for (auto& request : requests) request.sampling = {.temperature = 1.0F, .seed = 7};
+    requests.push_back(requests[0]);
+    auto const run = [&](RunOptions options) {
+        options.is_deterministic = true;
+        options.threads = 2;
+        options.tokenizer = &tokenizer;
+        std::vector<std::string> shown(3);
+        options.on_text = [&](std::int64_t request, std::string_view text) {
+            shown[static_cast<std::size_t>(request)] += text;
+        };
+        auto ran = run_on_threads(model.source, model.checkpoint->model, requests, options);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        for (std::size_t i = 0; i < 3; ++i) CHECK(ran->generations[i].text == shown[i]);
+        return std::move(ran->generations);
+    };
+    auto const whole = run({});
+    for (auto const& generation : whole) CHECK(generation.text.size() == generation.tokens.size());
+    // One ends in its middle, one with its very last token, one not at all.
+    requests[0].stop_strings = {"never", whole[0].text.substr(3, 2)};
+    requests[1].stop_strings = {whole[1].text.substr(4)};
+    requests[2].stop_strings = {"never"};
+    struct Degrees {
+        std::int32_t tp, pp, ep;
+    };
+    for (auto const degrees : {Degrees{1, 1, 1}, Degrees{2, 1, 1}, Degrees{1, 2, 1}, Degrees{1, 1, 2}}) {
+        CAPTURE(degrees.tp);
+        CAPTURE(degrees.ep);
+        auto const ended = run({.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .sequences = 2});
+        CHECK(ended[0].text == whole[0].text.substr(0, whole[0].text.find(requests[0].stop_strings[1])));
+        CHECK(ended[0].tokens.size() == ended[0].text.size() + 2);
+        CHECK(ended[1].text == whole[1].text.substr(0, 4));
+        CHECK(ended[1].tokens == whole[1].tokens);
+        for (auto const i : {0, 1}) CHECK(ended[static_cast<std::size_t>(i)].reason == FinishReason::stop_string);
+        CHECK(ended[2].text == whole[2].text);
+        CHECK(ended[2].reason == FinishReason::length);
+    }
+    auto const refused = run_on_threads(model.source, model.checkpoint->model, requests, {.threads = 2});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("stop_strings: need a tokenizer") != std::string::npos);
+}
+
+TEST_CASE("run_on_threads: stages of a pipeline measure the blocks that they have, each once") {
+    FormulaLlama const model;
+    auto const measured = [&](RunOptions options) {
+        BlockTimes times(model.checkpoint->model.program);
+        options.times = &times;
+        auto const ran = run_on_threads(model.source, model.checkpoint->model, two_requests(), options);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        return times.seconds();
+    };
+    auto const alone = measured({.threads = 1});
+    auto const staged = measured({.pp = 2, .threads = 1});
+    REQUIRE(staged.size() == alone.size());
+    for (auto const seconds : staged) CHECK(seconds > 0.0);
+    // A stage's waiting for the other one is nobody's time.
+    std::int64_t heard = 0;
+    RunOptions slow{.pp = 2, .threads = 1};
+    slow.on_token = [&](std::int64_t, std::int32_t) {
+        if (++heard == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        return true;
+    };
+    for (auto const seconds : measured(slow)) CHECK(seconds < 0.25);
+}
+
 TEST_CASE("run_on_threads: stages that do not cover the layers, or are more than there are, are refused") {
     FormulaLlama const model;
     auto const refusal = [&](RunOptions const& options) {
@@ -240,10 +350,14 @@ TEST_CASE(
         // A prompt that is too long, one whose answer is ended behind the second token, and the two again.
         auto asked = std::vector{requests[0], requests[0], requests[0], requests[1], requests[0]};
         asked[1].prompt.assign(1000, 7);
+        auto const tokenizer = letters();
+        auto const text = *tokenizer.decode(alone->generations[1].tokens);
+        asked[3].stop_strings = {text.substr(text.size() - 1)};
         std::size_t turn = 0;
         std::size_t answers = 0;
         std::int64_t heard = 0;
         RunOptions options{.tp = tp, .threads = 2, .is_deterministic = true, .context = 24};
+        options.tokenizer = &tokenizer;
         options.on_token = [&](std::int64_t, std::int32_t) { return turn != 3 || ++heard < 2; };
         auto const next = [&]() -> std::optional<GenerationRequest> {
             return turn < asked.size() ? std::optional(asked[turn++]) : std::nullopt;
@@ -254,6 +368,11 @@ TEST_CASE(
             if (!generation) return;
             auto expected = alone->generations[turn == 4 ? 1 : 0].tokens;
             if (turn == 3) expected.resize(2);
+            if (turn == 4) {
+                expected.resize(text.find(text.back()) + 1);
+                CHECK(generation->reason == FinishReason::stop_string);
+                CHECK(generation->text == text.substr(0, text.find(text.back())));
+            }
             CHECK(generation->tokens == expected);
             CHECK((generation->reason == FinishReason::cancelled) == (turn == 3));
         };

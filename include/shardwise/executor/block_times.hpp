@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,19 @@ public:
             profile.modules.push_back(std::move(time));
         }
         return profile;
+    }
+    /// Seconds of each block, of all prompts and of all steps of one token; for add_seconds elsewhere.
+    [[nodiscard]] std::vector<double> seconds() const {
+        std::vector<double> all;
+        for (auto const& block : blocks_) all.insert(all.end(), {block.prefill, block.decode});
+        return all;
+    }
+    /// Adds what other stages took in the same steps for blocks of theirs: their `seconds`.
+    void add_seconds(std::span<double const> all) {
+        for (std::size_t i = 0; i < blocks_.size() && 2 * i + 1 < all.size(); ++i) {
+            blocks_[i].prefill += all[2 * i];
+            blocks_[i].decode += all[2 * i + 1];
+        }
     }
     /// True once a step was timed.
     [[nodiscard]] bool has_steps() const { return prefills_ + decodes_ > 0; }

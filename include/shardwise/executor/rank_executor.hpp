@@ -129,11 +129,16 @@ public:
             limits_.step_tokens * std::min(model_->config.experts_per_token,
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
         WalkState<Backend> state{arena_.data(), out, 0};
-        if (times_ != nullptr) times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
         if (links.from >= 0) {
             auto const& plan = bodies_[blocks_.front().body].plan;
             state.hidden = arena_.data() + plan.layout.offsets[static_cast<std::size_t>(plan.item_of[0])].count() / 4;
             submit_receive<Backend>(links, state.hidden, tokens * blocks_.front().cut.width(0), stream);
+        }
+        if (times_ != nullptr) {
+            // What other stages take is no time of this one.
+            auto const received = stream.synchronize(Deadline::after(std::chrono::hours(1)));
+            if (!received) return received;
+            times_->begin(tokens, static_cast<std::int64_t>(parts.size()));
         }
         std::size_t at = 0;
         auto const walk = [&](std::size_t end) -> Result<> {
@@ -142,7 +147,7 @@ public:
                 auto walked = walk_block(*model_, blocks_[at], plan, step, state, comm, exchange, stream);
                 if (walked && times_ != nullptr) walked = stream.synchronize(Deadline::after(std::chrono::hours(1)));
                 if (!walked) return walked;
-                if (times_ != nullptr) times_->end_block(at);
+                if (times_ != nullptr) times_->end_block(first_timed_ + at);
             }
             return {};
         };
@@ -188,8 +193,12 @@ public:
 
     /// True where this rank's stage makes the output.
     [[nodiscard]] bool ends_model() const { return ends_model_; }
-    /// Times every block from now on, and waits for each; `times` outlives this.
-    void measure(BlockTimes& times) { times_ = &times; }
+    /// Times every block from now on, and waits for each; `times` outlives this. `first` is the model's block that this
+    /// rank's stage begins with.
+    void measure(BlockTimes& times, std::int64_t first = 0) {
+        times_ = &times;
+        first_timed_ = static_cast<std::size_t>(first);
+    }
 
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
@@ -338,6 +347,7 @@ private:
     std::vector<PlannedBody> bodies_;
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;
+    std::size_t first_timed_ = 0;
     Bytes weight_bytes_{0};
     Bytes bytes_read_{0};
     KvCache<Backend> cache_;

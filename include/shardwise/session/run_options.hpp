@@ -5,6 +5,7 @@
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
+#include <shardwise/session/request_texts.hpp>
 #include <shardwise/session/session.hpp>
 
 #include <chrono>
@@ -47,10 +48,14 @@ struct RunOptions {
     std::chrono::nanoseconds limit = std::chrono::hours(24);
     /// The form in which weights are held. Its observer hears of rank 0's loading, on that rank's thread.
     LoadOptions load{};
+    /// Makes texts of tokens, on rank 0, where stop strings are looked for; null: there are no texts.
+    Tokenizer const* tokenizer = nullptr;
+    /// Called on rank 0 only, where it has a tokenizer.
+    OnText on_text{};
     /// Both are called on rank 0 only; the second for the requests of its group, 0, ep, 2 ep, ...
     OnToken on_token{};
     OnLogits on_logits{};
-    /// Where the times of rank 0's blocks go; null: they are not measured.
+    /// Where the times of the blocks go, on rank 0: those of each stage's first rank; null: they are not measured.
     BlockTimes* times = nullptr;
 
     [[nodiscard]] std::int64_t ranks() const { return std::int64_t{tp} * pp * ep; }

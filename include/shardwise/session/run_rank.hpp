@@ -16,6 +16,7 @@
 #include <shardwise/session/session.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -117,12 +118,17 @@ public:
             if (!exchange) return exchange.error();
             exchange_.emplace(std::move(*exchange));
         }
-        if (is_first() && options_.times != nullptr) executor_->measure(*options_.times);
+        first_block_ = blocks.begin;
         return {};
     }
 
     /// Makes the session and queues the requests; every rank does so alike.
     [[nodiscard]] Result<> begin(std::vector<GenerationRequest> const& requests) {
+        if (is_first()) {
+            auto texts = RequestTexts::create(options_.tokenizer, options_.on_text, requests);
+            if (!texts) return texts.error();
+            texts_ = std::move(*texts);
+        }
         StageRelay<HostCommunicator> relay;
         if (options_.pp > 1) {
             auto const last = options_.tp * (options_.pp - 1);
@@ -131,11 +137,14 @@ public:
                            rank >= last ? -1 : rank + options_.tp};
             relay.teller = last;
             // Only rank 0 knows whether anybody looks.
-            std::int32_t shares = options_.on_logits ? 1 : 0;
-            auto const told = broadcast(team(), TensorView<std::int32_t, 1, Host>(&shares, {1}), 0);
+            std::array<std::int32_t, 2> wants{options_.on_logits ? 1 : 0, options_.times != nullptr ? 1 : 0};
+            auto const told = broadcast(team(), TensorView<std::int32_t, 1, Host>(wants.data(), {2}), 0);
             if (!told) return told;
-            relay.shares_logits = shares != 0;
+            relay.shares_logits = wants[0] != 0;
+            gathers_times_ = wants[1] != 0;
         }
+        if (is_first() && options_.times != nullptr) executor_->measure(*options_.times);
+        if (gathers_times_ && !is_first()) executor_->measure(own_times_.emplace(model_.program), first_block_);
         auto session = RankSession::create(host_.context, *executor_, limits_, group(), host_.stream, relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
@@ -161,11 +170,15 @@ public:
         auto first_token = started;
         auto const deadline = Deadline::after(options_.limit);
         std::int64_t made = 0;
+        // Requests, times two, and one more where it was a stop string that ended it.
         std::vector<std::int32_t> ended_by_caller;
         auto const tell = [&](std::int64_t request, std::int32_t token) {
             if (made++ == 0) first_token = Clock::now();
-            if (is_first() && options_.on_token && !options_.on_token(request, token))
-                ended_by_caller.push_back(static_cast<std::int32_t>(request));
+            if (!is_first()) return;
+            bool const goes_on = !options_.on_token || options_.on_token(request, token);
+            bool const is_stop = !texts_.push(request, token);
+            if (is_stop || !goes_on)
+                ended_by_caller.push_back(static_cast<std::int32_t>(2 * request + (is_stop ? 1 : 0)));
         };
         auto const on_token = [&](std::int64_t own, std::int32_t token) {
             auto const request = groups_ ? groups_->request_of(own) : own;
@@ -184,6 +197,7 @@ public:
             if (!ended) return ended.error();
             for (auto& generation : *ended) {
                 if (groups_) generation.request = groups_->request_of(generation.request);
+                texts_.finish(generation);
                 report.generations[static_cast<std::size_t>(generation.request)] = std::move(generation);
             }
             // The same tokens are known to all ranks from here on.
@@ -196,9 +210,14 @@ public:
                     TensorView<std::int32_t, 1, Host> const all(ended_by_caller.data(), {most});
                     if (auto const told = broadcast(world_, all, 0); !told) return told;
                 }
-                for (auto const request : ended_by_caller) {
-                    if (request < 0 || (groups_ && !groups_->owns(request))) continue;
-                    (void)session_->cancel(groups_ ? groups_->own_number(request) : request);
+                for (auto const told : ended_by_caller) {
+                    auto const request = told / 2;
+                    if (told < 0 || (groups_ && !groups_->owns(request))) continue;
+                    auto const reason = told % 2 == 0 ? FinishReason::cancelled : FinishReason::stop_string;
+                    bool const is_running = session_->cancel(groups_ ? groups_->own_number(request) : request, reason);
+                    // It may have ended with the same token.
+                    if (!is_running && reason == FinishReason::stop_string)
+                        report.generations[static_cast<std::size_t>(request)].reason = reason;
                 }
             }
             if (!groups_) goes_on = session_->is_busy();
@@ -207,6 +226,8 @@ public:
         if (groups_) {
             if (auto const done = groups_->gather(report.generations); !done) return done;
         }
+        for (auto& generation : report.generations) texts_.finish(generation);
+        if (auto const done = gather_times(); !done) return done;
         if (made > 0) {
             report.prefill_seconds = std::chrono::duration<double>(first_token - started).count();
             report.decode_seconds = std::chrono::duration<double>(Clock::now() - first_token).count();
@@ -238,6 +259,23 @@ public:
     }
 
 private:
+    /// Completes rank 0's times with those of the other stages' first ranks.
+    [[nodiscard]] Result<> gather_times() {
+        if (!gathers_times_) return {};
+        bool const counts_own = own_times_ && team().rank() % options_.tp == 0;
+        auto own = BlockTimes(model_.program).seconds();
+        if (counts_own) own = own_times_->seconds();
+        auto const size = static_cast<std::int64_t>(own.size());
+        std::vector<double> all(own.size() * static_cast<std::size_t>(team().size()));
+        std::vector<std::int64_t> const counts(static_cast<std::size_t>(team().size()), size);
+        auto const done = all_gather(team(), TensorView<double const, 1, Host>(own.data(), {size}),
+                                     TensorView<double, 1, Host>(all.data(), {static_cast<std::int64_t>(all.size())}),
+                                     std::span<std::int64_t const>(counts));
+        if (!done || !is_first()) return done;
+        for (std::size_t begin = 0; begin < all.size(); begin += own.size())
+            options_.times->add_seconds(std::span<double const>(all).subspan(begin, own.size()));
+        return {};
+    }
     /// Its share of the cores of this machine.
     [[nodiscard]] static HostOptions cores_of(HostCommunicator const& world, RunOptions const& options) {
         auto const neighbours = options.local_ranks > 0 ? options.local_ranks : world.size();
@@ -262,6 +300,11 @@ private:
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;
     std::optional<RankSession> session_;
+    RequestTexts texts_;
+    /// Of this rank's stage, where rank 0 wants to know and is another rank.
+    std::optional<BlockTimes> own_times_;
+    std::int64_t first_block_ = 0;
+    bool gathers_times_ = false;
 };
 
 template <ReductionPolicy Policy>

@@ -10,6 +10,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -97,13 +98,25 @@ public:
 private:
     [[nodiscard]] Result<Generation> serve(Session<Host, Policy, HostCommunicator>& session,
                                            GenerationRequest request) {
+        std::int64_t shown = 0;
+        OnText on_text;
+        if (options_.on_text)
+            on_text = [this, &shown](std::int64_t, std::string_view text) { options_.on_text(shown, text); };
+        // Refused on all ranks alike: they share the options.
+        auto texts = RequestTexts::create(options_.tokenizer, on_text, {request});
+        if (!texts) return texts.error();
         auto const number = session.add(std::move(request));
         if (!number) return number.error();
         auto const deadline = Deadline::after(options_.limit);
         // Only rank 0 has a caller; all ranks end the request behind the same step.
+        constexpr std::int32_t by_caller = 1;
+        constexpr std::int32_t by_stop = 2;
         std::int32_t is_over = 0;
+        shown = *number;
         auto const on_token = [&](std::int64_t id, std::int32_t token) {
-            if (comm_.rank() == 0 && options_.on_token && !options_.on_token(id, token)) is_over = 1;
+            if (comm_.rank() != 0) return true;
+            if (options_.on_token && !options_.on_token(id, token)) is_over = by_caller;
+            if (!texts->push(0, token)) is_over = by_stop;
             return true;
         };
         Generation last;
@@ -115,7 +128,10 @@ private:
             if (!told) return told.error();
             if (is_over != 0) (void)session.cancel(*number);
         }
-        if (is_over != 0) last.reason = FinishReason::cancelled;
+        if (is_over != 0) last.reason = is_over == by_stop ? FinishReason::stop_string : FinishReason::cancelled;
+        last.request = 0;
+        if (comm_.rank() == 0) texts->finish(last);
+        last.request = *number;
         return last;
     }
 

@@ -6,6 +6,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/kernels/sample.hpp>
+#include <shardwise/session/generation.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -20,27 +21,6 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
-
-/// What a caller wants generated.
-struct GenerationRequest {
-    std::vector<std::int32_t> prompt;
-    std::int64_t max_new_tokens = 128;
-    SamplingOptions sampling{};
-    /// Tokens that end the text; they are not part of it.
-    std::vector<std::int32_t> stop_tokens{};
-    /// Which stream of its seed's random numbers it draws from; unset: its number, so that requests of one seed draw differently.
-    std::optional<std::uint64_t> random_stream{};
-};
-
-/// Why a sequence ended.
-enum class FinishReason : std::uint8_t { stop_token, length, cancelled };
-
-/// A sequence that has ended.
-struct Generation {
-    std::int64_t request = 0;
-    std::vector<std::int32_t> tokens;
-    FinishReason reason = FinishReason::length;
-};
 
 /// How the ranks of a pipeline generate together: the last stage chooses the tokens, and all others are told.
 template <Communicator C>
@@ -181,16 +161,16 @@ public:
 
     /// Ends a request between two steps, on every rank of a group alike; it is handed out by the next step. False where it has
     /// ended already.
-    [[nodiscard]] bool cancel(std::int64_t request) {
+    [[nodiscard]] bool cancel(std::int64_t request, FinishReason reason = FinishReason::cancelled) {
         for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
             if (waiting->number != request) continue;
-            cancelled_.push_back({request, {}, FinishReason::cancelled});
+            cancelled_.push_back({request, {}, reason});
             waiting_.erase(waiting);
             return true;
         }
         for (std::size_t i = 0; i < running_.size(); ++i) {
             if (running_[i].number != request) continue;
-            finish(i, FinishReason::cancelled, cancelled_);
+            finish(i, reason, cancelled_);
             return true;
         }
         return false;
