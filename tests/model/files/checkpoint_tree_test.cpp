@@ -5,6 +5,7 @@
 #include "checkpoint_fixtures.hpp"
 
 #include <filesystem>
+#include <string>
 
 using namespace shardwise;
 using namespace shardwise::testing;
@@ -28,6 +29,24 @@ TEST_CASE("an unknown architecture is mapped from its tensors' names, with a war
     // Without tensors there is nothing to map.
     std::filesystem::remove(folder.path("model.safetensors"));
     CHECK(read(folder.path()).error().code() == ErrorCode::unknown_name);
+}
+
+TEST_CASE("a class that its family does not describe is mapped from its tensors' names, with a warning that names it") {
+    TemporaryFolder const folder;
+    auto tensors = tiny_tensors();
+    tensors.push_back({"score.weight", "BF16", {2, 4}, 16});
+    std::string config = tiny_llama;
+    config.replace(config.find("LlamaForCausalLM"), 16, "LlamaForSequenceClassification");
+    write_model(folder, tensors, config);
+    auto const checkpoint = read(folder.path());
+    REQUIRE(checkpoint.has_value());
+    CHECK_FALSE(checkpoint->is_known_architecture);
+    REQUIRE(checkpoint->warnings.size() == 2);
+    CHECK(checkpoint->warnings[0] ==
+          "LlamaForSequenceClassification: architectures: is not a class of this family that can be counted; did you "
+          "mean "
+          "LlamaForCausalLM?");
+    CHECK(stored_bytes(checkpoint->model.tree) == total(tensors));
 }
 
 TEST_CASE("a safetensors file alone is mapped from its names") {

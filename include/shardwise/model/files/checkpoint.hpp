@@ -119,7 +119,7 @@ private:
                           .at("config.json")
                           .because("there is none beside the tensors");
         } else if (auto const done = read_config_model(); !done) {
-            if (done.error().code() != ErrorCode::unknown_name) return done;
+            if (!is_undescribed(done.error())) return done;
             unknown = done.error();
         }
         auto const checkpoint = read_safetensors_checkpoint(source_, out_.warnings, observer_);
@@ -139,12 +139,15 @@ private:
         if (!checkpoint) return checkpoint.error();
         auto const config = read_gguf_config(checkpoint->header, files_);
         if (!config) {
-            auto const code = config.error().code();
-            if (code != ErrorCode::unknown_name && code != ErrorCode::unsupported) return config.error();
+            if (!is_undescribed(config.error())) return config.error();
             return take_names(*checkpoint, config.error());
         }
         if (auto const done = describe_config(*config, files_); !done) return done;
         return match(*checkpoint, CheckpointMatcher::Layout::gguf, true);
+    }
+    /// True where the files are sound, but no family describes their model: its tensors still say what there is.
+    [[nodiscard]] static bool is_undescribed(Error const& error) {
+        return error.code() == ErrorCode::unknown_name || error.code() == ErrorCode::unsupported;
     }
     /// What errors and warnings call the files of tensors.
     [[nodiscard]] static std::string name_of_files(ModelSource const& source) {

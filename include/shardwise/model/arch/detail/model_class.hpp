@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
 #include <shardwise/model/config.hpp>
 
 #include <initializer_list>
@@ -17,12 +18,11 @@ namespace shardwise::inline v0_2_0::detail {
     for (auto const known : classes) {
         if (config.model_class.view() == known) return {};
     }
-    FixedText<64> const usual{*classes.begin()};
     return Error{ErrorCode::unsupported}
         .in(config.model_class.view())
         .at("architectures")
         .because("is not a class of this family that can be counted")
-        .fix(usual.view());
+        .fix(did_you_mean(*classes.begin()).view());
 }
 
 }  // namespace shardwise::inline v0_2_0::detail
