@@ -66,6 +66,9 @@ public:
         request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp};
         request.micro_batches = degrees.micro_batches;
         if (request.training) request.training->zero = degrees.zero;
+        bool is_cpu = true;
+        for (auto const i : given_order_) is_cpu = is_cpu && device(i).kind == DeviceKind::cpu;
+        request.device = is_cpu ? DeviceClass::cpu : DeviceClass::gpu;
         return *estimate_memory(given_.model, request, begins);
     }
 
@@ -171,8 +174,8 @@ private:
         if (weak.measured != MeasuredRates{} || own.measured != MeasuredRates{}) {
             // What each really does, by type.
             MeasuredRates both;
-            both.launch = std::max(device_rates(weak, Dtype::bf16).kernel_seconds,
-                                   device_rates(own, Dtype::bf16).kernel_seconds);
+            both.launch =
+                std::max(device_rates(weak, Dtype::bf16).kernel_seconds, device_rates(own, Dtype::bf16).kernel_seconds);
             for (auto const& [dtype, rate] : all_rates) {
                 auto const one = device_rates(weak, dtype);
                 auto const other = device_rates(own, dtype);

@@ -170,6 +170,20 @@ TEST_CASE("plan: without accelerators there is nothing to plan") {
     CHECK(plan.error().code() == ErrorCode::no_such_device);
 }
 
+TEST_CASE("plan: ranks on processors take nothing of what a GPU's runtime takes") {
+    auto const model = describe(presets::smollm2_135m);
+    REQUIRE(model);
+    auto topology = topology_named("1xT4");
+    auto const gpu = plan_parallel(*model, topology, {});
+    topology.devices[0].kind = DeviceKind::cpu;
+    auto const cpu = plan_parallel(*model, topology, {});
+    REQUIRE(gpu);
+    REQUIRE(cpu);
+    CHECK(gpu->ranks[0].terms.overhead == 512_MiB);
+    CHECK(cpu->ranks[0].terms.overhead == 0_B);
+    CHECK(cpu->ranks[0].terms.total() == gpu->ranks[0].terms.total() - 512_MiB);
+}
+
 TEST_CASE("plan: of unequal devices the smaller one gets the shorter stage") {
     // 54 GB of weights in 16 bits: neither device holds them, nor does the smaller one half of them.
     auto const plan =

@@ -23,7 +23,7 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     note(request.context == 0, Assumption::context_not_given);
     note(config.max_positions > 0 && estimate.context > config.max_positions, Assumption::context_beyond_model);
     note(model.program.blocks().empty(), Assumption::unknown_program);
-    note(is_own, Assumption::runtime_overhead);
+    note(is_own && request.device == DeviceClass::gpu, Assumption::runtime_overhead);
     note(estimate.transient_buffers.count() > 0, Assumption::transient_buffers);
     note(!request.training, Assumption::whole_prefill);
     note(is_own && parallel.ep > 1, Assumption::worst_case_routing);

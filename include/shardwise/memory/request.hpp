@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/device_id.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/model/config.hpp>
@@ -71,6 +72,8 @@ struct EstimateRequest {
     /// The pieces that the batch is cut into on its way through the stages; 0: it passes whole, and in training each
     /// stage holds as many such batches as its pipeline can fill.
     std::int64_t micro_batches = 0;
+    /// What kind of device the ranks run on: what their runtime takes before the first tensor.
+    DeviceClass device = DeviceClass::gpu;
 };
 
 /// The request of one piece of the batch: what activations and messages are made of at a time.

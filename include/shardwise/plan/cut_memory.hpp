@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/hardware/topology.hpp>
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
 #include <shardwise/plan/rank_classes.hpp>
@@ -25,6 +26,15 @@ namespace shardwise::inline v0_2_0 {
         (check_sizes(model, job) ? good : bad) = job.batch;
     }
     return good;
+}
+
+/// What kind of device the ranks of a plan are counted on: a processor where all of them run on one, else a GPU, whose
+/// runtime takes more.
+[[nodiscard]] inline DeviceClass rank_device(Topology const& topology) {
+    for (auto const& device : topology.accelerators()) {
+        if (device.kind != DeviceKind::cpu) return DeviceClass::gpu;
+    }
+    return DeviceClass::cpu;
 }
 
 /// The estimator's request for one rank of a plan.

@@ -26,7 +26,7 @@ public:
     PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request)
         : model_(model),
           request_(request),
-          job_(job_of(request)),
+          job_(job_of(request, topology)),
           dtype_(job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
           parts_(find_parts(model, depends_on_layer(job_))),
           slots_(find_slots(model, parts_, depends_on_layer(job_))),
@@ -222,8 +222,9 @@ private:
     static double share_of(Load const& load) {
         return static_cast<double>(load.bytes.count()) / static_cast<double>(load.capacity.count());
     }
-    static EstimateRequest job_of(PlanRequest const& request) {
+    static EstimateRequest job_of(PlanRequest const& request, Topology const& topology) {
         auto job = request.estimate;
+        job.device = rank_device(topology);
         job.parallel = {.sequence_parallel = request.estimate.parallel.sequence_parallel};
         job.micro_batches = 0;
         return job;

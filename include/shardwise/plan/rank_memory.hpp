@@ -221,7 +221,7 @@ public:
             communication += states.communication;
             if (is_own) communication += message(stage);
         }
-        if (is_own) terms.overhead = communication + runtime_overhead(DeviceClass::gpu);
+        if (is_own) terms.overhead = communication + runtime_overhead(request_.device);
         return terms;
     }
 

@@ -52,7 +52,7 @@ public:
             runs_.back().count += 1.0;
         }
         bool const is_own = !job.training || job.training->convention == MemoryConvention::shardwise;
-        overhead_ = is_own ? static_cast<double>(runtime_overhead(DeviceClass::gpu).count()) : 0.0;
+        overhead_ = is_own ? static_cast<double>(runtime_overhead(job.device).count()) : 0.0;
     }
     RoomCheck(RoomCheck const&) = delete;
     RoomCheck& operator=(RoomCheck const&) = delete;

@@ -46,7 +46,7 @@ public:
         } else {
             train(device, held, place);
         }
-        if (is_own) device.terms.overhead += device.communication + runtime_overhead(DeviceClass::gpu);
+        if (is_own) device.terms.overhead += device.communication + runtime_overhead(request_.device);
         return device;
     }
 
