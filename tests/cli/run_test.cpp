@@ -121,6 +121,59 @@ TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give 
     CHECK_MESSAGE(wrong.says("--tp: asks for another number of ranks"), wrong.err);
 }
 
+TEST_CASE("run: ranks on machines of their own meet in a folder and give the same bits over Gloo") {
+    SmallLlama const model;
+    auto const logits = model.folder / "logits.bin";
+    std::vector<std::string> words{"run",
+                                   model.folder.path(),
+                                   "--prompt-ids",
+                                   "5,9,2",
+                                   "--threads",
+                                   "2",
+                                   "--json",
+                                   "--logits",
+                                   logits,
+                                   "--max-new-tokens",
+                                   "6",
+                                   "--deterministic"};
+    words.insert(words.end(), {"--pp", "1"});
+    auto const alone = ids_and_ranks(run(words));
+    auto const bits = read_text(logits);
+    auto const meeting = model.folder / "meeting";
+    auto const port = std::to_string(20000 + getpid() % 30000);
+    auto const both = [&] {
+        std::vector<Ran> ranks(2);
+        auto const variables = [&](int rank) {
+            auto all = torchrun(rank, 2, port, 1);
+            if (std::filesystem::exists(meeting)) all.emplace_back("SHARDWISE_RENDEZVOUS", meeting);
+            return all;
+        };
+        std::thread other([&] { ranks[1] = run(words, variables(1)); });
+        ranks[0] = run(words, variables(0));
+        other.join();
+        return ranks;
+    };
+    auto const nowhere = both();
+    if (nowhere[0].says("is not built into")) SHARDWISE_SKIP("no Gloo on this machine");
+    for (auto const& rank : nowhere) {
+        CHECK(rank.status == 1);
+        CHECK_MESSAGE(rank.says("SHARDWISE_RENDEZVOUS: is not set"), rank.err);
+    }
+    for (auto const* const pp : {"1", "2"}) {
+        CAPTURE(pp);
+        words.back() = pp;
+        std::filesystem::remove_all(meeting);
+        std::filesystem::create_directory(meeting);
+        std::filesystem::remove(logits);
+        auto const ranks = both();
+        CHECK(ids_and_ranks(ranks[0]) == alone.substr(0, alone.rfind("on ")) + "on 2");
+        CHECK((ranks[1].status == 0 && ranks[1].out.empty() && ranks[1].err.empty()));
+        CHECK(read_text(logits) == bits);
+    }
+    // The ranks of another job in the same folder are not taken for these.
+    CHECK(both()[0].says("a fresh folder per job"));
+}
+
 TEST_CASE("run: a process that dies is named, and the others end") {
     SmallLlama const model(R"("max_position_embeddings":100000)");
     auto const ran = run_command_line({SHARDWISE_PROGRAM, "run", model.folder.path(), "--prompt-ids", "5,9,2",
