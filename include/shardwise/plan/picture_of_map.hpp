@@ -6,6 +6,7 @@
 #include <shardwise/plan/picture.hpp>
 
 #include <charconv>
+#include <span>
 #include <string>
 #include <string_view>
 
