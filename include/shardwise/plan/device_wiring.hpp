@@ -52,6 +52,10 @@ public:
     }
     /// True where each node's devices are of one class and come one after another.
     [[nodiscard]] bool has_plain_nodes() const { return has_plain_nodes_; }
+    /// True where besides all nodes have the same number of devices.
+    [[nodiscard]] bool has_even_nodes() const {
+        return has_plain_nodes_ && largest_node_ * static_cast<std::int64_t>(node_count_) == count();
+    }
     /// True where the topology names links between devices, so that those of one class and node may differ.
     [[nodiscard]] bool has_named_links() const { return !neighbours_.empty(); }
 
