@@ -184,6 +184,30 @@ TEST_CASE("plan: ranks on processors take nothing of what a GPU's runtime takes"
     CHECK(cpu->ranks[0].terms.total() == gpu->ranks[0].terms.total() - 512_MiB);
 }
 
+TEST_CASE("plan: over nodes of five devices no tensor-parallel degree is better than the plan's") {
+    auto const model = describe(presets::qwen2_5_72b);
+    REQUIRE(model);
+    auto const topology = topology_named("8x(5xA100-80GB)");
+    for (std::int64_t const batch : {1, 16}) {
+        PlanRequest const request{.estimate = {.batch = batch}};
+        auto const plan = plan_parallel(*model, topology, request);
+        REQUIRE(plan);
+        PlanSearch search(*model, topology, request);
+        for (std::int64_t tp = 1; tp <= 40; ++tp) {
+            for (std::int64_t pp = 1; pp * tp <= 40; ++pp) {
+                for (std::int64_t dp = 1; dp <= batch && dp * pp * tp <= 40; ++dp) {
+                    auto const other = search.best_of({.tp = tp, .pp = pp, .dp = dp});
+                    CAPTURE(batch);
+                    CAPTURE(tp);
+                    CAPTURE(pp);
+                    CAPTURE(dp);
+                    if (other.is_found) CHECK(plan->cost.step.total() <= other.cost.step.total() * (1.0 + 1e-12));
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("plan: of unequal devices the smaller one gets the shorter stage") {
     // 54 GB of weights in 16 bits: neither device holds them, nor does the smaller one half of them.
     auto const plan =

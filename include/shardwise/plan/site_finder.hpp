@@ -166,10 +166,7 @@ private:
         RankGroup group{ranks, ceil_divide(ranks, nodes), ways.link, ways.network};
         if (node_count() == 1 || ways.node != largest_node() || group.per_node == 1) return group;
         auto const least = wiring_.has_plain_nodes() ? least_near(ranks, step) : 1;
-        auto const rounds = detail::doublings(group.nodes());
-        auto near = least;
-        while (near < group.per_node && detail::doublings(ceil_divide(ranks, near)) > rounds) ++near;
-        group.link.latency *= detail::doublings(near) / detail::doublings(group.per_node);
+        group.link.latency *= detail::doublings(least) / detail::doublings(group.per_node);
         auto const share = [](std::int64_t count) { return 1.0 - 1.0 / static_cast<double>(count); };
         if (is_dealing && least < group.per_node)
             group.link.bandwidth *= least > 1 ? share(group.per_node) / share(least) : 1e9;
