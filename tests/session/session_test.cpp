@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,22 @@ TEST_CASE("Session: every step multiplies once by each weight, whatever the batc
         auto const ran = run<Fast>(several(), limits);
         CHECK(ran.products == weights * ran.steps);
     }
+}
+
+TEST_CASE("Session: every token is drawn anew, and a penalty counts what was generated") {
+    auto drawn = request({5, 9, 2}, 12);
+    // So hot that all tokens are as probable: only random numbers choose.
+    drawn.sampling = {.temperature = 1e6F, .seed = 9};
+    auto const random = run({drawn}, {.sequences = 1, .context = 32, .step_tokens = 32}).generations[0].tokens;
+    CHECK(std::set<std::int32_t>(random.begin(), random.end()).size() > 6);
+
+    auto greedy = request({5, 9, 2}, 40);
+    ExecutorLimits const limits{.sequences = 1, .context = 48, .step_tokens = 32};
+    auto const plain = run({greedy}, limits).generations[0].tokens;
+    REQUIRE(std::set<std::int32_t>(plain.begin(), plain.end()).size() < plain.size());
+    greedy.sampling.repetition_penalty = 1e6F;
+    auto const fresh = run({greedy}, limits).generations[0].tokens;
+    CHECK(std::set<std::int32_t>(fresh.begin(), fresh.end()).size() == fresh.size());
 }
 
 TEST_CASE("Session: requests of one seed draw from streams of their own, and callbacks end each for itself") {
