@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "console.hpp"
 #include "embed_answer.hpp"
+#include "requests.hpp"
 #include "runnable_model.hpp"
 #include "values.hpp"
 
@@ -55,13 +56,8 @@ namespace {
 ExitCode run_embed(Arguments const& arguments) {
     auto const failed = [&](Error const& error, Stage stage) { return report(error, stage, arguments.json); };
     if (auto const color = read_color(arguments); !color) return failed(color.error(), Stage::arguments);
-    if (!arguments.model) {
-        return failed(Error{ErrorCode::invalid_argument}
-                          .in("MODEL")
-                          .because("was not given")
-                          .fix("name one: shardwise embed ./all-MiniLM-L6-v2 --text 'a cat'"),
-                      Stage::arguments);
-    }
+    if (auto const given = check_model_given(arguments, "shardwise embed ./all-MiniLM-L6-v2 --text 'a cat'"); !given)
+        return failed(given.error(), Stage::arguments);
     if (arguments.texts.empty()) {
         return failed(Error{ErrorCode::invalid_argument}
                           .in("--text")

@@ -58,13 +58,8 @@ ExitCode run_estimate(Arguments const& arguments) {
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
     auto const request = read_estimate_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
-    if (!arguments.model) {
-        return report(Error{ErrorCode::invalid_argument}
-                          .in("MODEL")
-                          .because("was not given")
-                          .fix("name one: shardwise estimate llama-3-8b"),
-                      Stage::arguments, arguments.json);
-    }
+    if (auto const given = check_model_given(arguments, "shardwise estimate llama-3-8b"); !given)
+        return report(given.error(), Stage::arguments, arguments.json);
     return print_estimate(arguments, *request, *color);
 }
 

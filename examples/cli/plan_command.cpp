@@ -41,11 +41,14 @@ namespace {
     }
     bool const is_batch_free = !arguments.batch && !request.estimate.training;
     if (is_batch_free && request.objective == PlanObjective::throughput) request.estimate.batch = 0;
-    auto const lacks = [](std::string_view what, std::string_view advice) {
-        return Error{ErrorCode::invalid_argument}.in(what).because("was not given").fix(advice);
-    };
-    if (!arguments.model) return lacks("MODEL", "name one: shardwise plan llama-3-70b --devices 8xH100-80GB");
-    if (!arguments.devices) return lacks("--devices", "say on which devices: --devices 8xH100-80GB");
+    auto const given = check_model_given(arguments, "shardwise plan llama-3-70b --devices 8xH100-80GB");
+    if (!given) return given.error();
+    if (!arguments.devices) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--devices")
+            .because("was not given")
+            .fix("say on which devices: --devices 8xH100-80GB");
+    }
     return request;
 }
 

@@ -322,6 +322,14 @@ Result<MapRequest> read_map_request(Arguments const& arguments) {
     return request;
 }
 
+Result<> check_model_given(Arguments const& arguments, std::string_view example) {
+    if (arguments.model) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("MODEL")
+        .because("was not given")
+        .fix("name one: " + std::string(example));
+}
+
 Result<ColorMode> read_color(Arguments const& arguments) {
     ColorMode mode = ColorMode::automatic;
     if (auto const read = read_choice("--color", arguments.color, color_choices, mode); !read) return read.error();

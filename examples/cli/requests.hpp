@@ -61,6 +61,11 @@ struct MapRequest {
 /// Errors  the same; no_such_device; flags that exclude each other are named
 [[nodiscard]] Result<MapRequest> read_map_request(Arguments const& arguments);
 
+/// Checks that a command which cannot do without MODEL has it; `example` names one: "shardwise estimate llama-3-8b".
+///
+/// Errors  invalid_argument
+[[nodiscard]] Result<> check_model_given(Arguments const& arguments, std::string_view example);
+
 /// Reads --color.
 [[nodiscard]] Result<ColorMode> read_color(Arguments const& arguments);
 

@@ -288,12 +288,8 @@ ExitCode run_run(Arguments const& arguments) {
     auto const refuse = [&](Error const& error, Stage stage = Stage::arguments) {
         return report_of_rank(error, stage, *ranks, arguments.json);
     };
-    if (!arguments.model) {
-        return refuse(Error{ErrorCode::invalid_argument}
-                          .in("MODEL")
-                          .because("was not given")
-                          .fix("name one: shardwise run model.gguf --prompt 'Once upon a time'"));
-    }
+    auto const given = check_model_given(arguments, "shardwise run model.gguf --prompt 'Once upon a time'");
+    if (!given) return refuse(given.error());
     bool const talks = is_interactive(arguments);
     for (auto const& checked : {talks ? Result<>{} : check_prompt_flags(arguments), check_profile_out(arguments),
                                 check_placement_flags(arguments)}) {

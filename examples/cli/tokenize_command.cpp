@@ -4,6 +4,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "requests.hpp"
 #include "values.hpp"
 
 #include <cstddef>
@@ -77,13 +78,8 @@ void print_lines(TokenizeAnswer const& answer) {
 
 ExitCode run_tokenize(Arguments const& arguments) {
     auto const failed = [&](Error const& error, Stage stage) { return report(error, stage, arguments.json); };
-    if (!arguments.model) {
-        return failed(Error{ErrorCode::invalid_argument}
-                          .in("MODEL")
-                          .because("was not given")
-                          .fix("name one: shardwise tokenize model.gguf --text 'Hello, world!'"),
-                      Stage::arguments);
-    }
+    if (auto const given = check_model_given(arguments, "shardwise tokenize model.gguf --text 'Hello, world!'"); !given)
+        return failed(given.error(), Stage::arguments);
     if (!arguments.text && !arguments.decode) return failed(usage("--text", "was not given"), Stage::arguments);
     if (arguments.text && arguments.decode) {
         return failed(usage("--decode", "was given together with --text"), Stage::arguments);
