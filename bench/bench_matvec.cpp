@@ -9,14 +9,17 @@
 #include "ggml_peer.hpp"
 #include "machine_rates.hpp"
 #include "matmul_peers.hpp"
+#include "read_probe.hpp"
+#include "turns.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,38 +28,13 @@
 namespace {
 
 using namespace shardwise;
+using bench::Contender;
+using bench::Turns;
 
 constexpr std::int64_t outputs = 11008;
 constexpr std::int64_t inputs = 4096;
-/// What all copies of a weight take at least: several times the largest cache.
-constexpr std::int64_t copies_bytes = std::int64_t{150} << 20;
-
-/// Something that is timed: the best of its times counts.
-struct Contender {
-    std::function<void()> run;
-    /// Before and after what is timed.
-    std::function<void()> wake = [] {};
-    std::function<void()> rest = [] {};
-    double best = 1e30;
-};
-
-/// Times contenders in turn, so that what else the machine does meets all of them.
-void race(std::vector<Contender*> const& contenders, int rounds) {
-    for (int round = 0; round <= rounds; ++round) {
-        for (auto* const contender : contenders) {
-            contender->wake();
-            auto const time = bench::time_once(contender->run);
-            contender->rest();
-            if (round > 0) contender->best = std::min(contender->best, time);
-        }
-    }
-}
-
-double best_of(std::vector<Contender> const& ways) {
-    double best = 1e30;
-    for (auto const& way : ways) best = std::min(best, way.best);
-    return best;
-}
+/// What all copies of a weight take at least: several times the largest cache, and three of them.
+constexpr std::int64_t copies_bytes = std::int64_t{300} << 20;
 
 struct Report {
     bool is_json = false;
@@ -82,7 +60,7 @@ struct Report {
                       name.c_str(), ours * 1e3, peer.c_str());
         rows += std::string(head) + tail;
         if (is_json) return;
-        std::printf("%-12s %9.3f ms  %-20s", name.c_str(), ours * 1e3, peer.c_str());
+        std::printf("%-12s %9.3f ms  %-30s", name.c_str(), ours * 1e3, peer.c_str());
         if (is_there) {
             std::printf(" %9.3f ms  ratio %5.2f (goal %.2f) %s\n", theirs * 1e3, ratio, goal,
                         is_met ? "met" : "MISSED");
@@ -176,7 +154,7 @@ struct Copies {
 
     Copies(HostContext& context, WeightSource const& source) {
         auto const one = packed_weight_bytes(source.format, source.outputs, source.inputs, source.group);
-        auto const count = ceil_divide(copies_bytes, one->count());
+        auto const count = std::max<std::int64_t>(ceil_divide(copies_bytes, one->count()), 3);
         for (std::int64_t i = 0; i < count; ++i) {
             auto held = Host::hold_weight(context, source);
             if (!held) {
@@ -186,7 +164,13 @@ struct Copies {
             weights.push_back(std::move(*held));
         }
     }
-    [[nodiscard]] double count() const { return static_cast<double>(weights.size()); }
+    [[nodiscard]] std::vector<std::span<std::byte const>> memory() const {
+        std::vector<std::span<std::byte const>> all;
+        for (auto const& weight : weights) {
+            all.emplace_back(weight.packed().data, static_cast<std::size_t>(weight.bytes().count()));
+        }
+        return all;
+    }
     [[nodiscard]] double bytes() const { return static_cast<double>(weights[0].bytes().count()); }
 };
 
@@ -234,8 +218,10 @@ public:
                         std::string(name_of(*stream_.isa())).c_str(), ggml_ ? "as it is and repacked" : "not here",
                         static_cast<int>(bench::eigen_configuration().size()), bench::eigen_configuration().data(),
                         static_cast<int>(bench::onednn_configuration().size()), bench::onednn_configuration().data());
+            std::printf(
+                "both sides in turns, a tenth of the turns were shorter than a time below; the read bandwidth is that "
+                "of the same weights\n");
         }
-        peak_ = bench::measure_fp32_peak(context_);
         Noise noise;
         for (auto& value : in_) value = noise.value();
         for (auto const format :
@@ -263,20 +249,14 @@ private:
         if (!done) std::abort();
     }
 
-    /// Seconds that the memory takes to give a weight's bytes, or the processor to compute in fp32, whichever is longer.
-    [[nodiscard]] double bound(Copies const& copies, std::int64_t rows) const {
-        return std::max(copies.bytes() / read_rate_, 2.0 * static_cast<double>(rows * outputs * inputs) / peak_);
-    }
-
     void compare(Checkpoint const& checkpoint, Copies const& copies, std::int64_t rows) {
         auto const format = checkpoint.source.format;
         auto const name = std::string(name_of(format)) + " M=" + std::to_string(rows);
         std::vector<float> out(static_cast<std::size_t>(rows * outputs));
         // Many rows compute for so long that it does not matter where one weight lies.
         auto const used = rows > 16 ? std::size_t{1} : copies.weights.size();
-        Contender ours{[&] {
-            for (std::size_t i = 0; i < used; ++i) multiply(copies.weights[i], out, rows);
-        }};
+        std::size_t next = 0;
+        Contender ours{[&] { multiply(copies.weights[next++ % used], out, rows); }, bench::waken(context_)};
         std::vector<std::unique_ptr<bench::GgmlGraph>> graphs;
         if (auto const type = ggml_type(format); type && ggml_) {
             graphs =
@@ -301,19 +281,26 @@ private:
             for (auto& way : bench::eigen_ways(product)) dense[0].push_back({std::move(way)});
             for (auto& way : bench::onednn_ways(product)) dense[1].push_back({std::move(way)});
         }
-        std::vector<Contender*> racers{&ours};
+        bench::ReadProbe memory(context_, copies.memory());
+        auto reading = memory.contender();
+        double peak_flops = 0.0;
+        Contender computing{[&] { peak_flops = bench::run_fp32_peak(context_); }, bench::waken(context_)};
+        std::vector<Contender*> racers{&ours, &reading};
+        if (rows > 1 && rows <= 16) racers.push_back(&computing);
         for (auto* const ways : {&theirs, &dense[0], &dense[1]}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
-        read_rate_ = std::max(read_rate_, bench::measure_read_rate(context_, 0.3));
-        race(racers, rows > 16 ? 3 : 12);
-        read_rate_ = std::max(read_rate_, bench::measure_read_rate(context_, 0.3));
+        bench::race(racers, rows > 16 ? Turns{3, 0.0} : Turns{64, 1.0});
 
-        auto const each = static_cast<double>(used);
+        auto const time = ours.time();
+        // What the memory takes to give a weight's bytes, and the processor to compute in fp32.
+        auto const read_time = reading.time();
+        auto const flops = 2.0 * static_cast<double>(rows * outputs * inputs);
+        auto const fp32_time = flops / peak_flops * computing.time();
         if (rows == 1) {
-            report_.add(name, "read bandwidth", ours.best / each, copies.bytes() / read_rate_, share_goal(format));
+            report_.add(name, "read bandwidth", time, read_time, share_goal(format));
         } else if (rows <= 16) {
-            report_.add(name, "bound of the machine", ours.best / each, bound(copies, rows), 0.75);
+            report_.add(name, "bound of the machine", time, std::max(read_time, fp32_time), 0.75);
         }
         if (ggml_type(format)) {
             for (auto& graph : graphs) {
@@ -326,17 +313,26 @@ private:
                     report_.is_everything_met = false;
                 }
             }
-            report_.add(name, "ggml", ours.best / each, best_of(theirs) / each, rows == 1 ? 1.5 : 1.0);
+            auto const their_time = bench::best_of(theirs);
+            // Where memory binds ggml too, nothing can be as much faster as is asked for: the row says what could be.
+            char peer[80] = "ggml, 8-bit activations";
+            if (rows == 1 && !theirs.empty()) {
+                std::snprintf(peer, sizeof peer, "ggml (bandwidth allows %.2f)", their_time / read_time);
+            }
+            report_.add(name, peer, time, their_time, rows == 1 ? 1.5 : 1.0);
         }
         if (format == WeightFormat::f32 && rows == 1) {
-            report_.add(name, "Eigen", ours.best / each, best_of(dense[0]), 1.0);
-            report_.add(name, "oneDNN", ours.best / each, best_of(dense[1]), 0.9);
+            report_.add(name, "Eigen", time, bench::best_of(dense[0]), 1.0);
+            report_.add(name, "oneDNN", time, bench::best_of(dense[1]), 0.9);
         }
-        if (!report_.is_json) {
-            std::printf("             %.1f GB/s of %.1f, %.1f GFLOP/s of %.1f\n",
-                        copies.bytes() * each / ours.best / 1e9, read_rate_ / 1e9,
-                        2e-9 * static_cast<double>(rows * outputs * inputs) * each / ours.best, peak_ / 1e9);
-        }
+        if (report_.is_json) return;
+        std::printf("             %.1f GB/s of %.1f, %.1f GFLOP/s", copies.bytes() / time / 1e9,
+                    memory.rate(read_time) / 1e9, 1e-9 * flops / time);
+        if (rows > 1 && rows <= 16) std::printf(" of %.1f in fp32", 1e-9 * flops / fp32_time);
+        std::printf("; %zu turns, medians of their ratios: read bandwidth %.2f", ours.times.size(),
+                    bench::median_ratio(reading, ours));
+        for (auto const& way : theirs) std::printf(", ggml %.2f", bench::median_ratio(way, ours));
+        std::printf("\n");
     }
 
     Report report_;
@@ -345,8 +341,6 @@ private:
     std::optional<CorePin> pin_;
     HostStream stream_;
     std::vector<float> in_ = std::vector<float>(512 * inputs);
-    double read_rate_ = 0.0;
-    double peak_ = 0.0;
 };
 
 }  // namespace

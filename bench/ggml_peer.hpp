@@ -14,7 +14,7 @@ enum class GgmlTypeNumber : int { q4_0 = 2, q4_1 = 3, q5_0 = 6, q5_1 = 7, q8_0 =
 /// out [rows, outputs] = in [rows, inputs] * each weight^T, weights in ggml's blocks.
 struct GgmlProduct {
     GgmlTypeNumber type{};
-    /// Bytes of one weight; `copies` of it are multiplied one after another, so that none stays in a cache.
+    /// Bytes of one weight; each run multiplies by the next of `copies` of it, so that none stays in a cache.
     std::vector<std::byte> const* weight = nullptr;
     int copies = 1;
     float const* in = nullptr;
@@ -29,7 +29,7 @@ public:
     virtual ~GgmlGraph() = default;
     /// Wakes its threads, which then spin until there is work: not timed.
     virtual void wake() = 0;
-    /// All copies once.
+    /// The product by the next copy.
     virtual void run() = 0;
     /// Lets its threads sleep: they would spin for a tenth of a second on the cores of whoever is timed next.
     virtual void rest() = 0;

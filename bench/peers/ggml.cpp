@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -84,17 +85,18 @@ public:
         ggml.backend_cpu_set_n_threads(backend_, threads);
         ggml.backend_cpu_set_threadpool(backend_, pool_);
         weights_ = ggml.init({std::size_t{1} << 20U, nullptr, true});
-        values_ = ggml.init({std::size_t{1} << 22U, nullptr, true});
+        values_ = ggml.init({std::size_t{1} << 24U, nullptr, true});
         std::vector<void*> weights;
         for (int i = 0; i < product.copies; ++i) {
             weights.push_back(
                 ggml.new_tensor_2d(weights_, static_cast<int>(product.type), product.inputs, product.outputs));
         }
         void* const in = ggml.new_tensor_2d(values_, 0, product.inputs, product.rows);
-        graph_ = ggml.new_graph(values_);
         for (void* const weight : weights) {
+            auto* const graph = ggml.new_graph(values_);
             out_ = ggml.mul_mat(values_, weight, in);
-            ggml.build_forward_expand(graph_, out_);
+            ggml.build_forward_expand(graph, out_);
+            graphs_.push_back(graph);
         }
         weight_memory_ = ggml.backend_alloc_ctx_tensors_from_buft(weights_, weight_buffers);
         value_memory_ = ggml.backend_alloc_ctx_tensors_from_buft(values_, ggml.backend_cpu_buffer_type());
@@ -122,13 +124,17 @@ public:
     void wake() override {
         sched_setaffinity(0, sizeof pool_cores_, &pool_cores_);
         ggml_.threadpool_resume(pool_);
+        // Its threads take some time to come out of their sleep.
+        auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+        while (std::chrono::steady_clock::now() < until) {
+        }
     }
     void rest() override {
         ggml_.threadpool_pause(pool_);
         sched_setaffinity(0, sizeof own_cores_, &own_cores_);
     }
     void run() override {
-        if (ggml_.backend_graph_compute(backend_, graph_) != 0) std::abort();
+        if (ggml_.backend_graph_compute(backend_, graphs_[next_++ % graphs_.size()]) != 0) std::abort();
     }
     std::vector<float> out() override {
         std::vector<float> values(elements_);
@@ -145,7 +151,8 @@ private:
     void* values_ = nullptr;
     void* weight_memory_ = nullptr;
     void* value_memory_ = nullptr;
-    void* graph_ = nullptr;
+    std::vector<void*> graphs_;
+    std::size_t next_ = 0;
     void* out_ = nullptr;
     bool is_ready_ = false;
     cpu_set_t own_cores_{};
