@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <time.h>
 #include <vector>
 
 using namespace shardwise;
@@ -191,6 +192,27 @@ TEST_CASE("run_threads: the error or exception of one rank unblocks the others a
         CHECK(result.error().message() == (throws ? "rank 2: threw: no more paper" : "page 3: is torn"));
     }
     CHECK(Clock::now() - begin < 1s);
+}
+
+TEST_CASE("Threads: a rank that waits for one that sleeps leaves its core to others") {
+    double used = 0.0;
+    auto const waits = [&](Threads& comm) {
+        auto const seconds = [] {
+            timespec now{};
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+            return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+        };
+        auto const begin = seconds();
+        auto const done = barrier(comm);
+        used = seconds() - begin;
+        return done;
+    };
+    auto const sleeps = [](Threads& comm) {
+        std::this_thread::sleep_for(400ms);
+        return barrier(comm);
+    };
+    CHECK(run_ranks({waits, sleeps}).results[0]);
+    CHECK(used < 0.1);
 }
 
 TEST_CASE("Threads: what a receiver expects and a sender sends must agree") {

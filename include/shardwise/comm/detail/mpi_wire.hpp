@@ -133,7 +133,7 @@ public:
 
     template <class Stop>
     void wait(std::span<Message> messages, std::chrono::nanoseconds timeout, Stop const& stop) {
-        Waiter waiter(is_crowded_, timeout);
+        Waiter waiter(is_crowded_, timeout, false);
         while (true) {
             bool is_pending = false;
             for (auto& each : messages) {
