@@ -8,6 +8,7 @@
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "generate_model.hpp"
+#include "generate_turns.hpp"
 #include "machine_rates.hpp"
 
 #include <algorithm>
@@ -203,19 +204,88 @@ struct Form {
     char const* torch;
 };
 
-/// Bytes of the weights that one token is multiplied by.
+/// Bytes of the weights that one token is multiplied by: the schemes leave the head as it is stored.
 double bytes_of(Form const& form, bench::LlamaShape const& shape) {
     double bytes = 0.0;
     for (auto const& matrix : bench::matrices_of(shape)) {
         if (matrix.outputs == 1 || matrix.name == "model.embed_tokens.weight") continue;
-        auto const group = form.format == WeightFormat::int4 ? form.load.quant->group : 0;
+        bool const is_packed = form.load.quant && matrix.name != "lm_head.weight";
+        auto const format = form.load.quant && !is_packed ? WeightFormat::bf16 : form.format;
+        auto const group = format == WeightFormat::int4 ? form.load.quant->group : 0;
         bytes += static_cast<double>(
-            packed_weight_bytes(form.format, matrix.outputs, matrix.inputs, group).value_or(Bytes{0}).count());
+            packed_weight_bytes(format, matrix.outputs, matrix.inputs, group).value_or(Bytes{0}).count());
     }
     return bytes;
 }
 
-void compare_large(Report& report, std::string const& folder) {
+constexpr int rounds = 5;
+constexpr int tokens_of_turn = 8;
+
+/// A row of what two sides reached in turns.
+void add_rounds(Report& report, std::string const& name, std::string const& peer, std::vector<bench::Round> const& all,
+                std::optional<double> ours, double goal) {
+    auto const middle = bench::middle_of(all);
+    if (middle)
+        report.add(name, middle->ours, peer, middle->theirs, "tokens/s", goal);
+    else
+        report.add(name, ours.value_or(0.0), peer, std::nullopt, "tokens/s", goal);
+}
+
+void compare_form(Report& report, Loaded const& loaded, std::string const& folder, Form const& form,
+                  bench::LlamaShape const& shape) {
+    auto const at = std::string("1.1B ") + form.name;
+    auto const peer_of = [&folder](std::string const& job) {
+        char const* const python = std::getenv("SHARDWISE_PYTHON");
+        if (python == nullptr || *python == '\0') return std::string("false");
+        auto const script = std::filesystem::path(__FILE__).parent_path() / "generate_peer.py";
+        return "exec '" + std::string(python) + "' '" + script.string() + "' '{" + job + ",\"folder\":\"" + folder +
+               "\",\"threads\":" + std::to_string(threads) + "}' 2>/dev/null";
+    };
+    HostContext context({.threads = threads, .is_pinned = true});
+    auto const read_rate = [&context, bytes = bytes_of(form, shape)] {
+        CorePin const pin(0);
+        return bench::measure_read_rate(context, 0.15) / bytes;
+    };
+    RunOptions options{.threads = threads, .load = form.load};
+    bench::DecodeTurns one(loaded.source, loaded.checkpoint.model, options);
+    std::optional<double> ours;
+    {
+        options.tp = 2;
+        bench::DecodeTurns two(loaded.source, loaded.checkpoint.model, options);
+        bench::PeerTurns llama(peer_of(R"("kind":"llama","type":")" + std::string(form.ggml) + "\""));
+        std::vector<bench::Round> bounds;
+        std::vector<bench::Round> shares;
+        std::vector<bench::Round> peers;
+        for (int round = 0; round < rounds; ++round) {
+            auto const before = read_rate();
+            ours = one.turn(tokens_of_turn);
+            auto const after = read_rate();
+            auto const shared = two.turn(tokens_of_turn);
+            if (!ours || !shared) return;
+            bounds.push_back({*ours, std::max(before, after)});
+            shares.push_back({*shared, *ours});
+            if (auto const theirs = llama.turn(tokens_of_turn)) peers.push_back({*ours, *theirs});
+        }
+        // Of the other forms the bound is told, not asked for.
+        add_rounds(report, at + ", tp 1, decode", "read bandwidth", bounds, ours,
+                   form.format == WeightFormat::bf16 ? 0.9 : 0.0);
+        add_rounds(report, at + ", tp 2, decode", "ours at tp 1", shares, ours, 0.95);
+        add_rounds(report, at + ", tp 1, decode", "llama.cpp " + std::string(form.ggml) + " " + llama.version(), peers,
+                   ours, 1.0);
+    }
+    if (form.torch == nullptr) return;
+    bench::PeerTurns torch(peer_of(R"("kind":"transformers","dtype":")" + std::string(form.torch) + "\""));
+    std::vector<bench::Round> peers;
+    for (int round = 0; round < rounds && !torch.version().empty(); ++round) {
+        ours = one.turn(tokens_of_turn);
+        auto const theirs = torch.turn(tokens_of_turn / 2);
+        if (ours && theirs) peers.push_back({*ours, *theirs});
+    }
+    add_rounds(report, at + ", tp 1, decode", "transformers " + torch.version(), peers, ours, 1.0);
+}
+
+/// `only` names a form; empty: all.
+void compare_large(Report& report, std::string const& folder, std::string_view only) {
     bench::LlamaShape const shape;
     if (!bench::write_llama(folder, shape)) {
         std::fprintf(stderr, "bench_generate: no room for 2.2 GB in %s\n", folder.c_str());
@@ -223,15 +293,6 @@ void compare_large(Report& report, std::string const& folder) {
     }
     auto const loaded = load(folder);
     if (!loaded) return;
-    HostContext context({.threads = threads, .is_pinned = true});
-    auto const read_rate = [&context] {
-        CorePin const pin(0);
-        return bench::measure_read_rate(context, 0.6);
-    };
-    auto const peak = [&context] {
-        CorePin const pin(0);
-        return bench::measure_fp32_peak(context, 0.4);
-    }();
     Form const forms[] = {
         {"bf16", WeightFormat::bf16, {}, "BF16", "bfloat16"},
         {"fp32", WeightFormat::f32, {.dtype = Dtype::f32}, "F32", "float32"},
@@ -239,48 +300,33 @@ void compare_large(Report& report, std::string const& folder) {
         {"int4", WeightFormat::int4, {.quant = *parse_quant_scheme("int4")}, "Q4_0", nullptr},
     };
     for (auto const& form : forms) {
-        auto const at = std::string("1.1B ") + form.name;
-        bool const is_bf16 = form.format == WeightFormat::bf16;
-        auto const rate_before = read_rate();
-        RunOptions options{.load = form.load};
-        auto const one = best_of(1, *loaded, 16, 33, 1, options).decode;
-        options.tp = 2;
-        auto const two = best_of(1, *loaded, 16, 33, 1, options).decode;
-        auto const bound = std::max(rate_before, read_rate()) / bytes_of(form, shape);
-        // Of the other forms the bound is told, not asked for.
-        report.add(at + ", tp 1, decode", one, "read bandwidth", bound, "tokens/s", is_bf16 ? 0.9 : 0.0);
-        report.add(at + ", tp 2, decode", two, "ours at tp 1", one, "tokens/s", 0.95);
-        auto const job = "\"folder\":\"" + folder + "\",\"threads\":" + std::to_string(threads) + ",\"new\":24}";
-        auto const llama = ask_peer("{\"kind\":\"llama\",\"type\":\"" + std::string(form.ggml) + "\"," + job);
-        report.add(at + ", tp 1, decode", one,
-                   "llama.cpp " + std::string(form.ggml) + (llama ? " " + llama->version : ""),
-                   rate(llama, &PeerRates::decode), "tokens/s", 1.0);
-        if (form.torch != nullptr) {
-            auto const torch =
-                ask_peer("{\"kind\":\"transformers\",\"dtype\":\"" + std::string(form.torch) + "\"," + job);
-            report.add(at + ", tp 1, decode", one, "transformers" + (torch ? " " + torch->version : std::string{}),
-                       rate(torch, &PeerRates::decode), "tokens/s", 1.0);
-        }
-        if (!is_bf16) continue;
-        options.tp = 1;
-        auto const many = best_of(1, *loaded, 16, 13, 16, options).decode;
-        auto const flops = 2.0 * bytes_of(form, shape) / 2.0;
-        report.add("1.1B bf16, 16 sequences", many, "6 x one, or 55 % of fp32 peak",
-                   std::min(6.0 * one, 0.55 * peak / flops), "tokens/s", 1.0);
+        if (only.empty() || only == form.name) compare_form(report, *loaded, folder, form, shape);
     }
+    if (!only.empty() && only != "bf16") return;
+    HostContext context({.threads = threads, .is_pinned = true});
+    auto const peak = [&context] {
+        CorePin const pin(0);
+        return bench::measure_fp32_peak(context, 0.4);
+    }();
+    auto const one = best_of(1, *loaded, 16, 13, 1, {}).decode;
+    auto const many = best_of(1, *loaded, 16, 13, 16, {}).decode;
+    auto const flops = bytes_of(forms[0], shape);
+    report.add("1.1B bf16, 16 sequences", many, "6 x one, or 55 % of fp32 peak",
+               std::min(6.0 * one, 0.55 * peak / flops), "tokens/s", 1.0);
 }
 
 }  // namespace
 
-/// bench_generate [--json] [smollm2|large]
+/// bench_generate [--json] [smollm2|large [bf16|fp32|int8|int4]]
 int main(int argc, char** argv) {
     Report report;
     std::string_view only;
+    std::string_view form;
     for (int i = 1; i < argc; ++i) {
         if (std::string_view{argv[i]} == "--json")
             report.is_json = true;
         else
-            only = argv[i];
+            (only.empty() ? only : form) = argv[i];
     }
     if (!report.is_json) {
         std::printf(
@@ -299,7 +345,7 @@ int main(int argc, char** argv) {
     }
     if (only.empty() || only == "large") {
         auto const folder = std::filesystem::temp_directory_path() / ("shardwise_bench_" + std::to_string(::getpid()));
-        compare_large(report, folder.string());
+        compare_large(report, folder.string(), form);
         std::error_code ignored;
         std::filesystem::remove_all(folder, ignored);
     }

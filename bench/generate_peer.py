@@ -2,8 +2,9 @@
 
 generate_peer.py JOB, JOB a JSON object with "kind":
   "gguf"          {"model", "threads", "prompt", "new"}: llama.cpp on a GGUF file -> load_s, first_s, prefill, decode
-  "llama"         {"folder", "type", "threads", "new"}: llama.cpp on the shape of config.json, random blocks of a type -> decode
-  "transformers"  {"folder", "dtype", "threads", "new"}: the shape of config.json, random weights -> decode
+  "llama"         {"folder", "type", "threads"}: llama.cpp on the shape of config.json, random blocks of a type
+  "transformers"  {"folder", "dtype", "threads"}: the shape of config.json, random weights
+The last two say their version, then answer each line with a number of tokens by their rate of decoding as many -> decode.
 Rates are tokens per second, the best of some runs. Decoding is greedy by the C functions, without Python's sampling.
 """
 
@@ -14,16 +15,15 @@ import tempfile
 import time
 
 
-def llama_rates(path, threads, prompt, new, runs):
+def open_llama(path, threads):
+    """A model, and what feeds it tokens and gives the next."""
     import ctypes
 
     import llama_cpp
     import numpy
 
-    begin = time.perf_counter()
     llama = llama_cpp.Llama(path, n_ctx=1024, n_batch=512, n_ubatch=512, n_threads=threads, n_threads_batch=threads,
                             verbose=False)
-    load = time.perf_counter() - begin
     context, vocabulary = llama.ctx, llama.n_vocab()
 
     def feed(ids):
@@ -34,8 +34,19 @@ def llama_rates(path, threads, prompt, new, runs):
         pointer = ctypes.cast(logits, ctypes.POINTER(ctypes.c_float))
         return int(numpy.ctypeslib.as_array(pointer, (vocabulary,)).argmax())
 
+    return llama, feed
+
+
+def llama_rates(path, threads, prompt, new, runs):
+    import llama_cpp
+    import numpy  # noqa: F401 (its import is not timed)
+
+    begin = time.perf_counter()
+    llama, feed = open_llama(path, threads)
+    load = time.perf_counter() - begin
+
     def clear():
-        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(llama.ctx), True)
 
     short = [(i * 7) % 30000 + 100 for i in range(16)]
     begin = time.perf_counter()
@@ -99,14 +110,34 @@ def write_gguf(path, config, type_name):
                                       ("ffn_down", width, ffn)):
             matrix(f"blk.{i}.{name}.weight", outputs, inputs)
     norm("output_norm.weight")
-    matrix("output.weight", vocabulary, width)
+    if type_name == "Q4_0":
+        # As llama-quantize has it: the head in Q6_K, blocks of 210 bytes that end with their scale.
+        kind = gguf.GGMLQuantizationType.Q6_K
+        blocks = random.integers(0, 256, (16, width // 256, 210), dtype=numpy.uint8)
+        blocks[..., 208:] = numpy.array([1e-5], dtype=numpy.float16).view(numpy.uint8)
+        rows = blocks.reshape(16, -1)
+        writer.add_tensor("output.weight", numpy.tile(rows, (-(-vocabulary // 16), 1))[:vocabulary], raw_dtype=kind)
+    else:
+        matrix("output.weight", vocabulary, width)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def transformers_rate(folder, dtype, threads, new):
+def take_turns(version, feed, token):
+    """Answers each line, a number of tokens, by the rate of decoding them behind one that wakes the threads."""
+    print(json.dumps({"version": version}), flush=True)
+    for line in sys.stdin:
+        new = int(line)
+        token = feed(token)
+        begin = time.perf_counter()
+        for _ in range(new):
+            token = feed(token)
+        print(json.dumps({"decode": new / (time.perf_counter() - begin)}), flush=True)
+
+
+def transformers_turns(folder, dtype, threads):
     import torch
     import transformers
 
@@ -119,28 +150,35 @@ def transformers_rate(folder, dtype, threads, new):
     for parameter in model.parameters():
         parameter.data.fill_(1.0 / 64)
     model.model.rotary_emb = type(model.model.rotary_emb)(config)
-    best = 0.0
+    known = None
+
+    def feed(ids):
+        nonlocal known
+        out = model(ids, past_key_values=known, use_cache=True)
+        known = out.past_key_values
+        return out.logits[:, -1:].argmax(-1)
+
     with torch.inference_mode():
-        for _ in range(2):
-            out = model(torch.arange(100, 116)[None], use_cache=True)
-            begin = time.perf_counter()
-            for _ in range(new):
-                token = out.logits[:, -1:].argmax(-1)
-                out = model(token, past_key_values=out.past_key_values, use_cache=True)
-            best = max(best, new / (time.perf_counter() - begin))
-    return {"version": transformers.__version__, "decode": best}
+        take_turns(transformers.__version__, feed, feed(torch.arange(100, 116)[None]))
+
+
+def llama_turns(folder, kind, threads):
+    import llama_cpp
+
+    with open(os.path.join(folder, "config.json")) as file:
+        shape = json.load(file)
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        path = os.path.join(made, "model.gguf")
+        write_gguf(path, shape, kind)
+        llama, feed = open_llama(path, threads)
+        first = feed([(i * 7) % 30000 + 100 for i in range(16)])
+        take_turns(llama_cpp.__version__, lambda token: feed([token]), first)
 
 
 job = json.loads(sys.argv[1])
 if job["kind"] == "gguf":
-    answer = llama_rates(job["model"], job["threads"], job["prompt"], job["new"], 3)
+    print(json.dumps(llama_rates(job["model"], job["threads"], job["prompt"], job["new"], 3)))
 elif job["kind"] == "llama":
-    with open(os.path.join(job["folder"], "config.json")) as file:
-        shape = json.load(file)
-    with tempfile.TemporaryDirectory(dir=job["folder"]) as made:
-        path = os.path.join(made, "model.gguf")
-        write_gguf(path, shape, job["type"])
-        answer = llama_rates(path, job["threads"], 0, job["new"], 2)
+    llama_turns(job["folder"], job["type"], job["threads"])
 else:
-    answer = transformers_rate(job["folder"], job["dtype"], job["threads"], job["new"])
-print(json.dumps(answer))
+    transformers_turns(job["folder"], job["dtype"], job["threads"])
