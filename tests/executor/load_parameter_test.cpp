@@ -410,6 +410,45 @@ TEST_CASE("StoredParameters: packed weights whose parts do not fit or lie are re
     CHECK(matrix.error().place() == "qzeros");
 }
 
+TEST_CASE("StoredParameters: zero points out of the middle make five bits of four, and eight bits keep theirs") {
+    auto const name = std::string(q_proj).substr(0, std::string(q_proj).size() - 6);
+    struct Wanted {
+        std::int64_t bits;
+        bool is_symmetric;
+        std::int64_t group;
+        WeightFormat format;
+    };
+    for (auto const& wanted : {Wanted{4, false, 32, WeightFormat::q5_0}, Wanted{4, false, 64, WeightFormat::q5_0},
+                               Wanted{4, false, 16, WeightFormat::f32}, Wanted{8, true, 32, WeightFormat::q8_0},
+                               Wanted{8, false, 32, WeightFormat::f32}}) {
+        CAPTURE(wanted.bits);
+        CAPTURE(wanted.group);
+        std::string const config(llama);
+        Written const written(config.substr(0, config.size() - 1) +
+                              R"(,"quantization_config":{"quant_method":"gptq","bits":)" + std::to_string(wanted.bits) +
+                              R"(,"group_size":)" + std::to_string(wanted.group) + R"(,"sym":)" +
+                              (wanted.is_symmetric ? "true" : "false") + "}}");
+        auto const groups = 64 / wanted.group;
+        auto const words = 64 * wanted.bits / 32;
+        auto const zero_bytes = static_cast<std::size_t>(groups * words * 4);
+        // Zero points are stored less one: 127 is the middle.
+        auto const zeros = wanted.is_symmetric ? std::string(zero_bytes, '\x7f') : some_bytes(zero_bytes, 9);
+        std::string scales;
+        for (std::int64_t i = 0; i < groups * 64; ++i) scales += {static_cast<char>(i), '\x22'};
+        write_tensors(written.folder / "model.safetensors",
+                      {{name + "qweight", "I32", {words, 64}, some_bytes(static_cast<std::size_t>(words) * 256, 8), 0},
+                       {name + "qzeros", "I32", {groups, words}, zeros, 0},
+                       {name + "scales", "F16", {groups, 64}, scales, 0}});
+        auto const parameters = written.open();
+        REQUIRE_MESSAGE(parameters, (parameters ? "" : parameters.error().message()));
+        auto const found = parameters->find(q_proj);
+        REQUIRE_MESSAGE(found, (found ? "" : found.error().message()));
+        CHECK(name_of(found->format) == name_of(wanted.format));
+        MatrixPart part{.outputs = 64, .inputs = 64, .columns = UnitRange{32, 64}};
+        CHECK(load(*parameters, q_proj, part) == load(*parameters, q_proj, part, {.dtype = Dtype::f32}));
+    }
+}
+
 TEST_CASE("check_load_options: refuses what no loading makes") {
     CHECK(check_load_options({}));
     CHECK(check_load_options({.dtype = Dtype::bf16, .quant = QuantScheme::int4(64)}));
@@ -445,7 +484,7 @@ TEST_CASE("StoredParameters: packed checkpoints decode to the references' bits, 
                                          {"gptq_rows", WeightFormat::int4},
                                          {"gptq_order", WeightFormat::f32},
                                          {"gptq_v2", WeightFormat::f32},
-                                         {"awq", WeightFormat::f32},
+                                         {"awq", WeightFormat::q5_0},
                                          {"fp8", WeightFormat::f32},
                                          {"fp8_rows", WeightFormat::f32}}};
     std::size_t weights = 0;

@@ -202,14 +202,25 @@ private:
             if (quantization_) weight_.zero_offset = quantization_->scheme.zero_offset;
             if (auto const done = take_order(groups); !done) return done;
         }
-        // Every q - zero lies in the range of int4.
-        bool const is_symmetric = quantization_ && quantization_->scheme.symmetric;
-        bool const fits = is_gptq && (weight_.bits < 4 || (weight_.bits == 4 && is_symmetric));
-        bool const is_native = fits && weight_.index.empty() && scales->dtype == Dtype::f16 && weight_.group % 2 == 0;
-        out_.group = is_native ? weight_.group : 0;
+        auto const format = grouped_format(scales->dtype);
+        out_.group = format == WeightFormat::int4 ? weight_.group : 0;
         // A row's one scale, repeated, leaves places to part the row at.
         if (out_.group > 128 && out_.group % 128 == 0) out_.group = 128;
-        return finish(*data, *found, is_native ? WeightFormat::int4 : WeightFormat::f32);
+        return finish(*data, *found, format);
+    }
+    /// What expresses scale * (q - zero) without loss: int4 where all q - zero are in [-8, 8), Q5_0's blocks of 32 where they are in
+    /// [-16, 16), Q8_0's where they are in [-128, 128).
+    [[nodiscard]] WeightFormat grouped_format(Dtype scale_dtype) const {
+        if (!weight_.index.empty() || scale_dtype != Dtype::f16) return WeightFormat::f32;
+        bool const is_gptq = weight_.form == PackedForm::gptq;
+        bool const is_symmetric = is_gptq && quantization_ && quantization_->scheme.symmetric;
+        bool const is_int4 = is_gptq && (weight_.bits < 4 || (weight_.bits == 4 && is_symmetric));
+        if (is_int4 && weight_.group % 2 == 0) return WeightFormat::int4;
+        // Blocks lie within a group.
+        if (weight_.inputs % 32 != 0 || (weight_.group % 32 != 0 && weight_.group < weight_.inputs))
+            return WeightFormat::f32;
+        if (weight_.bits <= 4) return WeightFormat::q5_0;
+        return is_symmetric ? WeightFormat::q8_0 : WeightFormat::f32;
     }
     /// The groups of the inputs, where they are not those of their order (desc_act).
     [[nodiscard]] Result<> take_order(std::int64_t groups) {

@@ -224,6 +224,32 @@ inline void repack_mxfp4(std::byte const* block, std::byte* data, std::byte* sca
     }
 }
 
+/// Writes some inputs of a gptq or awq row as blocks of Q5_0 or Q8_0. False where one is out of their range.
+inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::int64_t row, UnitRange columns,
+                          std::byte* data) {
+    bool const is_q5 = format == WeightFormat::q5_0;
+    std::int64_t const most = is_q5 ? 16 : 128;
+    bool fits = true;
+    for (auto first = columns.begin; first < columns.end; first += 32, data += traits(format).block_bytes) {
+        std::uint32_t high = 0;
+        if (is_q5) std::memset(data + 6, 0, 16);
+        for (std::int64_t i = 0; i < 32; ++i) {
+            auto const element = grouped_at(weight, row, first + i);
+            if (i == 0) std::memcpy(data, weight.scales.data() + element.scale * 2, 2);
+            fits = fits && element.value >= -most && element.value < most;
+            if (!is_q5) {
+                data[2 + i] = static_cast<std::byte>(element.value);
+                continue;
+            }
+            auto const q = static_cast<unsigned>(element.value + most) & 31U;
+            data[6 + i % 16] |= static_cast<std::byte>((q & 15U) << (i < 16 ? 0U : 4U));
+            high |= (q >> 4U) << static_cast<unsigned>(i);
+        }
+        for (unsigned i = 0; is_q5 && i < 4; ++i) data[2 + i] = static_cast<std::byte>(high >> (8U * i));
+    }
+    return fits;
+}
+
 /// Writes some inputs of one row in the format of `target` without decoding them: the same values. False where the format cannot
 /// express one.
 ///
@@ -261,6 +287,7 @@ inline void repack_mxfp4(std::byte const* block, std::byte* data, std::byte* sca
         default:
             break;
     }
+    if (target.format != WeightFormat::int4) return repack_blocks(weight, target.format, row, columns, data);
     // Integers of one sign-less scale: int4 with the zero point in the middle.
     bool fits = true;
     std::memset(data, 0, static_cast<std::size_t>(ceil_divide(count, 2)));
