@@ -174,6 +174,33 @@ struct Copies {
     [[nodiscard]] double bytes() const { return static_cast<double>(weights[0].bytes().count()); }
 };
 
+/// As much of a weight as stays in the second-level cache of one core.
+struct Cached {
+    HostWeight weight;
+    /// How often it is multiplied by in a turn.
+    int products = 20;
+
+    Cached(HostContext& context, WeightSource source) : weight(hold(context, source)) {}
+
+private:
+    static HostWeight hold(HostContext& context, WeightSource source) {
+        auto const row = static_cast<std::int64_t>(source.data.size()) / source.outputs;
+        auto const kept = std::max<std::int64_t>((std::int64_t{400} << 10) / row / 32, 1) * 32;
+        auto const part = [&](std::span<std::byte const> all) {
+            return all.first(all.size() / static_cast<std::size_t>(source.outputs) * static_cast<std::size_t>(kept));
+        };
+        source.data = part(source.data);
+        source.scales = part(source.scales);
+        source.outputs = kept;
+        auto held = Host::hold_weight(context, source);
+        if (!held) {
+            std::fprintf(stderr, "%s\n", held.error().message().c_str());
+            std::exit(1);
+        }
+        return *std::move(held);
+    }
+};
+
 /// Whether two results are of the same product: ggml rounds activations to eight bits.
 bool is_alike(std::vector<float> const& ours, std::vector<float> const& theirs) {
     double difference = 0.0;
@@ -287,18 +314,35 @@ private:
         Contender computing{[&] { peak_flops = bench::run_fp32_peak(context_); }, bench::waken(context_)};
         std::vector<Contender*> racers{&ours, &reading};
         if (rows > 1 && rows <= 16) racers.push_back(&computing);
+        Cached const cached(one_thread_, checkpoint.source);
+        auto one_stream = one_thread_.make_stream();
+        std::vector<float> some(static_cast<std::size_t>(cached.weight.outputs()));
+        Contender instructions{[&] {
+            for (int i = 0; i < cached.products; ++i) {
+                if (!Host::multiply({in_.data(), {1, inputs}}, cached.weight,
+                                    {some.data(), {1, cached.weight.outputs()}}, one_stream)) {
+                    std::abort();
+                }
+            }
+        }};
+        if (rows == 1) racers.push_back(&instructions);
         for (auto* const ways : {&theirs, &dense[0], &dense[1]}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
-        bench::race(racers, rows > 16 ? Turns{3, 0.0} : Turns{64, 1.0});
+        bench::race(racers, rows > 16 ? Turns{3, 0.0} : Turns{32, 1.0});
 
         auto const time = ours.time();
         // What the memory takes to give a weight's bytes, and the processor to compute in fp32.
         auto const read_time = reading.time();
         auto const flops = 2.0 * static_cast<double>(rows * outputs * inputs);
         auto const fp32_time = flops / peak_flops * computing.time();
+        // What the instructions of all threads would take if the memory gave at once what they read.
+        auto const instruction_time = instructions.time() / cached.products * static_cast<double>(outputs) /
+                                      static_cast<double>(cached.weight.outputs() * context_.pool().size());
         if (rows == 1) {
-            report_.add(name, "read bandwidth", time, read_time, share_goal(format));
+            bool const has_arithmetic = instruction_time > read_time;
+            report_.add(name, has_arithmetic ? "instruction bound" : "read bandwidth", time,
+                        std::max(read_time, instruction_time), share_goal(format));
         } else if (rows <= 16) {
             report_.add(name, "bound of the machine", time, std::max(read_time, fp32_time), 0.75);
         }
@@ -328,6 +372,8 @@ private:
         if (report_.is_json) return;
         std::printf("             %.1f GB/s of %.1f, %.1f GFLOP/s", copies.bytes() / time / 1e9,
                     memory.rate(read_time) / 1e9, 1e-9 * flops / time);
+        if (rows == 1)
+            std::printf("; instructions alone %.3f ms, reading alone %.3f ms", instruction_time * 1e3, read_time * 1e3);
         if (rows > 1 && rows <= 16) std::printf(" of %.1f in fp32", 1e-9 * flops / fp32_time);
         std::printf("; %zu turns, medians of their ratios: read bandwidth %.2f", ours.times.size(),
                     bench::median_ratio(reading, ours));
@@ -338,6 +384,7 @@ private:
     Report report_;
     std::unique_ptr<bench::Ggml> ggml_;
     HostContext context_{HostOptions{.is_pinned = true}};
+    HostContext one_thread_{HostOptions{.threads = 1}};
     std::optional<CorePin> pin_;
     HostStream stream_;
     std::vector<float> in_ = std::vector<float>(512 * inputs);
