@@ -37,7 +37,7 @@ CalibrationOptions const hasty{.threads = 2,
 
 }  // namespace
 
-TEST_CASE("calibrate: every rate is measured, and none is impossible") {
+TEST_CASE("calibrate: every rate is measured, and none is impossible" * doctest::test_suite("timing")) {
     std::vector<std::int64_t> steps;
     auto const note = [&steps](WorkProgress const& progress) { steps.push_back(progress.done); };
     auto const found = calibrate(hasty, Observer(note));

@@ -2,7 +2,8 @@
 #
 # ctest entries of a room:
 #   <room>         all cases outside the suites "long" and "models"
-#   asan.<room>    the same, sanitized, without the suites "timing", whose limits are for plain code, and "fibers"
+#   asan.<room>    the same, sanitized, without the suites "timing", whose limits are for plain code, "large", whose paths
+#                  smaller cases walk, and "fibers"
 #   models.<room>  the suite "models" (real files under $SHARDWISE_MODELS), where the room has one
 #   long.<room>    the suite "long", with the label long, where the room has one
 
@@ -24,7 +25,7 @@ target_precompile_headers(test_precompiled PRIVATE support/precompiled.hpp)
 
 set(plain_excludes long models)
 if(shardwise_sanitized)
-    list(APPEND plain_excludes timing fibers)
+    list(APPEND plain_excludes timing large fibers)
 endif()
 list(JOIN plain_excludes "," plain_excludes)
 
@@ -71,7 +72,7 @@ function(shardwise_sanitized_room room)
                        COMMAND_EXPAND_LISTS VERBATIM)
     add_custom_target(asan_${room} ALL DEPENDS "${program}")
     add_dependencies(asan_${room} asan_precompiled)
-    shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models,timing,fibers)
+    shardwise_room_test(asan.${room} "${program}" --test-suite-exclude=long,models,timing,large,fibers)
 endfunction()
 
 # shardwise_room_test(NAME PROGRAM ARGUMENT...)

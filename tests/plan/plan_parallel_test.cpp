@@ -184,7 +184,8 @@ TEST_CASE("plan: ranks on processors take nothing of what a GPU's runtime takes"
     CHECK(cpu->ranks[0].terms.total() == gpu->ranks[0].terms.total() - 512_MiB);
 }
 
-TEST_CASE("plan: over nodes of five devices no tensor-parallel degree is better than the plan's") {
+TEST_CASE("plan: over nodes of five devices no tensor-parallel degree is better than the plan's" *
+          doctest::test_suite("large")) {
     auto const model = describe(presets::qwen2_5_72b);
     REQUIRE(model);
     auto const topology = topology_named("8x(5xA100-80GB)");

@@ -33,7 +33,8 @@ TEST_CASE("Every golden configuration belongs to a family that this version know
     CHECK(list == "");
 }
 
-TEST_CASE("Trees have the modules, parameters and buffers of transformers in its order") {
+TEST_CASE("Trees have the modules, parameters and buffers of transformers in its order" *
+          doctest::test_suite("large")) {
     golden::for_each_case([](golden::Json const& golden, shardwise::Model const& model) {
         golden::Lines wanted;
         golden::expand(golden.at("modules"), "", wanted);

@@ -195,7 +195,7 @@ TEST_CASE("read_tree: nesting is generous but limited") {
     CHECK(message(R"({"x": )" + std::string(100'000, '[')).find("nested too deep") != std::string::npos);
 }
 
-TEST_CASE("read_tree: what a tree may hold is limited") {
+TEST_CASE("read_tree: what a tree may hold is limited" * doctest::test_suite("large")) {
     auto const module = [](std::string const& members) { return message("{\"class\": \"M\", " + members + "}"); };
     CHECK(module("\"name\": \"" + std::string(17'000'000, 'x') + "\"").find("has more than") != std::string::npos);
     std::string long_names = "\"" + std::string(2'000'000, 'x') + "\"";
