@@ -19,25 +19,40 @@ if(shardwise_clang)
     endif()
 endif()
 
-foreach(source IN LISTS fuzzers)
-    cmake_path(GET source STEM name)
-    string(REGEX REPLACE "_fuzzer$" "" name "${name}")
+# All in one program, whose readers are compiled once: SHARDWISE_FUZZER names the one that runs.
+set(names ${fuzzers})
+list(TRANSFORM names REPLACE ".*/(.*)_fuzzer[.]cpp$" "\\1")
+if(fuzz_runtime)
+    set(unit "${CMAKE_CURRENT_BINARY_DIR}/fuzz/fuzzers.cpp")
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/fuzz/fuzzers.o")
+    set(program "${PROJECT_BINARY_DIR}/tests/fuzz_readers")
+    list(JOIN fuzzers "," joined)
+    list(TRANSFORM names REPLACE "(.+)" "X(\\1)" OUTPUT_VARIABLE listed)
+    list(JOIN listed " " listed)
+    file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/fuzz/fuzzers.inc" CONTENT "#define SHARDWISE_FUZZERS(X) ${listed}\n" @ONLY)
+    add_custom_command(OUTPUT "${unit}"
+                       COMMAND "${CMAKE_COMMAND}" "-DSOURCES=${joined}" "-DBATCH=${unit}" "-DENTRY=LLVMFuzzerTestOneInput"
+                               "-DLAST=${CMAKE_CURRENT_SOURCE_DIR}/fuzz/choose_fuzzer.inc" -P "${make_batch}"
+                       DEPENDS ${fuzzers} fuzz/choose_fuzzer.inc "${make_batch}"
+                       COMMENT "fuzz: all fuzzers"
+                       VERBATIM)
+    shardwise_compile(OUT "${object}" SOURCE "${unit}" COMPILER clang
+                      FLAGS -std=c++20 ${fuzz_flags} ${shardwise_warnings} "-I${PROJECT_SOURCE_DIR}/include"
+                            "-I${CMAKE_CURRENT_SOURCE_DIR}/support" "-I${CMAKE_CURRENT_BINARY_DIR}/fuzz")
+    add_custom_command(OUTPUT "${program}" COMMAND "${shardwise_clang}" ${fuzz_flags} "${object}" -o "${program}"
+                       DEPENDS "${object}" COMMENT "clang: fuzz_readers" VERBATIM)
+    add_custom_target(fuzzers ALL DEPENDS "${program}")
+endif()
+
+foreach(name IN LISTS names)
     if(NOT fuzz_runtime)
         shardwise_skipped_test(fuzz.${name} "clang++ with libFuzzer is not installed (Debian: clang libclang-rt-14-dev)")
         continue()
     endif()
-    set(object "${CMAKE_CURRENT_BINARY_DIR}/fuzz/${name}.o")
-    set(program "${PROJECT_BINARY_DIR}/tests/fuzz_${name}")
-    shardwise_compile(OUT "${object}" SOURCE "${source}" COMPILER clang
-                      FLAGS -std=c++20 ${fuzz_flags} ${shardwise_warnings} "-I${PROJECT_SOURCE_DIR}/include"
-                            "-I${CMAKE_CURRENT_SOURCE_DIR}/support")
-    add_custom_command(OUTPUT "${program}" COMMAND "${shardwise_clang}" ${fuzz_flags} "${object}" -o "${program}"
-                       DEPENDS "${object}" COMMENT "clang: fuzz_${name}" VERBATIM)
-    add_custom_target(fuzzer_${name} ALL DEPENDS "${program}")
     add_test(NAME fuzz.${name}
              COMMAND "${CMAKE_COMMAND}" "-DPROGRAM=${program}" "-DSEEDS=${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}"
                      "-DDICTIONARY=${CMAKE_CURRENT_SOURCE_DIR}/fuzz/${name}.dict"
                      "-DWORK=${CMAKE_CURRENT_BINARY_DIR}/fuzz/${name}" "-DSECONDS=${SHARDWISE_FUZZ_SECONDS}"
                      -P "${CMAKE_CURRENT_LIST_DIR}/run_fuzzer.cmake")
-    set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz)
+    set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz ENVIRONMENT "SHARDWISE_FUZZER=${name}")
 endforeach()

@@ -1,6 +1,7 @@
-# cmake -DSOURCES=a_test.cpp,b_test.cpp -DBATCH=FILE -P make_batch.cmake
+# cmake -DSOURCES=a_test.cpp,b_test.cpp -DBATCH=FILE [-DENTRY=NAME] [-DLAST=FILE] -P make_batch.cmake
 # One unit of several test files: what they include comes first, then each in a namespace of its own, so that their helpers may
 # have the same names. Headers are parsed, and templates that they share are instantiated, once for all of them.
+# ENTRY: a function that all of them define is, in each, named as its file. LAST: a file that ends the unit.
 
 string(REPLACE "," ";" sources "${SOURCES}")
 set(includes "// Made by tests/cmake/make_batch.cmake: change the files that it includes.\n")
@@ -37,6 +38,16 @@ foreach(source IN LISTS sources)
     endforeach()
     string(APPEND includes "${kept}")
     math(EXPR number "${number} + 1")
-    string(APPEND bodies "namespace file_${number} {\n#include \"${source}\"\n}\n")
+    set(renamed "")
+    set(restored "")
+    if(ENTRY)
+        cmake_path(GET source STEM name)
+        set(renamed "#define ${ENTRY} ${name}\n")
+        set(restored "#undef ${ENTRY}\n")
+    endif()
+    string(APPEND bodies "${renamed}namespace file_${number} {\n#include \"${source}\"\n}\n${restored}")
 endforeach()
+if(LAST)
+    string(APPEND bodies "#include \"${LAST}\"\n")
+endif()
 file(WRITE "${BATCH}" "${includes}${bodies}")
