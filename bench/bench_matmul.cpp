@@ -7,12 +7,14 @@
 
 #include "machine_rates.hpp"
 #include "matmul_peers.hpp"
+#include "read_probe.hpp"
+#include "turns.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,32 +22,11 @@
 namespace {
 
 using namespace shardwise;
+using bench::Contender;
+using bench::Turns;
 
 constexpr std::int64_t outputs = 11008;
 constexpr std::int64_t inputs = 4096;
-
-/// Something that is timed: the best of its times counts.
-struct Contender {
-    std::function<void()> run;
-    double best = 1e30;
-};
-
-/// Times contenders in turn, so that what else the machine does meets all of them.
-void race(std::vector<Contender*> const& contenders, int rounds, bool is_short) {
-    for (int round = 0; round < rounds; ++round) {
-        for (auto* const contender : contenders) {
-            // The first call brings caches and threads into the state that the second finds.
-            if (is_short || round == 0) contender->run();
-            contender->best = std::min(contender->best, bench::time_once(contender->run));
-        }
-    }
-}
-
-double best_of(std::vector<Contender> const& ways) {
-    double best = 1e30;
-    for (auto const& way : ways) best = std::min(best, way.best);
-    return best;
-}
 
 struct Report {
     bool is_json = false;
@@ -133,8 +114,6 @@ int main(int argc, char** argv) {
     }
     narrow = {};
 
-    double read_rate = bench::measure_read_rate(context);
-    double peak = bench::measure_fp32_peak(context);
     if (!report.is_json) {
         std::printf("weights %lld x %lld, %d threads, level %s; %.*s; %.*s\n", static_cast<long long>(outputs),
                     static_cast<long long>(inputs), threads, std::string(name_of(*stream.isa())).c_str(),
@@ -145,49 +124,61 @@ int main(int argc, char** argv) {
         bench::PeerProduct product{weight.data(), in.data(), out.data(), rows, outputs, inputs, threads, false};
         auto const ours = [&](HostWeight const& held) {
             return Contender{[&held, &in, &out, &stream, rows] {
-                auto const done =
-                    Host::multiply({in.data(), {rows, inputs}}, held, {out.data(), {rows, outputs}}, stream);
-                if (!done) std::abort();
-            }};
+                                 auto const done = Host::multiply({in.data(), {rows, inputs}}, held,
+                                                                  {out.data(), {rows, outputs}}, stream);
+                                 if (!done) std::abort();
+                             },
+                             bench::waken(context)};
+        };
+        auto const memory_of = [](HostWeight const& held) {
+            return std::span(held.packed().data, static_cast<std::size_t>(held.bytes().count()));
         };
         auto wide = ours(*wide_weight);
         auto half = ours(*narrow_weight);
         auto eigen = contenders(bench::eigen_ways(product));
         auto onednn = contenders(bench::onednn_ways(product));
-        std::vector<Contender*> racers{&wide, &half};
+        bench::ReadProbe wide_memory(context, {memory_of(*wide_weight)});
+        bench::ReadProbe half_memory(context, {memory_of(*narrow_weight)});
+        auto reading_wide = wide_memory.contender();
+        auto reading_half = half_memory.contender();
+        double peak_flops = 0.0;
+        Contender computing{[&] { peak_flops = bench::run_fp32_peak(context); }, bench::waken(context)};
+        // Whoever reads a weight comes after one that reads the other: nothing of it is left in a cache.
+        std::vector<Contender*> racers{&wide, &half, &computing};
+        if (rows < 512) racers = {&wide, &half, &reading_wide, &reading_half, &computing};
         for (auto* const ways : {&eigen, &onednn}) {
             for (auto& way : *ways) racers.push_back(&way);
         }
-        race(racers, rows >= 512 ? 5 : 16, rows < 512);
-        read_rate = std::max(read_rate, bench::measure_read_rate(context, 0.5));
-        peak = std::max(peak, bench::measure_fp32_peak(context, 0.3));
+        bench::race(racers, rows < 512 ? Turns{24, 1.0} : Turns{5, 0.0});
 
         auto const flops = 2.0 * static_cast<double>(rows * outputs * inputs);
-        auto const bound = [&](HostWeight const& held) {
-            return std::max(static_cast<double>(held.bytes().count()) / read_rate, flops / peak);
-        };
+        auto const fp32_time = flops / peak_flops * computing.time();
+        auto const wide_bound = std::max(reading_wide.time(), fp32_time);
+        auto const half_bound = std::max(reading_half.time(), fp32_time);
         auto const wide_name = "fp32 M=" + std::to_string(rows);
         auto const half_name = "bf16 M=" + std::to_string(rows);
-        auto const eigen_best = best_of(eigen);
-        auto const onednn_best = best_of(onednn);
+        auto const eigen_best = bench::best_of(eigen);
+        auto const onednn_best = bench::best_of(onednn);
         if (rows < 512) {
             constexpr double share = 0.75;
-            report.add(wide_name, "bound of the machine", wide.best, bound(*wide_weight), share);
+            report.add(wide_name, "bound of the machine", wide.time(), wide_bound, share);
             // Twice Eigen, where that leaves room below the share of the bound.
-            auto const room = std::min(2.0, eigen_best * share / bound(*wide_weight));
-            report.add(wide_name, "Eigen", wide.best, eigen_best, room);
-            report.add(wide_name, "oneDNN", wide.best, onednn_best, 0.9);
-            report.add(half_name, "bound of the machine", half.best, bound(*narrow_weight), share);
+            auto const room = std::min(2.0, eigen_best * share / wide_bound);
+            report.add(wide_name, "Eigen", wide.time(), eigen_best, room);
+            report.add(wide_name, "oneDNN", wide.time(), onednn_best, 0.9);
+            report.add(half_name, "bound of the machine", half.time(), half_bound, share);
+            if (!report.is_json) {
+                std::printf("               read rate %.1f GB/s, fp32 peak %.1f GFLOP/s\n",
+                            wide_memory.rate(reading_wide.time()) / 1e9, 1e-9 * flops / fp32_time);
+            }
         } else {
-            report.add(wide_name, "Eigen", wide.best, eigen_best, 1.0);
-            report.add(wide_name, "oneDNN", wide.best, onednn_best, 0.85);
-            report.add(half_name, "our fp32", half.best, wide.best, 1.0);
+            report.add(wide_name, "Eigen", wide.time(), eigen_best, 1.0);
+            report.add(wide_name, "oneDNN", wide.time(), onednn_best, 0.85);
+            report.add(half_name, "our fp32", half.time(), wide.time(), 1.0);
         }
     }
     if (report.is_json) {
         std::printf("{\"schema\":\"shardwise.bench/1\",\"name\":\"matmul\",\"rows\":[%s]}\n", report.rows.c_str());
-    } else {
-        std::printf("read rate %.1f GB/s, fp32 peak %.1f GFLOP/s\n", read_rate / 1e9, peak / 1e9);
     }
     return report.is_everything_met || report.is_json ? 0 : 1;
 }
