@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/call.hpp>
+#include <shardwise/comm/detail/add_floats.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <cstddef>
@@ -33,6 +34,10 @@ template <ReduceOp op, class T>
 /// values[i] = op(values[i], others[i]), or with the other first.
 template <ReduceOp op, bool is_other_first, class T>
 void reduce_into(T* values, T const* __restrict others, std::int64_t count) {
+    if constexpr (op == ReduceOp::sum && std::is_same_v<T, float>) {
+        // The order decides which of two NaN is kept.
+        return is_other_first ? add_floats(values, others, values, count) : add_floats(values, values, others, count);
+    }
     for (std::int64_t i = 0; i < count; ++i) {
         auto const own = static_cast<Accumulator<T>>(values[i]);
         auto const other = static_cast<Accumulator<T>>(others[i]);
@@ -60,6 +65,12 @@ void reduce_ranks(T* out, T const* own, std::int64_t count, std::int32_t rank, s
         auto const size = count - begin < block ? count - begin : block;
         for (std::int32_t peer = 0; peer < ranks; ++peer) {
             T const* const values = (peer == rank ? own : theirs(peer)) + begin;
+            if constexpr (std::is_same_v<T, float>) {
+                if (peer > 0) {
+                    reduce_into<op, false>(sums, values, size);
+                    continue;
+                }
+            }
             for (std::int64_t i = 0; i < size; ++i) {
                 auto const value = static_cast<Accumulator<T>>(values[i]);
                 sums[i] = peer == 0 ? value : combine<op, T>(sums[i], value);
