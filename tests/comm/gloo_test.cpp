@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "../comm/collective_cases.hpp"
-#include "../comm/processes.hpp"
+#include "../comm/gloo_ranks.hpp"
 #include "skip.hpp"
 
 #include <chrono>
@@ -22,43 +22,13 @@
 using namespace shardwise;
 using namespace std::chrono_literals;
 using shardwise::testing::flat;
+using shardwise::testing::GlooBody;
+using shardwise::testing::MeetingFolder;
 using shardwise::testing::ProcessOutcome;
+using shardwise::testing::run_gloo_ranks;
 using shardwise::testing::run_processes;
 
 namespace {
-
-/// A fresh folder in which ranks meet.
-class MeetingFolder {
-public:
-    MeetingFolder() {
-        char name[] = "/tmp/shardwise-gloo-XXXXXX";
-        path_ = mkdtemp(name) == nullptr ? "" : name;
-    }
-    ~MeetingFolder() { std::filesystem::remove_all(path_); }
-    MeetingFolder(MeetingFolder const&) = delete;
-    MeetingFolder& operator=(MeetingFolder const&) = delete;
-    [[nodiscard]] std::string const& path() const { return path_; }
-
-private:
-    std::string path_;
-};
-
-using Body = std::function<Result<>(Gloo&)>;
-
-std::vector<ProcessOutcome> run_ranks(std::vector<Body> const& bodies, GlooOptions const& options = {},
-                                      std::function<void(std::vector<pid_t> const&)> const& meanwhile = {}) {
-    MeetingFolder const folder;
-    std::vector<std::function<Result<>()>> processes;
-    for (std::size_t rank = 0; rank < bodies.size(); ++rank) {
-        processes.emplace_back([&, rank]() -> Result<> {
-            auto comm = Gloo::join(folder.path(), static_cast<std::int32_t>(rank),
-                                   static_cast<std::int32_t>(bodies.size()), options);
-            if (!comm) return comm.error();
-            return bodies[rank](*comm);
-        });
-    }
-    return run_processes(processes, meanwhile);
-}
 
 Result<> reduce_until_failure(Gloo& comm) {
     std::vector<float> data(100, 1.0F);
@@ -123,7 +93,7 @@ struct Partition {
 };
 
 /// Both ranks run `body` on hosts of their own; a moment after they are connected the network fails.
-Partition run_apart(TwoHosts const& hosts, Body const& body, std::function<void()> const& cut) {
+Partition run_apart(TwoHosts const& hosts, GlooBody const& body, std::function<void()> const& cut) {
     MeetingFolder const folder;
     std::vector<std::function<Result<>()>> processes;
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -185,8 +155,8 @@ Result<> transfer_for_ever(Gloo& comm) {
 
 TEST_CASE("Gloo: the cases that all communicators share, between forked processes") {
     for (std::size_t const ranks : {1U, 2U, 4U}) {
-        Body const body = [](Gloo& comm) { return shardwise::testing::check_collectives(comm, 300'003); };
-        for (auto const& outcome : run_ranks(std::vector<Body>(ranks, body))) {
+        GlooBody const body = [](Gloo& comm) { return shardwise::testing::check_collectives(comm, 300'003); };
+        for (auto const& outcome : run_gloo_ranks(std::vector<GlooBody>(ranks, body))) {
             CAPTURE(ranks);
             CAPTURE(outcome.message);
             CHECK(outcome.succeeded);
@@ -201,29 +171,29 @@ TEST_CASE("Gloo: calls and letters that differ are refused on every rank that se
             return all_reduce(comm, flat(data));
         };
     };
-    for (auto const& outcome : run_ranks({reduce(5), reduce(6), reduce(5)})) {
+    for (auto const& outcome : run_gloo_ranks({reduce(5), reduce(6), reduce(5)})) {
         CAPTURE(outcome.message);
         CHECK(outcome.code == ErrorCode::collective_mismatch);
         CHECK(outcome.message.find("fp32 x 5") != std::string::npos);
         CHECK(outcome.message.find("fp32 x 6") != std::string::npos);
     }
-    Body const sends = [](Gloo& comm) {
+    GlooBody const sends = [](Gloo& comm) {
         std::vector<float> data(8);
         if (auto const done = send(comm, flat(std::as_const(data)), 1); !done) return done;
         return barrier(comm);
     };
-    Body const receives = [](Gloo& comm) {
+    GlooBody const receives = [](Gloo& comm) {
         std::vector<float> data(7);
         return receive(comm, flat(data), 0);
     };
-    auto const letters = run_ranks({sends, receives});
+    auto const letters = run_gloo_ranks({sends, receives});
     CHECK(letters[1].message.find("sends fp32 x 8 where rank 1 receives fp32 x 7") != std::string::npos);
     // The other learns why.
     CHECK_FALSE(letters[0].succeeded);
 }
 
 TEST_CASE("Gloo: a rank that is killed is named, one that never calls is named at the deadline, and no call hangs") {
-    Body const dies = [](Gloo& comm) -> Result<> {
+    GlooBody const dies = [](Gloo& comm) -> Result<> {
         std::vector<float> data(100, 1.0F);
         for (int turn = 0; turn < 20; ++turn) {
             if (auto const done = all_reduce(comm, flat(data)); !done) return done;
@@ -231,7 +201,7 @@ TEST_CASE("Gloo: a rank that is killed is named, one that never calls is named a
         kill(getpid(), SIGKILL);
         return {};
     };
-    auto const killed = run_ranks({reduce_until_failure, reduce_until_failure, dies}, {.timeout = 60s});
+    auto const killed = run_gloo_ranks({reduce_until_failure, reduce_until_failure, dies}, {.timeout = 60s});
     for (std::size_t rank = 0; rank < 2; ++rank) {
         CAPTURE(killed[rank].message);
         CHECK(killed[rank].code == ErrorCode::rank_lost);
@@ -241,11 +211,11 @@ TEST_CASE("Gloo: a rank that is killed is named, one that never calls is named a
                           killed[1].message.find("rank 2: closed its connection") != std::string::npos;
     CHECK(is_named);
 
-    Body const sleeps = [](Gloo& comm) {
+    GlooBody const sleeps = [](Gloo& comm) {
         std::this_thread::sleep_for(1200ms);
         return barrier(comm);
     };
-    auto const late = run_ranks({reduce_until_failure, sleeps}, {.timeout = 400ms});
+    auto const late = run_gloo_ranks({reduce_until_failure, sleeps}, {.timeout = 400ms});
     CAPTURE(late[0].message);
     CHECK(late[0].code == ErrorCode::deadline_exceeded);
     CHECK(late[0].message.find("by rank 1") != std::string::npos);

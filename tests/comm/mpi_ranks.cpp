@@ -1,6 +1,7 @@
 // One rank of an MPI job, started by mpirun (tests/cmake/mpi.cmake): the cases that all communicators share, and what MPI adds.
 //
 //   mpi_ranks cases               everything must be right
+//   mpi_ranks pipelines           tables of every kind over the ranks
 //   mpi_ranks mismatch            rank 1 asks for something else; every rank must be told both calls
 //   mpi_ranks stopped             rank 1 stops itself; the others must name it, and the job must end
 //   mpi_ranks silent              rank 1 never calls; the others must name it
@@ -8,6 +9,7 @@
 
 #include <shardwise/comm/mpi.hpp>
 
+#include "../parallel/pipeline_cases.hpp"
 #include "collective_cases.hpp"
 
 #include <chrono>
@@ -54,17 +56,25 @@ int run_cases(Mpi& comm) {
     return 0;
 }
 
+int run_pipelines(Mpi& comm) {
+    auto const done = shardwise::testing::pipelines::check_pipelines(comm);
+    if (!done) std::fprintf(stderr, "FAILED: rank %d: %s\n", comm.rank(), done.error().message().c_str());
+    return done ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     std::string_view const what = argc > 1 ? argv[1] : "cases";
     auto const begin = std::chrono::steady_clock::now();
-    auto comm = Mpi::join({.timeout = what == "cases" ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(1s)});
+    bool const is_right = what == "cases" || what == "pipelines";
+    auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(1s)});
     if (!comm) {
         std::fprintf(stderr, "FAILED: %s\n", comm.error().message().c_str());
         return 1;
     }
     if (what == "cases") return run_cases(*comm);
+    if (what == "pipelines") return run_pipelines(*comm);
     if (what == "mismatch") {
         auto const result = reduce(*comm, comm->rank() == 1 ? 6 : 5);
         auto const both =

@@ -71,6 +71,14 @@ concept ExchangesMessages = requires(C& comm, CollectiveCall const& call, std::s
     { comm.exchange(out, in) } -> std::same_as<Result<>>;
 };
 
+/// A rank whose messages wait for their receivers in memory of its own: `keep_unread` says how many before a send waits for the
+/// oldest to be received, `finish_sends` waits for all.
+template <class C>
+concept KeepsUnread = requires(C& comm) {
+    comm.keep_unread(std::int64_t{}, std::int64_t{});
+    { comm.finish_sends() } -> std::same_as<Result<>>;
+};
+
 namespace detail {
 
 /// What a communicator that holds others shows to a check of its form.

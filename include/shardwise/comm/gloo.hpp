@@ -68,6 +68,8 @@ public:
     using Base::agree;
     using Base::exchange;
     using Base::fail;
+    using Base::finish_sends;
+    using Base::keep_unread;
     using Base::rank;
     using Base::receive_bytes;
     using Base::send_bytes;
@@ -89,6 +91,6 @@ private:
         : Base(std::move(wire), std::move(group), options) {}
 };
 
-static_assert(Communicator<Gloo>);
+static_assert(Communicator<Gloo> && KeepsUnread<Gloo>);
 
 }  // namespace shardwise::inline v0_2_0

@@ -54,6 +54,8 @@ public:
     using Base::agree;
     using Base::exchange;
     using Base::fail;
+    using Base::finish_sends;
+    using Base::keep_unread;
     using Base::rank;
     using Base::receive_bytes;
     using Base::send_bytes;
@@ -75,6 +77,6 @@ private:
         : Base(std::move(wire), std::move(group), options) {}
 };
 
-static_assert(Communicator<Mpi>);
+static_assert(Communicator<Mpi> && KeepsUnread<Mpi>);
 
 }  // namespace shardwise::inline v0_2_0

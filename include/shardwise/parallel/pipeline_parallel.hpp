@@ -46,16 +46,18 @@ template <class B>
 concept RunsPipelines = ComputeBackend<B> && HasHostMemory<B>;
 
 /// One rank of a pipeline: walks its row of a table (room schedule/), receives what each piece of work needs and sends on what
-/// it makes. Sending goes on in a stream of its own beside the work, from a queue as long as the table needs to never come to a
-/// standstill, however fast each rank is.
+/// it makes. Messages wait for their receivers beside the work, in a queue as long as the table needs to never come to a
+/// standstill, however fast each rank is: sent in a stream of its own where ranks share memory, else kept by the communicator,
+/// which one thread at a time uses.
 ///
 /// Example  PipelineParallel<Host, Threads>::create(context, comm, one_forward_one_backward(4, 8), {rows, width})
 template <ComputeBackend Backend, Communicator Comm, class T = float>
 class PipelineParallel {
     static_assert(RunsPipelines<Backend>, "a pipeline moves rows in the host's memory");
-    static_assert(SharesMemory<Comm>,
-                  "a pipeline sends in a thread of its own while it receives: Mpi and Gloo are used by one "
-                  "thread at a time");
+    static_assert(SharesMemory<Comm> || KeepsUnread<Comm>,
+                  "a pipeline's messages wait for their receivers: the communicator is used by two threads at a time "
+                  "(SharesMemory) or keeps them itself (KeepsUnread)");
+    static constexpr bool has_sender = SharesMemory<Comm>;
 
 public:
     using Stream = typename Backend::Stream;
@@ -94,13 +96,16 @@ public:
         if (!places) return places.error();
         auto const size = checked_multiply(boundary.rows, boundary.width);
         auto const all_received = size ? checked_multiply(*places, *size) : std::nullopt;
-        auto const all_queued = size ? checked_multiply(schedule.stages > 1 ? *queue : 0, *size) : std::nullopt;
-        if (!all_received || !all_queued)
+        auto const places_to_send = schedule.stages == 1 ? 0 : has_sender ? *queue : 1;
+        auto const all_queued = size ? checked_multiply(places_to_send, *size) : std::nullopt;
+        auto const bytes = size ? checked_multiply(*size, static_cast<std::int64_t>(sizeof(T))) : std::nullopt;
+        if (!all_received || !all_queued || !bytes)
             return Error{ErrorCode::size_overflow}.in("pipeline").at("boundary").got(boundary.rows);
         auto received = Buffer<T, Backend>::allocate(context, *all_received);
         if (!received) return received.error();
         auto queued = Buffer<T, Backend>::allocate(context, *all_queued);
         if (!queued) return queued.error();
+        if constexpr (!has_sender) comm.keep_unread(*queue, *bytes);
         return PipelineParallel(comm, std::move(schedule), boundary, std::move(*received), std::move(*queued), *queue);
     }
 
@@ -125,7 +130,7 @@ public:
             for (auto const& message : messages_done(schedule_, comm_->rank(), slot, trains))
                 walk.inbox.release(message);
         }
-        auto const sent = sends_.synchronize(deadline);
+        auto const sent = finish_sends(deadline);
         return sent ? sent : comm_->fail(sent.error());
     }
 
@@ -156,7 +161,7 @@ private:
           queued_(std::move(queued)),
           queue_(queue),
           sent_(static_cast<std::size_t>(queue)),
-          sends_(StreamMode::queued) {}
+          sends_(has_sender ? StreamMode::queued : StreamMode::immediate) {}
 
     [[nodiscard]] std::int64_t size() const { return boundary_.rows * boundary_.width; }
     [[nodiscard]] Out view(Buffer<T, Backend>& buffer, std::int64_t place) {
@@ -191,11 +196,13 @@ private:
         auto const made = message_made(schedule_, comm_->rank(), slot);
         auto const receiver = made ? rank_of_piece(schedule_, made->piece) : std::int64_t{-1};
         bool const is_sent = made && receiver != comm_->rank();
-        auto const place = walk.sent % queue_;
+        auto const place = has_sender ? walk.sent % queue_ : 0;
         Out out;
         if (is_sent) {
-            if (auto const waited = sent_[static_cast<std::size_t>(place)].synchronize(deadline); !waited)
-                return waited;
+            if constexpr (has_sender) {
+                if (auto const waited = sent_[static_cast<std::size_t>(place)].synchronize(deadline); !waited)
+                    return waited;
+            }
             out = view(queued_, place);
         } else if (made) {
             out = view(received_, walk.inbox.keep(*made));
@@ -203,13 +210,23 @@ private:
         if (auto const computed = compute(slot, *in, gradients, out, work, stream); !computed) return computed;
         if (auto const done = stream.synchronize(deadline); !done) return done;
         if (!is_sent) return {};
-        sends_.submit([comm = comm_, out, receiver] {
+        auto const send_out = [comm = comm_, out, receiver] {
             return send(*comm, TensorView<T const, 1, Backend>(out.data(), {out.elements()}),
                         static_cast<std::int32_t>(receiver));
-        });
+        };
+        if constexpr (!has_sender) return send_out();
+        sends_.submit(send_out);
         sent_[static_cast<std::size_t>(place)].record(sends_);
         ++walk.sent;
         return {};
+    }
+
+    [[nodiscard]] Result<> finish_sends(Deadline deadline) {
+        if constexpr (has_sender) {
+            return sends_.synchronize(deadline);
+        } else {
+            return comm_->finish_sends();
+        }
     }
 
     template <class Work>

@@ -127,7 +127,8 @@ public:
         }
     }
 
-    /// Sends `count` elements to one rank; returns when they are in memory of the group's.
+    /// Sends `count` elements to one rank; returns when they are in memory of the group's, of which there is as much as
+    /// keep_unread says: a send for which there is none waits until the oldest message is received.
     ///
     /// Errors  as agree
     [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
@@ -135,19 +136,31 @@ public:
         traffic_.begin(CollectiveKind::send);
         if (error_) return *error_;
         Letter const letter{count, dtype};
-        if (options_.checks_calls)
-            sent_.push_back(start_send(to, Lane::letters, reinterpret_cast<std::byte const*>(&letter), sizeof letter));
+        auto const start = [&](std::byte const* from, std::size_t bytes) -> Result<> {
+            if (auto const has_room = wait_until_unread(most_unread_ - 1); !has_room) return has_room;
+            sent_.push_back(start_send(to, Lane::letters, from, bytes));
+            return {};
+        };
+        if (options_.checks_calls) {
+            auto const started = start(reinterpret_cast<std::byte const*>(&letter), sizeof letter);
+            if (!started) return started;
+        }
         auto const total = static_cast<std::size_t>(count) * element_bytes;
         for (std::size_t offset = 0; offset < total; offset += piece_bytes) {
-            // What the receiver has not asked for yet waits here, but not without bound.
-            if (sent_.size() >= most_unread) {
-                if (auto const done = finish(sent_, "send"); !done) return done;
-                sent_.clear();
-            }
-            sent_.push_back(start_send(to, Lane::letters, data + offset, std::min(piece_bytes, total - offset)));
+            auto const started = start(data + offset, std::min(piece_bytes, total - offset));
+            if (!started) return started;
         }
         return {};
     }
+    /// Lets as many messages of as many bytes wait for their receivers before a send waits; never fewer than before.
+    void keep_unread(std::int64_t messages, std::int64_t bytes) {
+        auto const pieces = 1 + (static_cast<std::size_t>(bytes) + piece_bytes - 1) / piece_bytes;
+        most_unread_ = std::max(most_unread_, static_cast<std::size_t>(messages) * pieces);
+    }
+    /// Waits until all that this rank sent is received.
+    ///
+    /// Errors  as agree
+    [[nodiscard]] Result<> finish_sends() { return error_ ? Result<>(*error_) : wait_until_unread(0); }
 
     /// Receives what `from` sends: as many elements of the same type.
     ///
@@ -239,8 +252,6 @@ private:
 
     /// Longer messages are cut, so that both sides hold little beside them.
     static constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
-    /// Messages that may wait for their receivers.
-    static constexpr std::size_t most_unread = 16;
 
     [[nodiscard]] static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
     [[nodiscard]] std::uint32_t lane_number(Lane lane) const {
@@ -256,6 +267,19 @@ private:
     [[nodiscard]] std::int32_t rank_of(Message const& message) const {
         auto const found = std::find(group_.members.begin(), group_.members.end(), message.peer());
         return static_cast<std::int32_t>(found - group_.members.begin());
+    }
+
+    /// Waits, the oldest first, until no more than `most` pieces of messages wait for their receivers.
+    [[nodiscard]] Result<> wait_until_unread(std::size_t most) {
+        if (sent_.size() <= most) return {};
+        std::erase_if(sent_, [this](Message& each) { return wire_->has_come(each); });
+        while (sent_.size() > most) {
+            std::vector<Message> oldest;
+            oldest.push_back(std::move(sent_.front()));
+            sent_.erase(sent_.begin());
+            if (auto const done = finish(oldest, "send"); !done) return done;
+        }
+        return {};
     }
 
     void notify(std::optional<Error> const& error) {
@@ -357,7 +381,9 @@ private:
     MessageOptions options_;
     NumberedCall call_{};
     std::optional<Error> error_;
+    /// Pieces of messages that wait for their receivers, and how many may.
     std::vector<Message> sent_;
+    std::size_t most_unread_ = 16;
     /// What each other rank says when it leaves or fails.
     std::vector<Message> notices_;
     Traffic traffic_;
