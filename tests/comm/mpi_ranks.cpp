@@ -4,6 +4,7 @@
 //   mpi_ranks pipelines           tables of every kind over the ranks
 //   mpi_ranks mismatch            rank 1 asks for something else; every rank must be told both calls
 //   mpi_ranks stopped             rank 1 stops itself; the others must name it, and the job must end
+//   mpi_ranks absent              rank 1 never starts MPI; the others must be told so
 //   mpi_ranks silent              rank 1 never calls; the others must name it
 //   mpi_ranks leaves              rank 1 leaves; the others must be told so
 
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -67,6 +69,15 @@ int run_pipelines(Mpi& comm) {
 int main(int argc, char** argv) {
     std::string_view const what = argc > 1 ? argv[1] : "cases";
     auto const begin = std::chrono::steady_clock::now();
+    if (what == "absent") {
+        // Open MPI's own variable: MPI_Comm_rank is not known before MPI_Init.
+        char const* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+        if (rank != nullptr && rank == std::string_view("1")) std::this_thread::sleep_for(60s);
+        auto const joined = Mpi::join({.timeout = 1s});
+        auto const status = expect_error(joined ? Result<>{} : Result<>(joined.error()), ErrorCode::deadline_exceeded,
+                                         "have not called MPI_Init");
+        std::_Exit(status == 0 ? 42 : 1);
+    }
     bool const is_right = what == "cases" || what == "pipelines";
     auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(1s)});
     if (!comm) {

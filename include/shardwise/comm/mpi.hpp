@@ -40,7 +40,7 @@ public:
     /// gone; a process starts it once.
     ///
     /// Errors  backend_failure with MPI's words; unsupported where MPI lets only one thread call; deadline_exceeded where ranks
-    ///         do not join. MPI_Init itself knows no deadline: mpirun ends it when a process ends
+    ///         do not join: MPI_Init is then left behind in a thread, so let the process end with a failure
     [[nodiscard]] static Result<Mpi> join(MpiOptions const& options = {}) {
         auto wire = detail::MpiWire::create(options.timeout);
         if (!wire) return wire.error();

@@ -5,10 +5,12 @@
 #include <shardwise/core/result.hpp>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +19,27 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
+
+/// Runs a call that knows no deadline in a thread of its own. False where it has not returned in time: it is left behind.
+///
+/// Memory  `call` and what it holds live for as long as it runs
+template <class Call>
+[[nodiscard]] bool returns_within(std::chrono::nanoseconds timeout, Call call) {
+    struct Progress {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool is_done = false;
+    };
+    auto const progress = std::make_shared<Progress>();
+    std::thread([progress, call = std::move(call)]() mutable {
+        call();
+        std::lock_guard const lock(progress->mutex);
+        progress->is_done = true;
+        progress->changed.notify_all();
+    }).detach();
+    std::unique_lock lock(progress->mutex);
+    return progress->changed.wait_for(lock, timeout, [&] { return progress->is_done; });
+}
 
 /// Messages of MPI: nonblocking ones that are polled, because MPI's own waits know no deadline.
 class MpiWire {
@@ -52,9 +75,16 @@ public:
         MPI_Finalized(&is_over);
         if (is_over != 0) return failure("MPI_Finalized", "MPI was ended before and cannot be started again");
         if (is_started == 0) {
-            auto const status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads);
-            if (status != MPI_SUCCESS) return failure("MPI_Init_thread", text_of(status));
+            auto const started = std::make_shared<std::pair<int, int>>(MPI_SUCCESS, threads);
+            bool const has_started = returns_within(timeout, [started] {
+                started->first = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &started->second);
+            });
+            if (!has_started)
+                return absent("was not started in time: some processes of the job have not called MPI_Init");
+            if (started->first != MPI_SUCCESS) return failure("MPI_Init_thread", text_of(started->first));
+            threads = started->second;
             wire->owns_mpi_ = true;
+            wire->timeout_ = timeout;
         } else {
             MPI_Query_thread(&threads);
         }
@@ -73,10 +103,7 @@ public:
         wire->wait(std::span<Message>(messages), timeout, [] { return false; });
         if (messages[0].state() != MessageState::done) {
             wire->has_unfinished_ = true;
-            return Error{ErrorCode::deadline_exceeded}
-                .in("MPI")
-                .because("has ranks that never joined")
-                .fix("let all ranks of the job join");
+            return absent("has ranks that never joined");
         }
         MPI_Comm_set_errhandler(wire->comm_, MPI_ERRORS_RETURN);
         MPI_Comm_rank(wire->comm_, &wire->rank_);
@@ -101,7 +128,8 @@ public:
             return;
         }
         if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
-        if (owns_mpi_) MPI_Finalize();
+        // It waits for all ranks: without those that do not come the process ends without it, which ends the job.
+        if (owns_mpi_) (void)returns_within(timeout_, [] { MPI_Finalize(); });
     }
 
     [[nodiscard]] int rank() const { return rank_; }
@@ -171,6 +199,9 @@ private:
     [[nodiscard]] static Error failure(std::string_view call, std::string_view reason) {
         return Error{ErrorCode::backend_failure}.in(call).because(reason);
     }
+    [[nodiscard]] static Error absent(std::string_view reason) {
+        return Error{ErrorCode::deadline_exceeded}.in("MPI").because(reason).fix("let all ranks of the job join");
+    }
     static void check(Message& message, std::string_view call, int status) {
         if (status == MPI_SUCCESS) return;
         message.state_ = MessageState::broken;
@@ -189,6 +220,7 @@ private:
     bool is_crowded_ = true;
     bool owns_mpi_ = false;
     bool has_unfinished_ = false;
+    std::chrono::nanoseconds timeout_{};
     std::unique_ptr<std::vector<Message>> kept_;
 };
 
