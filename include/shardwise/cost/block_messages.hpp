@@ -20,29 +20,49 @@ struct BlockMessages {
     double routed = 0.0;
 };
 
+/// One exchange of a block, before it is known between which devices.
+struct BlockMessage {
+    enum class Kind : std::uint8_t {
+        reduction,           // of partial sums, in the forward pass
+        backward_reduction,  // the same in the backward pass
+        exchange,            // of rows with the ranks that hold their experts, there and back
+        losses,              // three sums of a number per token
+        logits,              // a gather for the sampler
+    };
+    Kind kind = Kind::reduction;
+    double bytes = 0.0;
+    /// Of an exchange, the experts of each row.
+    std::int64_t copies = 0;
+};
+
+/// The exchanges of a block in their order, whatever links they go over.
+struct MessageList {
+    List<BlockMessage> messages;
+    /// Sums are scattered and rows gathered before the next product: the same bytes as an all-reduce.
+    bool is_sequence_parallel = false;
+    /// The width of an activation.
+    double element_bits = 16.0;
+};
+
 namespace detail {
 
 /// Follows partial sums through a body: where one meets what every rank holds whole, it is reduced.
 class MessageWalker {
 public:
-    constexpr MessageWalker(BlockBody const& body, OpContext const& context, RankGroup const& tp, RankGroup const& ep,
-                            double product_bits, Efficiency const& efficiency)
+    constexpr MessageWalker(BlockBody const& body, OpContext const& context, std::int64_t tp)
         : body_(body),
           context_(context),
           tp_(tp),
-          ep_(ep),
-          product_bits_(product_bits),
-          efficiency_(efficiency),
           is_partial_(body.values().size(), 0),
           is_entered_(body.values().size(), 0) {}
 
-    constexpr BlockMessages walk(bool is_table_dealt) {
+    constexpr List<BlockMessage> walk(bool is_table_dealt) {
         for (auto const& op : body_.operations()) {
             visit(op);
             if (op.kind == OpKind::embedding && is_table_dealt) is_partial_[index(op.output)] = 1;
         }
         if (!body_.operations().empty()) reduce(body_.operations().back().output);
-        return messages_;
+        return static_cast<List<BlockMessage>&&>(messages_);
     }
 
 private:
@@ -55,15 +75,13 @@ private:
         whole.rank.is_sequence_parallel = false;
         return static_cast<double>(whole.bytes(id).count());
     }
-    constexpr double reduction(double bytes) const {
-        // Sequence parallelism scatters the sums and gathers the rows before the next product: the same bytes.
-        if (context_.rank.is_sequence_parallel) return 2.0 * all_gather_seconds(bytes, tp_, efficiency_);
-        return all_reduce_seconds(bytes, tp_, efficiency_);
+    constexpr void send(BlockMessage::Kind kind, double bytes, std::int64_t copies = 0) {
+        messages_.push_back({kind, bytes, copies});
     }
     constexpr void reduce(ValueId id) {
         if (!is_partial(id)) return;
         is_partial_[index(id)] = 0;
-        messages_.forward += reduction(whole_bytes(id));
+        send(BlockMessage::Kind::reduction, whole_bytes(id));
     }
 
     /// True where a sum of this operation's results is the result of the sums.
@@ -86,14 +104,14 @@ private:
         bool const makes_sum = op.kind == OpKind::linear || op.kind == OpKind::experts;
         if (makes_sum) {
             enter(op);
-            is_partial_[index(op.output)] = out.spread == Spread::partial && tp_.ranks > 1 ? 1 : 0;
+            is_partial_[index(op.output)] = out.spread == Spread::partial && tp_ > 1 ? 1 : 0;
         } else if (is_linear_in_partials(op)) {
             is_partial_[index(op.output)] = is_partial(op.inputs[0]) || is_partial(op.inputs[1]) ? 1 : 0;
         } else {
             for (auto const id : op.inputs) reduce(id);
         }
         if (op.kind == OpKind::combine) exchange(op);
-        if (makes_sum && out.is_fp32 && out.spread == Spread::sharded && tp_.ranks > 1) score(op);
+        if (makes_sum && out.is_fp32 && out.spread == Spread::sharded && tp_ > 1) score(op);
     }
 
     /// A whole value that sharded columns read: its gradients are partial and reduced once.
@@ -101,51 +119,49 @@ private:
         auto const id = op.inputs[0];
         reduce(id);
         bool const is_sharded = context_.value(op.output).spread == Spread::sharded;
-        if (tp_.ranks <= 1 || !is_sharded || context_.value(id).spread != Spread::replicated) return;
+        if (tp_ <= 1 || !is_sharded || context_.value(id).spread != Spread::replicated) return;
         if (is_entered_[index(id)] != 0) return;
         is_entered_[index(id)] = 1;
-        messages_.backward += reduction(whole_bytes(id));
+        send(BlockMessage::Kind::backward_reduction, whole_bytes(id));
     }
 
-    /// Rows go to their experts, in the products' type, and their results come back in the activations'; each
-    /// tensor-parallel rank sends its part of a row and the ranks there gather it.
     constexpr void exchange(Operation const& op) {
-        if (ep_.ranks <= 1) return;
         auto const& rows = context_.value(op.inputs[0]);
         auto const row_bits = static_cast<double>(rows.width * bits(context_.step.dtype));
-        auto const bytes = static_cast<double>(context_.step.tokens()) * row_bits / 8.0;
-        auto const copies = context_.experts_per_token;
-        auto const send = [&](double share) {
-            auto const part = share * bytes / static_cast<double>(tp_.ranks);
-            return dispatch_seconds(part, copies, ep_, efficiency_) +
-                   all_gather_seconds(share * bytes * static_cast<double>(copies), tp_, efficiency_);
-        };
-        auto const narrow = product_bits_ / static_cast<double>(bits(context_.step.dtype));
-        messages_.routed += send(narrow < 1.0 ? narrow : 1.0) + send(1.0);
+        send(BlockMessage::Kind::exchange, static_cast<double>(context_.step.tokens()) * row_bits / 8.0,
+             context_.experts_per_token);
     }
-
     /// Logits are gathered for the sampler; a loss over dealt vocabulary takes three sums of a number per token.
     ///
     /// Source  Shoeybi et al., Megatron-LM (arXiv 1909.08053), section 3
     constexpr void score(Operation const& op) {
         auto const rows = static_cast<double>(context_.rows(context_.value(op.output)));
         if (context_.step.is_training)
-            messages_.forward += 3.0 * all_reduce_seconds(4.0 * rows, tp_, efficiency_);
+            send(BlockMessage::Kind::losses, 4.0 * rows);
         else
-            messages_.forward +=
-                all_gather_seconds(4.0 * rows * static_cast<double>(op.out_features), tp_, efficiency_);
+            send(BlockMessage::Kind::logits, 4.0 * rows * static_cast<double>(op.out_features));
     }
 
     BlockBody const& body_;
     OpContext const& context_;
-    RankGroup const& tp_;
-    RankGroup const& ep_;
-    double product_bits_;
-    Efficiency const& efficiency_;
-    BlockMessages messages_{};
+    std::int64_t tp_;
+    List<BlockMessage> messages_;
     List<std::int32_t> is_partial_;
     List<std::int32_t> is_entered_;
 };
+
+/// Rows go to their experts, in the products' type, and their results come back in the activations'; each
+/// tensor-parallel rank sends its part of a row and the ranks there gather it.
+[[nodiscard]] constexpr double exchange_seconds(BlockMessage const& rows, RankGroup const& tp, RankGroup const& ep,
+                                                double narrow, Efficiency const& efficiency) {
+    if (ep.ranks <= 1) return 0.0;
+    auto const send = [&](double share) {
+        auto const part = share * rows.bytes / static_cast<double>(tp.ranks);
+        return dispatch_seconds(part, rows.copies, ep, efficiency) +
+               all_gather_seconds(share * rows.bytes * static_cast<double>(rows.copies), tp, efficiency);
+    };
+    return send(narrow < 1.0 ? narrow : 1.0) + send(1.0);
+}
 
 }  // namespace detail
 
@@ -159,13 +175,51 @@ struct BlockSharing {
     double product_bits = 16.0;
 };
 
+/// The exchanges of one block between `tp` tensor-parallel ranks and any expert-parallel ones.
+[[nodiscard]] constexpr MessageList list_messages(BlockBody const& body, OpContext const& context, std::int64_t tp,
+                                                  bool is_table_dealt) {
+    return {detail::MessageWalker(body, context, tp).walk(is_table_dealt && tp > 1), context.rank.is_sequence_parallel,
+            static_cast<double>(bits(context.step.dtype))};
+}
+
+/// What exchanges take between these ranks.
+[[nodiscard]] constexpr BlockMessages block_messages(MessageList const& list, RankGroup const& tp, RankGroup const& ep,
+                                                     double product_bits,
+                                                     Efficiency const& efficiency = default_efficiency) {
+    auto const reduction = [&](double bytes) {
+        if (list.is_sequence_parallel) return 2.0 * all_gather_seconds(bytes, tp, efficiency);
+        return all_reduce_seconds(bytes, tp, efficiency);
+    };
+    BlockMessages seconds;
+    for (auto const& message : list.messages) {
+        switch (message.kind) {
+            case BlockMessage::Kind::reduction:
+                seconds.forward += reduction(message.bytes);
+                break;
+            case BlockMessage::Kind::backward_reduction:
+                seconds.backward += reduction(message.bytes);
+                break;
+            case BlockMessage::Kind::exchange:
+                seconds.routed +=
+                    detail::exchange_seconds(message, tp, ep, product_bits / list.element_bits, efficiency);
+                break;
+            case BlockMessage::Kind::losses:
+                seconds.forward += 3.0 * all_reduce_seconds(message.bytes, tp, efficiency);
+                break;
+            case BlockMessage::Kind::logits:
+                seconds.forward += all_gather_seconds(message.bytes, tp, efficiency);
+                break;
+        }
+    }
+    return seconds;
+}
+
 /// The messages of one block.
 [[nodiscard]] constexpr BlockMessages block_messages(BlockBody const& body, OpContext const& context,
                                                      BlockSharing const& sharing,
                                                      Efficiency const& efficiency = default_efficiency) {
-    if (sharing.tp.ranks <= 1 && sharing.ep.ranks <= 1) return {};
-    detail::MessageWalker walker(body, context, sharing.tp, sharing.ep, sharing.product_bits, efficiency);
-    return walker.walk(sharing.is_table_dealt && sharing.tp.ranks > 1);
+    return block_messages(list_messages(body, context, sharing.tp.ranks, sharing.is_table_dealt), sharing.tp,
+                          sharing.ep, sharing.product_bits, efficiency);
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <shardwise/cost/block_messages.hpp>
+#include <shardwise/cost/block_demand.hpp>
 #include <shardwise/cost/body_weights.hpp>
 #include <shardwise/cost/cost_terms.hpp>
 #include <shardwise/cost/device_rates.hpp>
-#include <shardwise/memory/activations.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -38,63 +37,49 @@ struct BlockPrice {
     BodyWeights weights{};
 };
 
-/// How a block is computed, for all micro-batches alike.
-struct BlockPolicy {
-    bool is_sequence_parallel = false;
-    Recompute recompute = Recompute::none;
-};
-
 namespace detail {
 
-/// Adds up what the operations of one body cost.
+/// Adds up what the operations of one block cost.
 class BlockPricer {
 public:
-    constexpr BlockPricer(BlockBody const& body, Step const& step, BlockSetting const& setting,
-                          BodyWeights const& weights, DeviceRates const& rates, Efficiency const& efficiency,
-                          BlockPolicy const& policy)
-        : body_(body),
+    constexpr BlockPricer(BlockDemand const& demand, BlockSetting const& setting, BodyWeights const& weights,
+                          DeviceRates const& rates, Efficiency const& efficiency, BlockPolicy const& policy)
+        : demand_(demand),
           setting_(setting),
           weights_(weights),
           rates_(rates),
           efficiency_(efficiency),
-          policy_(policy),
-          context_(op_context(
-              body, step,
-              {.tp = setting.tp.ranks, .is_sequence_parallel = policy.is_sequence_parallel && setting.tp.ranks > 1})) {
-        for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::linear) dense_elements_ += elements_of(op);
-            if (op.kind == OpKind::experts) expert_elements_ += elements_of(op);
-        }
-    }
+          policy_(policy) {}
 
-    constexpr BlockPrice price() const {
+    constexpr BlockPrice price() {
         bool const is_training = setting_.pass == Pass::training;
         bool const is_repeated = is_training && policy_.recompute == Recompute::full;
         CostTerms forward;
         CostTerms backward;
-        for (auto const& op : body_.operations()) {
+        for (auto const& op : demand_.operations) {
             auto const work = work_of(op);
             auto const once = seconds(work, 1.0, 1.0);
-            forward += once;
+            add(forward, once);
             if (!is_training) continue;
             // Gradients of the inputs and of the weights: twice the products. Weights are read once more, and their
             // gradients are read and written.
-            backward += seconds(work, 2.0, 3.0);
+            add(backward, seconds(work, 2.0, 3.0));
             bool const is_core = op.kind == OpKind::attention && policy_.recompute == Recompute::selective;
-            if (is_core || is_repeated) backward += once;
+            if (is_core || is_repeated) add(backward, once);
         }
-        auto const messages = block_messages(
-            body_, context_, {setting_.tp, setting_.ep, weights_.dealt_tables > 0.0, rates_.product_bits}, efficiency_);
+        auto const messages =
+            block_messages(demand_.messages, setting_.tp, setting_.ep, rates_.product_bits, efficiency_);
         forward.tensor_parallel += messages.forward;
         forward.expert_parallel += messages.routed;
         if (is_training) {
             backward.tensor_parallel += messages.backward + (is_repeated ? messages.forward : 0.0);
             backward.expert_parallel += messages.routed * (is_repeated ? 2.0 : 1.0);
         }
-        BlockPrice price{.terms = forward, .backward_seconds = backward.total(), .weights = weights_};
+        BlockPrice price{.terms = forward,
+                         .backward_seconds = backward.total(),
+                         .output_bytes = demand_.output_bytes,
+                         .weights = weights_};
         price.terms += backward;
-        if (!body_.operations().empty())
-            price.output_bytes = static_cast<double>(context_.bytes(body_.operations().back().output).count());
         return price;
     }
 
@@ -108,22 +93,28 @@ private:
         /// Operations per second.
         double rate = 0.0;
     };
+    struct Seconds {
+        double compute = 0.0;
+        double memory = 0.0;
+        double overhead = 0.0;
+    };
 
-    static constexpr double elements_of(Operation const& op) {
-        return static_cast<double>(op.in_features) * static_cast<double>(op.out_features);
+    static constexpr void add(CostTerms& terms, Seconds const& seconds) {
+        terms.compute += seconds.compute;
+        terms.memory += seconds.memory;
+        terms.overhead += seconds.overhead;
     }
 
-    constexpr Work work_of(Operation const& op) const {
-        auto const cost = op_work(op, context_);
-        Work work{.flops = cost.flops, .activations = cost.traffic + cost.kv_read, .rate = rates_.products};
+    constexpr Work work_of(OperationDemand const& op) {
+        Work work{.flops = op.flops, .activations = op.bytes, .rate = rates_.products};
         switch (op.kind) {
             case OpKind::linear:
-                if (dense_elements_ > 0.0)
-                    read_weights(work, elements_of(op) / dense_elements_, weights_.dense, weights_.dense_parameters);
+                if (demand_.dense_elements > 0.0)
+                    read_weights(work, op.elements / demand_.dense_elements, weights_.dense, weights_.dense_parameters);
                 break;
             case OpKind::experts:
-                if (expert_elements_ > 0.0)
-                    read_weights(work, touched(op) * elements_of(op) / expert_elements_, weights_.experts,
+                if (demand_.expert_elements > 0.0)
+                    read_weights(work, touched(op) * op.elements / demand_.expert_elements, weights_.experts,
                                  weights_.expert_parameters);
                 break;
             case OpKind::attention:
@@ -145,24 +136,28 @@ private:
     }
 
     /// The share of the experts that some token of the group chooses, where all are chosen alike.
-    constexpr double touched(Operation const& op) const {
+    constexpr double touched(OperationDemand const& op) {
         if (op.experts <= 0) return 1.0;
+        if (op.experts == experts_ && op.experts_per_token == experts_per_token_) return touched_;
         auto missed = 1.0;
         auto base = 1.0 - static_cast<double>(op.experts_per_token) / static_cast<double>(op.experts);
-        for (auto tokens = context_.step.tokens() * setting_.ep.ranks; tokens > 0; tokens /= 2) {
+        for (auto tokens = demand_.tokens * setting_.ep.ranks; tokens > 0; tokens /= 2) {
             if (tokens % 2 == 1) missed *= base;
             base *= base;
         }
-        return 1.0 - missed;
+        experts_ = op.experts;
+        experts_per_token_ = op.experts_per_token;
+        touched_ = 1.0 - missed;
+        return touched_;
     }
 
     /// Arithmetic and memory side by side: the longer one, and of the shorter one what is not hidden.
-    constexpr CostTerms seconds(Work const& work, double passes, double weight_passes) const {
+    constexpr Seconds seconds(Work const& work, double passes, double weight_passes) const {
         auto const computing = work.rate > 0.0 ? passes * work.flops / work.rate : 0.0;
         auto const bytes = passes * work.activations + weight_passes * work.weights;
         auto const moving = rates_.memory > 0.0 ? bytes / rates_.memory : 0.0;
         bool const is_bound_by_memory = computing < moving;
-        CostTerms terms;
+        Seconds terms;
         terms.compute = (is_bound_by_memory ? efficiency_.unhidden : 1.0) * computing;
         terms.memory = (is_bound_by_memory ? 1.0 : efficiency_.unhidden) * moving;
         if (rates_.vectors > 0.0)
@@ -171,18 +166,29 @@ private:
         return terms;
     }
 
-    BlockBody const& body_;
+    BlockDemand const& demand_;
     BlockSetting const& setting_;
     BodyWeights const& weights_;
     DeviceRates const& rates_;
     Efficiency const& efficiency_;
     BlockPolicy policy_;
-    OpContext context_;
-    double dense_elements_ = 0.0;
-    double expert_elements_ = 0.0;
+    /// What was touched last, and of how many experts.
+    double touched_ = 1.0;
+    std::int64_t experts_ = 0;
+    std::int64_t experts_per_token_ = 0;
 };
 
 }  // namespace detail
+
+/// Prices what one micro-batch asks for in a block; `demand` is that of as many tensor-parallel ranks as `setting` has.
+///
+/// Units  seconds
+[[nodiscard]] constexpr BlockPrice block_price(BlockDemand const& demand, BlockSetting const& setting,
+                                               BodyWeights const& weights, DeviceRates const& rates,
+                                               BlockPolicy const& policy = {},
+                                               Efficiency const& efficiency = default_efficiency) {
+    return detail::BlockPricer(demand, setting, weights, rates, efficiency, policy).price();
+}
 
 /// Prices one micro-batch through a block that runs `body` on the fullest of its ranks.
 ///
@@ -191,7 +197,8 @@ private:
                                                BodyWeights const& weights, DeviceRates const& rates,
                                                BlockPolicy const& policy = {},
                                                Efficiency const& efficiency = default_efficiency) {
-    return detail::BlockPricer(body, step, setting, weights, rates, efficiency, policy).price();
+    return block_price(block_demand(body, step, setting.tp.ranks, weights.dealt_tables > 0.0, policy), setting, weights,
+                       rates, policy, efficiency);
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -56,16 +56,15 @@ public:
 
     /// Of the same what grows with the batch: no weights, no launches, no latencies. A piece of any size takes at least
     /// so much for each of its sequences.
-    [[nodiscard]] constexpr List<BlockPrice> price_each(BlockSetting setting, Device const& device) const {
+    [[nodiscard]] constexpr List<BlockPrice> price_each(BlockSetting setting, Device const& device) {
         auto rates = device_rates(device, product_dtype(), efficiency_);
         rates.kernel_seconds = 0.0;
         for (auto* const link : {&setting.tp.link, &setting.tp.network, &setting.ep.link, &setting.ep.network})
             link->latency = 0.0;
-        auto each = step(setting.pass, 1);
         setting.batch = 1;
         List<BlockPrice> prices;
-        for (auto const& body : model_->program.bodies())
-            prices.push_back(block_price(body, each, setting, {}, rates, policy(), efficiency_));
+        for (auto const& demand : demands(setting))
+            prices.push_back(block_price(demand, setting, {}, rates, policy(), efficiency_));
         return prices;
     }
 
@@ -95,6 +94,11 @@ private:
         DeviceRates rates{};
         List<BlockPrice> bodies;
     };
+    struct Demanded {
+        Pass pass = Pass::decode;
+        std::int64_t batch = 0;
+        List<BlockDemand> bodies;
+    };
     struct Weighed {
         std::int64_t tp = 1;
         std::int64_t ep = 1;
@@ -109,12 +113,31 @@ private:
     constexpr Priced price(BlockSetting const& setting, DeviceRates const& rates) {
         Priced entry{setting, rates, {}};
         auto const& weights = weights_of(setting.tp.ranks, setting.ep.ranks);
-        auto const& all = model_->program.bodies();
-        for (std::size_t body = 0; body < all.size(); ++body) {
-            entry.bodies.push_back(block_price(all[body], step(setting.pass, setting.batch), setting,
-                                               weights.bodies[body], rates, policy(), efficiency_));
-        }
+        auto const& all = demands(setting);
+        entry.bodies.reserve(all.size());
+        for (std::size_t body = 0; body < all.size(); ++body)
+            entry.bodies.push_back(block_price(all[body], setting, weights.bodies[body], rates, policy(), efficiency_));
         return entry;
+    }
+
+    /// What every body asks for, wherever it runs. Valid until the next question.
+    constexpr List<BlockDemand> const& demands(BlockSetting const& setting) {
+        auto const row = static_cast<std::size_t>(setting.tp.ranks);
+        if (demanded_.size() <= row) demanded_.resize(row + 1);
+        for (auto const& known : demanded_[row]) {
+            if (known.batch == setting.batch && known.pass == setting.pass) return known.bodies;
+        }
+        // Tables are no experts: any number of expert-parallel ranks holds the same of them.
+        auto const& weights = weights_of(setting.tp.ranks, setting.ep.ranks);
+        auto const& all = model_->program.bodies();
+        Demanded entry{setting.pass, setting.batch, {}};
+        for (std::size_t body = 0; body < all.size(); ++body) {
+            bool const is_table_dealt = weights.bodies[body].dealt_tables > 0.0;
+            entry.bodies.push_back(
+                block_demand(all[body], step(setting.pass, setting.batch), setting.tp.ranks, is_table_dealt, policy()));
+        }
+        demanded_[row].push_back(static_cast<Demanded&&>(entry));
+        return demanded_[row].back().bodies;
     }
 
     constexpr Weighed const& weights_of(std::int64_t tp, std::int64_t ep) {
@@ -135,6 +158,7 @@ private:
     Efficiency efficiency_;
     ModelParts parts_;
     /// By tp.
+    List<List<Demanded>> demanded_;
     List<List<Weighed>> weighed_;
     List<Priced> priced_;
 };
