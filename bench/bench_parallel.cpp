@@ -31,6 +31,7 @@ std::vector<Job> jobs() {
     constexpr std::string_view cluster = "128x(8xH100-80GB)";
     constexpr std::string_view mixed = "512xRTX4090+512xA100-80GB";
     constexpr std::string_view nodes = "64x(8xH100-80GB)+64x(8xA100-40GB)";
+    constexpr std::string_view three = "400xH100-80GB+300xA100-80GB+324xRTX4090";
     auto const training = TrainingPlan{.recompute = Recompute::full};
     auto const selective = TrainingPlan{.recompute = Recompute::selective};
     return {
@@ -98,6 +99,22 @@ std::vector<Job> jobs() {
          {.estimate = {.batch = 1024, .training = TrainingPlan{}}},
          100.0,
          false},
+        {"deepseek-v3, batch 64, 400 H100, 300 A100 and 324 RTX4090",
+         "deepseek-v3",
+         three,
+         {.estimate = {.batch = 64}}},
+        {"llama-3.1-405b, batch 64, 400 H100, 300 A100 and 324 RTX4090",
+         "llama-3.1-405b",
+         three,
+         {.estimate = {.batch = 64}}},
+        {"deepseek-v3, training, batch 1024, 400 H100, 300 A100 and 324 RTX4090",
+         "deepseek-v3",
+         three,
+         {.estimate = {.batch = 1024, .training = TrainingPlan{}}}},
+        {"llama-3.1-405b, training, batch 1024, 400 H100, 300 A100 and 324 RTX4090",
+         "llama-3.1-405b",
+         three,
+         {.estimate = {.batch = 1024, .training = TrainingPlan{}}}},
         {"llama-3.1-405b, training that fits nowhere, 128 devices",
          "llama-3.1-405b",
          "16x(8xH100-80GB)",

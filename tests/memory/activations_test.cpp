@@ -146,3 +146,17 @@ TEST_CASE("activations: token ids take four bytes each") {
     CHECK(plan.items[0].size == Bytes{20 * 4});
     CHECK(plan.items[1].size == Bytes{20 * 4096 * 2});
 }
+
+TEST_CASE("activations: what is alive at once is found without a layout, and no layout is below it") {
+    for (auto const* config : {&presets::llama_3_8b, &presets::deepseek_v3}) {
+        auto const model = model_of(*config);
+        for (auto const& body : model.program.bodies()) {
+            for (auto const tp : {1, 3}) {
+                auto const context = op_context(body, {.batch = 2, .new_tokens = 100, .context = 100}, {.tp = tp});
+                auto const plan = plan_activations(body, context);
+                CHECK(least_activations(body, context) == arena_lower_bound(plan.items));
+                CHECK(least_activations(body, context) <= plan.layout.peak);
+            }
+        }
+    }
+}

@@ -56,6 +56,12 @@ Passed check_jobs(ModelConfig const& config, EstimateRequest const& job) {
                                                  [room](std::int64_t) { return StageLimit{.bytes = room}; });
                         };
                         CHECK(fits(most));
+                        // What is found without a layout is no more.
+                        auto const* least = check.slot_bytes(degrees, ceil_divide(batch, pieces), false);
+                        for (std::size_t kind = 0; kind < slots.kinds.size(); ++kind) {
+                            CHECK(least[kind].at_work <= bytes[kind].at_work);
+                            CHECK(least[kind].kept == bytes[kind].kept);
+                        }
                         CHECK(check.may_hold(held, degrees, static_cast<double>(pp) * most));
                         CHECK(!fits(held.whole / static_cast<double>(2 * pp)));
                         ++passed.cuts;

@@ -54,9 +54,9 @@ struct ActivationPlan {
     ArenaLayout layout;
 };
 
-/// Lays out a block's values and its operations' workspaces. The input lives to its last use, the last output to the
-/// end, external values throughout; an element-wise operation writes over an input that nothing reads later.
-[[nodiscard]] constexpr ActivationPlan plan_activations(BlockBody const& body, OpContext const& context) {
+/// A block's values and its operations' workspaces, not laid out yet. The input lives to its last use, the last output
+/// to the end, external values throughout; an element-wise operation writes over an input that nothing reads later.
+[[nodiscard]] constexpr ActivationPlan list_activations(BlockBody const& body, OpContext const& context) {
     auto const& values = body.values();
     auto const& operations = body.operations();
     auto const end = static_cast<std::int64_t>(operations.size()) + 1;
@@ -105,8 +105,31 @@ struct ActivationPlan {
         auto const workspace = op_work(op, context).workspace;
         if (workspace.count() > 0) plan.workspace_of[i] = add(now, now, workspace);
     }
+    return plan;
+}
+
+/// The same, laid out.
+[[nodiscard]] constexpr ActivationPlan plan_activations(BlockBody const& body, OpContext const& context) {
+    auto plan = list_activations(body, context);
     plan.layout = plan_arena(plan.items);
     return plan;
+}
+
+/// What a block's activations take at least, however they are laid out: the most that is alive in one step.
+[[nodiscard]] constexpr Bytes least_activations(BlockBody const& body, OpContext const& context) {
+    auto const plan = list_activations(body, context);
+    List<Bytes> change(body.operations().size() + 3);
+    for (auto const& item : plan.items) {
+        change[static_cast<std::size_t>(item.birth)] += item.size;
+        change[static_cast<std::size_t>(item.death) + 1] -= item.size;
+    }
+    Bytes alive{};
+    Bytes most{};
+    for (auto const& more : change) {
+        alive += more;
+        if (most < alive) most = alive;
+    }
+    return most;
 }
 
 /// The activations of one block in both phases.

@@ -19,6 +19,8 @@ struct BatchPiece {
     /// To the next stage.
     double message = 0.0;
     SlotBytes const* bytes = nullptr;
+    /// No more than these, sooner found.
+    SlotBytes const* least_bytes = nullptr;
     /// On each class of devices.
     List<SlotPrices const*> classes;
 };
@@ -55,10 +57,11 @@ public:
         }
         return piece;
     }
-    /// The same, with its bytes.
+    /// The same, with its bytes; for the first look with no more than these.
     [[nodiscard]] BatchPiece& weighed(PlanDegrees const& degrees, std::int64_t size, bool is_first_look) {
         auto& piece = at(degrees, size, is_first_look);
-        if (piece.bytes == nullptr) piece.bytes = room_.slot_bytes(degrees, piece.size);
+        auto& bytes = is_first_look ? piece.least_bytes : piece.bytes;
+        if (bytes == nullptr) bytes = room_.slot_bytes(degrees, piece.size, !is_first_look);
         return piece;
     }
     /// The same, with its prices on every class of devices.

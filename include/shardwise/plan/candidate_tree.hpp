@@ -13,7 +13,7 @@ namespace shardwise::inline v0_2_0 {
 /// A job for which degrees are collected.
 struct CandidateTask {
     PlanRequest const& request;
-    Dtype dtype;
+    ZeroChoices const& zeros;
     DegreeLimits most;
     std::int64_t experts = 0;
     std::int64_t devices = 0;
@@ -45,7 +45,10 @@ public:
             for (auto const ep : expert_degrees(task.experts, task.most.ep)) {
                 for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp, [&](PlanDegrees const& degrees) {
                     if (may) return;
-                    for (bool const known : may_fit_of(task, degrees, longest_pipeline(task, degrees))) may |= known;
+                    auto const batch = rank_batch(task.request.estimate.batch, degrees);
+                    auto const& zeros = task.zeros.of(degrees.dp);
+                    for (bool const known : finder_.may_fit(degrees, batch, zeros, longest_pipeline(task, degrees)))
+                        may |= known;
                 });
             }
         }
@@ -74,7 +77,8 @@ public:
     [[nodiscard]] static bool is_branch(PlanCandidate const& candidate) { return candidate.refined < 0; }
     void grow(CandidateTask const& task, PlanCandidate const& branch) {
         PlanDegrees degrees{.tp = branch.tp, .pp = branch.pp, .dp = branch.dp, .ep = branch.ep};
-        if (branch.refined == pipelines) return add_pipelines(task, degrees);
+        if (branch.refined == pipelines) return weigh_pipelines(task, degrees, branch.seconds);
+        if (branch.refined == weighed_pipelines) return add_pipelines(task, degrees);
         bool const is_replicated = degrees.dp > 1;
         for_each_replicas(task, degrees, is_replicated ? task.most.dp : 1, [&](PlanDegrees const& own) {
             if ((own.dp > 1) != is_replicated) return;
@@ -83,7 +87,7 @@ public:
             if (longest < 2) return;
             auto whole = own;
             whole.pp = longest;
-            auto const least = least_seconds(task, whole, false);
+            auto const least = least_seconds(task, whole);
             if (least <= task.limit) push(task, own, least, pipelines);
         });
     }
@@ -91,8 +95,10 @@ public:
 private:
     /// What stands for all replicas and pipelines of a group, and for all pipelines of some replicas; where there are
     /// several, degrees of 2 stand for them.
-    static constexpr std::int32_t groups = -2;
-    static constexpr std::int32_t pipelines = -1;
+    static constexpr std::int32_t groups = -3;
+    static constexpr std::int32_t pipelines = -2;
+    /// With pieces of the batch that have room.
+    static constexpr std::int32_t weighed_pipelines = -1;
 
     void push(CandidateTask const& task, PlanDegrees const& degrees, double seconds, std::int32_t refined) {
         auto const first =
@@ -133,41 +139,54 @@ private:
         if (least <= task.limit) push(task, degrees, least, groups);
     }
 
-    /// The least that a step takes with any number of pieces, in a pipeline with or without its messages.
-    double least_seconds(CandidateTask const& task, PlanDegrees degrees, bool has_messages) {
+    /// The least that a step takes with any number of pieces, in a pipeline without its messages.
+    double least_seconds(CandidateTask const& task, PlanDegrees degrees) {
         auto const gather = pieces_.least_gather(degrees);
-        auto const zeros = zero_stages(task.request, task.dtype, degrees.dp);
+        auto const& zeros = task.zeros.of(degrees.dp);
         if (!zeros.empty()) degrees.zero = zeros.front();
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
         bool const is_cut = task.request.estimate.training || degrees.pp > 1;
         double least = -1.0;
-        for (auto const pieces : piece_counts(batch, 2, true)) {
-            if (pieces > 1 && !is_cut) break;
+        for (auto const pieces : piece_counts(batch, is_cut ? 2 : 1, is_cut)) {
             degrees.micro_batches = pieces;
             auto const& piece = pieces_.at(degrees, ceil_divide(batch, pieces), true);
-            auto const seconds = pieces_.first_look(degrees, piece, gather, has_messages);
+            auto const seconds = pieces_.first_look(degrees, piece, gather, false);
             if (least < 0.0 || seconds < least) least = seconds;
         }
         return least;
     }
 
-    /// True for each number of stages with which replicas may have room.
-    List<bool> may_fit_of(CandidateTask const& task, PlanDegrees const& degrees, std::int64_t longest) {
+    /// Puts the pipelines of some replicas back with a bound that knows which pieces have room, if any have.
+    void weigh_pipelines(CandidateTask const& task, PlanDegrees const& degrees, double seconds) {
+        auto whole = degrees;
+        whole.pp = longest_pipeline(task, degrees);
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
-        return finder_.may_fit(degrees, batch, zero_stages(task.request, task.dtype, degrees.dp), longest);
+        auto const least = finder_.least_with_room(whole, batch, task.zeros.of(degrees.dp), false, false);
+        if (least < 0.0) {
+            too_large_ += whole.pp - 1;
+            return;
+        }
+        if (least <= task.limit) push(task, degrees, least < seconds ? seconds : least, weighed_pipelines);
     }
 
     /// All pipelines of replicas that may have room, or none.
     void add_pipelines(CandidateTask const& task, PlanDegrees degrees) {
-        auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
-        auto const may_fit = may_fit_of(task, degrees, longest);
+        bool const is_none = degrees.pp == 1;
+        auto const longest = is_none ? 1 : longest_pipeline(task, degrees);
+        auto const& zeros = task.zeros.of(degrees.dp);
+        auto const batch = rank_batch(task.request.estimate.batch, degrees);
+        auto const may_fit =
+            is_none ? finder_.may_fit(degrees, batch, zeros, 1) : finder_.may_hold(degrees, zeros, longest);
+        bool is_known = false;
         for (; degrees.pp <= longest; ++degrees.pp) {
-            if (!may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
-                ++too_large_;
-                continue;
+            auto least = -1.0;
+            if (may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
+                least = is_none ? least_seconds(task, degrees)
+                                : finder_.least_with_room(degrees, batch, zeros, true, is_known);
+                is_known = true;
             }
-            auto const least = least_seconds(task, degrees, true);
-            if (least <= task.limit) push(task, degrees, least, 0);
+            if (least < 0.0) ++too_large_;
+            if (least >= 0.0 && least <= task.limit) push(task, degrees, least, 0);
         }
     }
 

@@ -35,9 +35,10 @@ public:
             if (!best_.begins.empty() && static_cast<double>((best_.needs - best_.has).count()) <= candidate.seconds)
                 break;
             PlanDegrees const degrees = degrees_of(candidate);
-            if (candidate.refined == 0) {
-                candidate.seconds = least_more(degrees);
-                candidate.refined = 1;
+            if (candidate.refined < 2) {
+                auto const more = least_more(degrees, candidate.seconds, candidate.refined == 1);
+                if (candidate.seconds < more) candidate.seconds = more;
+                ++candidate.refined;
                 heap_.insert(candidate);
                 continue;
             }
@@ -77,7 +78,7 @@ private:
     void cut_into_pieces(PlanDegrees& degrees) const {
         degrees.zero = search_.zeros(degrees.dp).back();
         auto const batch = rank_batch(search_.job().batch, degrees);
-        degrees.micro_batches = piece_counts(batch, degrees.pp, search_.job().training.has_value()).back();
+        degrees.micro_batches = degrees.pp > 1 || search_.job().training ? batch : 1;
     }
 
     /// A number of at most 16, or one with no more than three leading binary digits.
@@ -120,7 +121,7 @@ private:
     }
 
     void push(PlanDegrees degrees) {
-        auto const zeros = search_.zeros(degrees.dp);
+        auto const& zeros = search_.zeros(degrees.dp);
         if (zeros.empty()) return;
         degrees.zero = zeros.back();
         heap_.push({0.0, search_.least_shortfall(degrees), static_cast<std::int32_t>(degrees.tp),
@@ -128,19 +129,18 @@ private:
                     static_cast<std::int32_t>(degrees.ep)});
     }
 
-    /// What each device lacks at least, in bytes; less than nothing where there is room.
-    double least_more(PlanDegrees const& degrees) {
-        auto low = -static_cast<double>(search_.largest_memory().count());
+    /// What each device lacks at least, in bytes, and no less than `low`; less than nothing where there is room.
+    double least_more(PlanDegrees const& degrees, double low, bool is_exact) {
         double step = 1e9;
         auto high = low;
-        while (high < 1e18 && !search_.may_fit(degrees, high)) {
+        while (high < 1e18 && !search_.may_fit(degrees, high, is_exact)) {
             low = high;
             high = high < 0.0 ? 0.0 : high + step;
             step *= 2.0;
         }
-        while (high - low > 65536.0) {
+        while (high - low > (is_exact ? 65536.0 : 16777216.0)) {
             auto const middle = low + (high - low) / 2.0;
-            (search_.may_fit(degrees, middle) ? high : low) = middle;
+            (search_.may_fit(degrees, middle, is_exact) ? high : low) = middle;
         }
         return low;
     }
@@ -267,9 +267,12 @@ private:
 
 /// True where some cut of the job fits with the most replicas, the smallest pieces and the most of ZeRO: the quick
 /// answer, without what it would cost.
-[[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request) {
+///
+/// `like` as PlanSearch's.
+[[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request,
+                                   PlanSearch* like = nullptr) {
     if (request.estimate.batch == 0) request.estimate.batch = 1;
-    PlanSearch search(model, topology, request);
+    PlanSearch search(model, topology, request, like);
     return detail::ClosestSearch(search).has_any();
 }
 

@@ -60,8 +60,16 @@ struct CutMemory {
 /// Makes the memory of cuts; what ranks hold of the model is kept for the cuts that come after.
 class CutMemories {
 public:
-    CutMemories(Model const& model, EstimateRequest const& job, ModelParts const& parts, LayerSlots const& slots)
-        : model_(model), job_(job), parts_(parts), slots_(slots), dealt_(find_dealt_units(model)), running_(1024) {}
+    /// `like` are those of a job of the same model whose ranks hold the same weights, and outlive these.
+    CutMemories(Model const& model, EstimateRequest const& job, ModelParts const& parts, LayerSlots const& slots,
+                CutMemories* like = nullptr)
+        : model_(model),
+          job_(job),
+          parts_(parts),
+          slots_(slots),
+          like_(like),
+          dealt_(find_dealt_units(model)),
+          running_(1024) {}
 
     [[nodiscard]] CutMemory of(PlanDegrees const& degrees) {
         auto const request = rank_request(job_, degrees);
@@ -77,7 +85,9 @@ public:
 
     /// What the kinds of slots hold of the model on the first rank of a group.
     [[nodiscard]] RankWeights const& weights(PlanDegrees const& degrees) {
-        return entry(rank_request(job_, degrees), {}).weights;
+        if (like_ != nullptr) return like_->weights(degrees);
+        auto const* const known = find(degrees.tp, degrees.ep, {});
+        return known != nullptr ? known->weights : entry(rank_request(job_, degrees), {}).weights;
     }
     /// What every body of the program takes while it runs on a rank of the request's groups.
     [[nodiscard]] List<SlotNeeds> const& bodies(EstimateRequest const& request, RankPlace const& place) {
@@ -110,13 +120,20 @@ private:
         List<SlotNeeds> bodies;
     };
 
+    Entry const* find(std::int64_t tp, std::int64_t ep, RankPlace const& place) const {
+        if (by_tp_.size() <= static_cast<std::size_t>(tp)) return nullptr;
+        for (auto const& entry : by_tp_[static_cast<std::size_t>(tp)]) {
+            if (entry.ep == ep && entry.place == place) return &entry;
+        }
+        return nullptr;
+    }
     Entry const& entry(EstimateRequest const& request, RankPlace const& place) {
+        if (like_ != nullptr) return like_->entry(request, place);
+        if (auto const* const known = find(request.parallel.tp, request.parallel.ep, place); known != nullptr)
+            return *known;
         auto const tp = static_cast<std::size_t>(request.parallel.tp);
         if (by_tp_.size() <= tp) by_tp_.resize(tp + 1);
         auto& known = by_tp_[tp];
-        for (auto const& entry : known) {
-            if (entry.ep == request.parallel.ep && entry.place == place) return entry;
-        }
         Entry entry{request.parallel.tp, request.parallel.ep, place,
                     weigh_rank(model_, request, parts_, slots_, place)};
         known.push_back(static_cast<Entry&&>(entry));
@@ -127,6 +144,7 @@ private:
     EstimateRequest const& job_;
     ModelParts const& parts_;
     LayerSlots const& slots_;
+    CutMemories* like_;
     detail::DealtUnits dealt_;
     List<List<Entry>> by_tp_;
     List<List<Running>> running_;

@@ -33,6 +33,15 @@ struct LayerSlots {
     List<SlotTie> ties;
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(kind_of.size()); }
+    /// The kind of most slots.
+    [[nodiscard]] std::size_t most_frequent() const {
+        List<std::int64_t> counts(kinds.size());
+        std::size_t most = 0;
+        for (auto const kind : kind_of) {
+            if (++counts[kind] > counts[most]) most = kind;
+        }
+        return most;
+    }
     [[nodiscard]] SlotKind const& kind(std::int64_t slot) const {
         return kinds[kind_of[static_cast<std::size_t>(slot)]];
     }

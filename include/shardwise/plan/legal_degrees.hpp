@@ -59,6 +59,17 @@ struct DegreeLimits {
     return stages;
 }
 
+/// The stages of ZeRO that a job may use, found once.
+struct ZeroChoices {
+    List<std::int32_t> with_one;
+    List<std::int32_t> with_several;
+
+    ZeroChoices(PlanRequest const& request, Dtype dtype)
+        : with_one(zero_stages(request, dtype, 1)), with_several(zero_stages(request, dtype, 2)) {}
+    /// With so many data-parallel ranks.
+    [[nodiscard]] List<std::int32_t> const& of(std::int64_t dp) const { return dp > 1 ? with_several : with_one; }
+};
+
 /// The kinds of parallelism that degrees use, as bits: tensor, pipeline, data, expert.
 [[nodiscard]] inline std::size_t kind_of_parallelism(PlanDegrees const& degrees) {
     auto const bit = [](std::int64_t degree, std::size_t value) { return degree > 1 ? value : std::size_t{0}; };

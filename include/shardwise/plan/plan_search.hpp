@@ -23,17 +23,19 @@ public:
     /// Longer than any step.
     static constexpr double most_seconds = 1e300;
 
-    PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request)
+    /// `like` is a search of the same model, dtype, quantisation and optimizer that outlives this one: what it knows
+    /// of the ranks' weights need not be found anew.
+    PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request, PlanSearch* like = nullptr)
         : model_(model),
           request_(request),
           job_(job_of(request, topology)),
-          dtype_(job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
+          zeros_(request, job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
           parts_(find_parts(model, depends_on_layer(job_))),
           slots_(find_slots(model, parts_, depends_on_layer(job_))),
           cost_(model, job_),
           pricer_(cost_, slots_),
           sites_(topology),
-          memories_(model, job_, parts_, slots_),
+          memories_(model, job_, parts_, slots_, like == nullptr ? nullptr : &like->memories_),
           room_(model, job_, slots_, memories_),
           pass_(step_pass(model, job_)),
           setting_(step_setting(cost_, pass_)),
@@ -53,8 +55,9 @@ public:
     /// where no more than `most_looks` cuts could improve it.
     std::array<FoundCut, kinds> const& run() {
         limit_ = most_seconds;
-        enumerate();
+        for (auto& best : best_) best = {};
         if (!tree_.may_fit(task())) return best_;
+        enumerate();
         find_best_of_all(best_);
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             auto& heap = tree_.heap(kind);
@@ -186,17 +189,18 @@ public:
     [[nodiscard]] bool can_count(PlanDegrees const& degrees) const {
         return rank_batch(job_.batch, degrees) <= most_batch_;
     }
-    [[nodiscard]] List<std::int32_t> zeros(std::int64_t dp) const { return zero_stages(request_, dtype_, dp); }
+    [[nodiscard]] List<std::int32_t> const& zeros(std::int64_t dp) const { return zeros_.of(dp); }
     /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
     [[nodiscard]] double least_shortfall(PlanDegrees const& degrees) {
         weigh(degrees);
         auto const room = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
         return (room_.least_needed(held_, degrees) - room) / static_cast<double>(degrees.pp);
     }
-    /// False where such a cut lacks more than so many bytes on some device.
-    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more) {
+    /// False where such a cut lacks more than so many bytes on some device; sooner known where it need not be exact.
+    [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more, bool is_exact = true) {
         auto const most = static_cast<double>(largest_memory_.count()) + more;
-        return may_fit_within(degrees, [most](std::int64_t) { return StageLimit{.bytes = most}; });
+        return may_fit_within(
+            degrees, [most](std::int64_t) { return StageLimit{.bytes = most}; }, is_exact);
     }
     /// False where such a cut does not fit stages of this memory.
     [[nodiscard]] bool may_fit(PlanDegrees const& degrees, List<Bytes> const& room) {
@@ -207,10 +211,10 @@ public:
 
 private:
     template <class Limits>
-    bool may_fit_within(PlanDegrees const& degrees, Limits const& limit) {
+    bool may_fit_within(PlanDegrees const& degrees, Limits const& limit, bool is_exact = true) {
         weigh(degrees);
         auto const size = ceil_divide(rank_batch(job_.batch, degrees), degrees.micro_batches);
-        return room_.may_fit(held_, degrees, room_.slot_bytes(degrees, size), limit);
+        return room_.may_fit(held_, degrees, room_.slot_bytes(degrees, size, is_exact), limit);
     }
     /// What slots hold, unless it is known from the last question.
     void weigh(PlanDegrees degrees) {
@@ -271,7 +275,7 @@ private:
         tree_.plant(task());
     }
     CandidateTask task() const {
-        return {request_, dtype_, limits(), model_.config.experts, sites_.count(), most_batch_, limit_};
+        return {request_, zeros_, limits(), model_.config.experts, sites_.count(), most_batch_, limit_};
     }
 
     /// What is known of a candidate before it is laid out.
@@ -361,7 +365,7 @@ private:
     Model const& model_;
     PlanRequest request_;
     EstimateRequest job_;
-    Dtype dtype_;
+    ZeroChoices zeros_;
     ModelParts parts_;
     LayerSlots slots_;
     CostModel cost_;

@@ -14,8 +14,8 @@ namespace detail {
 /// Looks for the smallest changes with which a job would fit.
 class PlanFixes {
 public:
-    PlanFixes(Model const& model, Topology const& topology, PlanRequest const& request)
-        : model_(model), topology_(topology), request_(request) {}
+    PlanFixes(PlanSearch& search, Topology const& topology)
+        : search_(search), model_(search.model()), topology_(topology), request_(search.request()) {}
 
     /// What to do, in words; each change suffices by itself.
     std::string advice() {
@@ -29,7 +29,10 @@ public:
 
 private:
     void add(std::string const& change) { changes_ += (changes_.empty() ? "" : ", or ") + change; }
-    bool fits(PlanRequest const& request) const { return has_plan(model_, topology_, request); }
+    bool fits(PlanRequest const& request) const {
+        bool const is_alike = request.estimate.quant == request_.estimate.quant;
+        return has_plan(model_, topology_, request, is_alike ? &search_ : nullptr);
+    }
 
     void try_training() {
         if (!request_.estimate.training) return;
@@ -104,12 +107,13 @@ private:
             ++device.id.index;
             more.devices.insert(more.devices.begin() + accelerators.size() + static_cast<std::size_t>(i), device);
         }
-        return has_plan(model_, more, request_);
+        return has_plan(model_, more, request_, &search_);
     }
 
     static constexpr std::int64_t most_added = 1024;
     static constexpr std::int64_t most_times = 64;
 
+    PlanSearch& search_;
     Model const& model_;
     Topology const& topology_;
     PlanRequest const& request_;
@@ -123,7 +127,7 @@ private:
     auto const cut = find_closest_cut(search);
     auto const where = "the fullest rank of the closest cut (" + detail::degrees_text(cut.degrees) + ")";
     return Error{ErrorCode::out_of_memory}.in(where).needs(cut.needs).has(cut.has).fix(
-        "try " + detail::PlanFixes(search.model(), topology, search.request()).advice());
+        "try " + detail::PlanFixes(search, topology).advice());
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -133,6 +133,17 @@ private:
     return detail::RankWeigher(model, request, place).weigh(parts, slots);
 }
 
+namespace detail {
+
+/// What training takes beside the activations of a block that works.
+inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContext const& context, Recompute recompute) {
+    needs.saved = saved_activations(body, context, recompute);
+    if (recompute == Recompute::full) needs.working += saved_activations(body, context, Recompute::none);
+    needs.communication = communication_buffer(body, context);
+}
+
+}  // namespace detail
+
 /// What every body of the program takes on a rank while it runs, but for the cache; `piece.batch` goes through it at
 /// a time.
 [[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& piece,
@@ -146,12 +157,31 @@ private:
             auto const prefill = step_of(Phase::prefill, piece, model.config);
             needs.communication = communication_buffer(body, op_context(body, prefill, rank));
         } else if (piece.training->convention == MemoryConvention::shardwise) {
-            auto const recompute = piece.training->recompute;
             auto const context = op_context(body, training_step(piece, model.config), rank);
-            needs.saved = saved_activations(body, context, recompute);
             needs.working = plan_activations(body, context).layout.peak;
-            if (recompute == Recompute::full) needs.working += saved_activations(body, context, Recompute::none);
-            needs.communication = communication_buffer(body, context);
+            detail::add_training_needs(needs, body, context, piece.training->recompute);
+        }
+        all.push_back(needs);
+    }
+    return all;
+}
+
+/// The same on the first rank of a group, without a layout: no more than what is alive at once in the longer pass.
+[[nodiscard]] inline List<SlotNeeds> least_body_needs(Model const& model, EstimateRequest const& piece) {
+    List<SlotNeeds> all;
+    auto const rank = op_rank(piece.parallel, {});
+    for (auto const& body : model.program.bodies()) {
+        SlotNeeds needs;
+        bool const is_own = !piece.training || piece.training->convention == MemoryConvention::shardwise;
+        if (is_own) {
+            auto const step =
+                piece.training ? training_step(piece, model.config) : step_of(Phase::prefill, piece, model.config);
+            auto const context = op_context(body, step, rank);
+            needs.working = least_activations(body, context);
+            if (piece.training)
+                detail::add_training_needs(needs, body, context, piece.training->recompute);
+            else
+                needs.communication = communication_buffer(body, context);
         }
         all.push_back(needs);
     }

@@ -149,16 +149,19 @@ public:
         return each > 0.0 ? whole_part(room / each) : 1e9;
     }
 
-    /// What a piece of so many sequences takes, by the kinds of slots; valid until the check goes.
-    [[nodiscard]] SlotBytes const* slot_bytes(PlanDegrees const& degrees, std::int64_t size) {
+    /// What a piece of so many sequences takes, by the kinds of slots; or, sooner found, no more than that. Valid until
+    /// the check goes.
+    [[nodiscard]] SlotBytes const* slot_bytes(PlanDegrees const& degrees, std::int64_t size, bool is_exact = true) {
         auto& known = pieces_[static_cast<std::size_t>(degrees.tp * 31 + degrees.ep + 7 * size) % pieces_.size()];
         for (auto const& entry : known) {
-            if (entry.tp == degrees.tp && entry.ep == degrees.ep && entry.batch == size) return entry.kinds.data();
+            bool const is_cut = entry.tp == degrees.tp && entry.ep == degrees.ep;
+            if (is_cut && entry.batch == size && entry.is_exact == is_exact) return entry.kinds.data();
         }
         auto request = rank_request(job_, degrees);
         request.batch = size;
         request.micro_batches = 1;
-        auto const& bodies = memories_.bodies(request, {});
+        auto const least = is_exact ? List<SlotNeeds>{} : least_body_needs(model_, request);
+        auto const& bodies = is_exact ? memories_.bodies(request, {}) : least;
         List<SlotBytes> kinds(slots_.kinds.size());
         for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
             SlotNeeds needs;
@@ -171,7 +174,7 @@ public:
                                          degrees.tp, request.parallel.sequence_parallel, job_.training->recompute));
             }
         }
-        known.push_back({degrees.tp, degrees.ep, size, static_cast<List<SlotBytes>&&>(kinds)});
+        known.push_back({degrees.tp, degrees.ep, size, is_exact, static_cast<List<SlotBytes>&&>(kinds)});
         return known.back().kinds.data();
     }
 
@@ -184,6 +187,7 @@ private:
         std::int64_t tp = 0;
         std::int64_t ep = 0;
         std::int64_t batch = 0;
+        bool is_exact = true;
         List<SlotBytes> kinds;
     };
 

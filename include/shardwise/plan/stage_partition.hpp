@@ -1,25 +1,12 @@
 #pragma once
 
-#include <shardwise/plan/cut_memory.hpp>
 #include <shardwise/plan/cut_times.hpp>
-#include <shardwise/plan/plan_layout.hpp>
-#include <shardwise/plan/slot_prices.hpp>
+#include <shardwise/plan/frequent_slots.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0 {
-
-/// What the search for stages is given.
-struct StageTask {
-    LayerSlots const& slots;
-    PlanDegrees const& degrees;
-    PlanSites const& sites;
-    /// Of each stage.
-    List<SlotPrices const*> const& prices;
-    CutMemory const& memory;
-    StepSetting const& setting;
-};
 
 /// The stages with the shortest step: each stage's first slot and, last, the number of slots; empty where nothing
 /// fits, or nothing that is as fast as was asked for.
@@ -72,8 +59,7 @@ public:
             return {};
         }
         limit_ = limit * rounding;
-        most_ = slowest_within(limit_);
-        if (!find_windows()) return {};
+        if (!narrow() || !find_windows()) return {};
         fronts_.resize(stages_ * (slots_ + 1));
         for (std::size_t stage = 0; stage < stages_; ++stage) {
             bool const is_last = stage + 1 == stages_;
@@ -201,6 +187,28 @@ private:
             (fits(middle) ? low : high) = middle;
         }
         return high * (1.0 + 1e-9);
+    }
+
+    /// Finds how long a stage may take, and what all of them take at least: the fastest stages hold only so many slots
+    /// in this time and in their memory. False where no stages are as fast as was asked for.
+    bool narrow() {
+        most_ = slowest_within(limit_);
+        if (stages_ == 1) return true;
+        FrequentSlots const frequent(task_);
+        double others = 0.0;
+        for (std::size_t slot = 0; slot < slots_; ++slot) {
+            if (task_.slots.kind_of[slot] != frequent.kind()) others += rest(0)[slot] - rest(0)[slot + 1];
+        }
+        for (int i = 0; i < most_narrowed; ++i) {
+            auto const sum = frequent.shortest_sum(most_);
+            if (sum < 0.0) return false;
+            auto const whole = (sum + others) * (1.0 - 1e-12) + messages_[0];
+            if (whole <= least_.sum) return true;
+            least_.sum = whole;
+            if (seconds(least_) > limit_) return false;
+            most_ = slowest_within(limit_);
+        }
+        return true;
     }
 
     /// Finds how far stages reach that each take all that their memory and the longest time hold, from either end of
@@ -360,6 +368,8 @@ private:
         return bounds;
     }
 
+    /// How often what all stages take is found anew for the longest time of one.
+    static constexpr int most_narrowed = 8;
     StageTask const& task_;
     std::size_t stages_;
     std::size_t slots_;

@@ -41,12 +41,10 @@ public:
     WayFinder(WayFinder const&) = delete;
     WayFinder& operator=(WayFinder const&) = delete;
 
-    /// False where no stages have room with any of these stages of ZeRO and with the smallest pieces of a batch; for
-    /// all numbers of stages from 1 on.
-    [[nodiscard]] List<bool> may_fit(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
-                                     std::int64_t most) {
-        List<bool> may;
-        for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) may.push_back(false);
+    /// False where stages that hold nothing but the model have no room with any of these stages of ZeRO; for all
+    /// numbers of stages from 1 on.
+    [[nodiscard]] List<bool> may_hold(PlanDegrees degrees, List<std::int32_t> const& zeros, std::int64_t most) {
+        List<bool> may(static_cast<std::size_t>(most), false);
         for (std::size_t i = 0; i < zeros.size(); ++i) {
             degrees.zero = zeros[i];
             room_.weigh(degrees, held_[i]);
@@ -56,6 +54,13 @@ public:
                                                 sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp));
             }
         }
+        return may;
+    }
+
+    /// The same, with the smallest pieces of a batch.
+    [[nodiscard]] List<bool> may_fit(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
+                                     std::int64_t most) {
+        auto may = may_hold(degrees, zeros, most);
         if (zeros.empty() || is_dealt_in_rows_) return may;
         find_least(zeros.size());
         for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
@@ -65,9 +70,37 @@ public:
             auto const& smallest = pieces_.weighed(degrees, ceil_divide(batch, degrees.micro_batches), true);
             // Larger pieces take no less together, but for what is rounded up.
             StageLimit const limit{.bytes = 1.01 * sites_.classes().most_memory()};
-            known = room_.may_fit(least_, degrees, smallest.bytes, [&limit](std::int64_t) { return limit; });
+            known = room_.may_fit(least_, degrees, smallest.least_bytes, [&limit](std::int64_t) { return limit; });
         }
         return may;
+    }
+
+    /// The least that a step takes with a number of pieces that may have room, on the fastest devices; negative where
+    /// none has. Asks what slots hold only where degrees other than the number of stages have changed.
+    ///
+    /// Stages behind others keep fewer pieces: what has room in the last of more stages has room in fewer ones. Without
+    /// its messages a pipeline stands for all shorter ones.
+    [[nodiscard]] double least_with_room(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
+                                         bool has_messages, bool is_known) {
+        if (zeros.empty()) return -1.0;
+        if (!is_known) {
+            for (std::size_t i = 0; i < zeros.size(); ++i) {
+                degrees.zero = zeros[i];
+                room_.weigh(degrees, held_[i]);
+            }
+            find_least(zeros.size());
+            gather_ = pieces_.least_gather(degrees);
+        }
+        degrees.zero = zeros.front();
+        bool const is_cut = setting_.pass == Pass::training || degrees.pp > 1;
+        sort_pieces(degrees, batch, piece_counts(batch, is_cut ? 2 : 1, setting_.pass == Pass::training), has_messages);
+        for (auto const& [seconds, pieces] : sorted_) {
+            degrees.micro_batches = pieces;
+            if (is_dealt_in_rows_) return seconds;
+            auto const size = ceil_divide(batch, pieces);
+            if (has_room(least_, degrees, pieces_.weighed(degrees, size, true).least_bytes)) return seconds;
+        }
+        return -1.0;
     }
 
     /// Calls `visit` with each way that may have room and of which `may_win(seconds)` is true. Where devices differ the
@@ -93,7 +126,7 @@ public:
             if (!may_win(least)) break;
             degrees.micro_batches = pieces;
             auto const size = ceil_divide(batch, pieces);
-            if (!has_room(least_, degrees, pieces_.weighed(degrees, size, true))) continue;
+            if (!has_room(least_, degrees, pieces_.weighed(degrees, size, true).least_bytes)) continue;
             auto& piece = pieces_.weighed(degrees, size, false);
             for (std::size_t i = 0; i < open.size(); ++i) {
                 degrees.zero = open[i];
@@ -110,12 +143,13 @@ private:
         std::int64_t pieces = 1;
     };
     /// The numbers of pieces, the most promising first.
-    void sort_pieces(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts) {
+    void sort_pieces(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts,
+                     bool has_messages = true) {
         sorted_.clear();
         for (auto const pieces : counts) {
             degrees.micro_batches = pieces;
             auto const& piece = pieces_.at(degrees, ceil_divide(batch, pieces), true);
-            auto const seconds = pieces_.first_look(degrees, piece, gather_);
+            auto const seconds = pieces_.first_look(degrees, piece, gather_, has_messages);
             auto place = sorted_.size();
             while (place > 0 && seconds < sorted_[place - 1].seconds) --place;
             (void)sorted_.insert(sorted_.begin() + place, {seconds, pieces});
@@ -133,9 +167,9 @@ private:
     }
 
     /// False where not even the largest devices have room.
-    bool has_room(HeldBytes const& held, PlanDegrees const& degrees, BatchPiece const& piece) const {
+    bool has_room(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes) const {
         StageLimit const limit{.bytes = sites_.classes().most_memory()};
-        return room_.may_fit(held, degrees, piece.bytes, [&limit](std::int64_t) { return limit; });
+        return room_.may_fit(held, degrees, bytes, [&limit](std::int64_t) { return limit; });
     }
 
     /// What a step takes at least; negative where it has no room or may not win.
@@ -159,7 +193,7 @@ private:
         };
         auto slowest = pricer_.least_slowest(prices, degrees.pp);
         if (!may_win(step(slowest))) return -1.0;
-        if (!has_room(held, degrees, piece)) return -1.0;
+        if (!has_room(held, degrees, piece.bytes)) return -1.0;
         if (!sites_.is_uniform()) {
             pieces_.price_classes(degrees, piece);
             auto const shared = least_shared(degrees, piece);
@@ -207,7 +241,11 @@ private:
         } else if (!fits(slowest * rounding)) {
             // Memory or unlike devices keep stages from being as even as they could be.
             auto longest = 2.0 * slowest;
-            while (longest < 1e3 * piece.prices->total && !fits(longest * rounding)) slowest = longest, longest *= 2.0;
+            while (longest < 1e3 * piece.prices->total && !fits(longest * rounding)) {
+                slowest = longest;
+                if (!may_win(step(slowest, more))) return -1.0;
+                longest *= 2.0;
+            }
             for (int i = 0; i < 7 && may_win(step(slowest, more)); ++i) {
                 auto const middle = slowest + (longest - slowest) / 2.0;
                 (fits(middle * rounding) ? longest : slowest) = middle;
