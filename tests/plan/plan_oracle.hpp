@@ -59,16 +59,17 @@ public:
         return best_;
     }
 
-    /// The bytes of every rank by the estimator.
+    /// What a GPU's runtime takes; nothing on a processor.
+    static Bytes runtime_of(Device const& device) { return device.kind == DeviceKind::cpu ? 0_B : 512_MiB; }
+
+    /// The bytes of every rank by the estimator, without what the runtime takes.
     MemoryEstimate estimate(PlanDegrees const& degrees, std::vector<std::int64_t> const& begins) const {
         auto request = job_;
         request.batch = (job_.batch + degrees.dp * degrees.ep - 1) / (degrees.dp * degrees.ep);
         request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp};
         request.micro_batches = degrees.micro_batches;
         if (request.training) request.training->zero = degrees.zero;
-        bool is_cpu = true;
-        for (auto const i : given_order_) is_cpu = is_cpu && device(i).kind == DeviceKind::cpu;
-        request.device = is_cpu ? DeviceClass::cpu : DeviceClass::gpu;
+        request.device = DeviceClass::cpu;
         return *estimate_memory(given_.model, request, begins);
     }
 
@@ -97,7 +98,8 @@ private:
         std::stable_sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) {
             auto const key = [&](std::size_t i) {
                 auto const rates = device_rates(device(i), Dtype::bf16);
-                return std::make_tuple(device(i).available().count(), rates.memory, rates.products);
+                return std::make_tuple((device(i).available() - runtime_of(device(i))).count(), rates.memory,
+                                       rates.products);
             };
             return key(a) > key(b);
         });
@@ -132,7 +134,7 @@ private:
                 auto& weak = weakest[static_cast<std::size_t>(pp)];
                 weak = device(at(0, 0, 0, pp));
                 StageSite site;
-                auto capacity = weak.available();
+                auto capacity = weak.available() - runtime_of(weak);
                 std::vector<Order> tp_groups;
                 std::vector<Order> ep_groups;
                 std::vector<Order> dp_groups;
@@ -141,7 +143,7 @@ private:
                         for (std::int64_t tp = 0; tp < degrees.tp; ++tp) {
                             auto const& own = device(at(tp, ep, dp, pp));
                             weaken(weak, own);
-                            capacity = std::min(capacity, own.available());
+                            capacity = std::min(capacity, own.available() - runtime_of(own));
                             if (pp + 1 < degrees.pp) {
                                 auto const next = given_.topology.between(at(tp, ep, dp, pp), at(tp, ep, dp, pp + 1));
                                 site.next = slower(site.next, next);

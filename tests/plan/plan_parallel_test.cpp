@@ -184,6 +184,40 @@ TEST_CASE("plan: ranks on processors take nothing of what a GPU's runtime takes"
     CHECK(cpu->ranks[0].terms.total() == gpu->ranks[0].terms.total() - 512_MiB);
 }
 
+TEST_CASE("plan: beside a GPU a processor's rank takes nothing of its runtime either") {
+    auto const model = describe(presets::smollm2_135m);
+    REQUIRE(model);
+    PlanRequest const request{.estimate = {.context = 512}, .objective = PlanObjective::devices};
+    auto const whole = estimate_memory(*model, request.estimate)->total;
+    auto topology = topology_named("2xT4");
+    topology.devices[1].kind = DeviceKind::cpu;
+    // The GPU has too little for its runtime and the model, the processor has just enough for the model.
+    topology.devices[0].memory = whole - 1_MiB;
+    topology.devices[1].memory = whole - 512_MiB;
+    auto const plan = plan_parallel(*model, topology, request);
+    REQUIRE(plan);
+    REQUIRE(plan->ranks.size() == 1);
+    CHECK(plan->ranks[0].device == 1);
+    CHECK(plan->ranks[0].terms.total() == whole - 512_MiB);
+    // With a little less both of them share it, and each counts what its own kind takes.
+    topology.devices[1].memory -= 1_MiB;
+    auto const both = plan_parallel(*model, topology, request);
+    REQUIRE(both);
+    REQUIRE(both->ranks.size() == 2);
+    for (auto const& rank : both->ranks) {
+        bool const is_gpu = rank.device == 0;
+        CHECK((rank.terms.overhead >= 512_MiB) == is_gpu);
+        CHECK(rank.terms.total() <= topology.devices[static_cast<std::size_t>(rank.device)].available());
+    }
+    // Where nothing fits, what is needed and what there is are those of the whole device.
+    topology.devices[0].memory = 530_MiB;
+    topology.devices[1].memory = 20_MiB;
+    auto const none = plan_parallel(*model, topology, request);
+    REQUIRE(!none);
+    bool const is_gpu = none.error().message().find("530.00 MiB") != std::string::npos;
+    CHECK((is_gpu || none.error().message().find("20.00 MiB") != std::string::npos));
+}
+
 TEST_CASE("plan: over nodes of five devices no tensor-parallel degree is better than the plan's" *
           doctest::test_suite("large")) {
     auto const model = describe(presets::qwen2_5_72b);

@@ -145,24 +145,27 @@ private:
         return low;
     }
 
-    /// Calls `visit` with the memory of the smallest device of each stage, for every layout that differs in it.
+    /// Calls `visit` with what the smallest device of each stage leaves to a rank, for every layout that differs in it.
     template <class Visit>
     void for_each_room(PlanDegrees const& degrees, Visit const& visit) {
-        List<List<Bytes>> known;
+        auto const& classes = search_.sites().classes();
+        List<List<std::size_t>> known;
         for (auto const& layout : search_.sites().layouts(degrees)) {
-            auto room = search_.sites().capacities(degrees, layout);
+            auto smallest = search_.sites().smallest(degrees, layout);
             bool is_known = false;
-            for (auto const& other : known) is_known = is_known || other == room;
+            for (auto const& other : known) is_known = is_known || other == smallest;
             if (is_known) continue;
-            visit(room);
-            known.push_back(static_cast<List<Bytes>&&>(room));
+            List<Bytes> room;
+            for (auto const index : smallest) room.push_back(classes.room(index));
+            visit(room, smallest);
+            known.push_back(static_cast<List<std::size_t>&&>(smallest));
         }
     }
 
     /// True where some stages have room as it is.
     bool fits(PlanDegrees const& degrees) {
         bool has_room = false;
-        for_each_room(degrees, [&](List<Bytes> const& room) {
+        for_each_room(degrees, [&](List<Bytes> const& room, List<std::size_t> const&) {
             if (has_room || !search_.may_fit(degrees, room)) return;
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
             has_room = fill(degrees, search_.memories().of(degrees), room, Bytes{0}, begins);
@@ -173,7 +176,7 @@ private:
     /// Finds what the stages lack that come closest; no less than `least`.
     void look_at(PlanDegrees const& degrees, Bytes least) {
         auto const memory = search_.memories().of(degrees);
-        for_each_room(degrees, [&](List<Bytes> const& room) {
+        for_each_room(degrees, [&](List<Bytes> const& room, List<std::size_t> const& smallest) {
             List<std::int64_t> begins(static_cast<std::size_t>(degrees.pp) + 1);
             Bytes low = least;
             Bytes step{std::int64_t{1} << 16U};
@@ -187,7 +190,7 @@ private:
                 auto const middle = low + Bytes{(high - low).count() / 2};
                 (fill(degrees, memory, room, middle, begins) ? high : low) = middle;
             }
-            if (fill(degrees, memory, room, high, begins)) consider(degrees, memory, room, begins);
+            if (fill(degrees, memory, room, high, begins)) consider(degrees, memory, room, smallest, begins);
         });
     }
 
@@ -239,7 +242,7 @@ private:
     }
 
     void consider(PlanDegrees const& degrees, CutMemory const& memory, List<Bytes> const& room,
-                  List<std::int64_t> const& begins) {
+                  List<std::size_t> const& smallest, List<std::int64_t> const& begins) {
         ClosestCut cut{degrees, begins, {}, {}, 0};
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
             auto const i = static_cast<std::size_t>(stage);
@@ -249,6 +252,9 @@ private:
             cut.has = room[i];
             cut.stage = stage;
         }
+        auto const runtime = search_.sites().classes().runtime(smallest[static_cast<std::size_t>(cut.stage)]);
+        cut.needs += runtime;
+        cut.has += runtime;
         if (best_.begins.empty() || cut.needs - cut.has < best_.needs - best_.has)
             best_ = static_cast<ClosestCut&&>(cut);
     }

@@ -28,15 +28,6 @@ namespace shardwise::inline v0_2_0 {
     return good;
 }
 
-/// What kind of device the ranks of a plan are counted on: a processor where all of them run on one, else a GPU, whose
-/// runtime takes more.
-[[nodiscard]] inline DeviceClass rank_device(Topology const& topology) {
-    for (auto const& device : topology.accelerators()) {
-        if (device.kind != DeviceKind::cpu) return DeviceClass::gpu;
-    }
-    return DeviceClass::cpu;
-}
-
 /// The estimator's request for one rank of a plan.
 [[nodiscard]] inline EstimateRequest rank_request(EstimateRequest const& job, PlanDegrees const& degrees) {
     auto request = job;

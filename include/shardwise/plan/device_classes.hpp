@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/memory/overhead.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 
 #include <cstddef>
@@ -9,11 +10,27 @@
 
 namespace shardwise::inline v0_2_0 {
 
+/// What the runtime takes of a device before the first rank: nothing of a processor's memory.
+[[nodiscard]] inline Bytes runtime_of(Device const& device) {
+    switch (device.kind) {
+        case DeviceKind::cpu:
+        case DeviceKind::disk:
+            return runtime_overhead(DeviceClass::cpu);
+        case DeviceKind::metal:
+            return runtime_overhead(DeviceClass::mps);
+        case DeviceKind::cuda:
+        case DeviceKind::hip:
+            break;
+    }
+    return runtime_overhead(DeviceClass::gpu);
+}
+
 /// The devices of a topology by what a plan asks of them: memory, rates, links. What the best and the largest of them
 /// can do.
 class DeviceClasses {
 public:
-    explicit DeviceClasses(Topology const& topology) {
+    /// `counts_runtime` where the runtime's share of each device is not for ranks.
+    explicit DeviceClasses(Topology const& topology, bool counts_runtime = true) : counts_runtime_(counts_runtime) {
         for (auto const& pair : topology.links) best_explicit_ = detail::faster_link(best_explicit_, pair.link);
         for (auto const& device : topology.accelerators()) {
             strongest_ = class_of_.empty() ? device : detail::mixed_device(strongest_, device, true);
@@ -42,6 +59,12 @@ public:
     /// The class of a device, by its position in the topology.
     [[nodiscard]] std::size_t of(std::int32_t position) const { return class_of_[static_cast<std::size_t>(position)]; }
 
+    /// What the runtime takes of a device of a class, and what that leaves to a rank.
+    [[nodiscard]] Bytes runtime(std::size_t index) const {
+        return counts_runtime_ ? runtime_of(*classes_[index]) : Bytes{0};
+    }
+    [[nodiscard]] Bytes room(std::size_t index) const { return classes_[index]->available() - runtime(index); }
+
     /// Why there is no tensor parallelism on these devices; empty where there may be.
     [[nodiscard]] std::string_view tensor_refusal() const { return tensor_refusal_; }
 
@@ -55,7 +78,7 @@ public:
         return device.network.type == LinkType::none ? default_network : device.network;
     }
 
-    /// Of the largest device.
+    /// What a rank may take of the largest device.
     [[nodiscard]] double most_memory() const { return bytes_of(by_memory_[0]); }
     /// Of the smallest device of some classes, which are given as bits.
     [[nodiscard]] double memory_of(std::uint64_t classes) const {
@@ -89,7 +112,7 @@ public:
     [[nodiscard]] bool is_stronger(std::size_t a, std::size_t b) const {
         auto const& one = *classes_[a];
         auto const& other = *classes_[b];
-        if (one.available() != other.available()) return one.available() > other.available();
+        if (room(a) != room(b)) return room(a) > room(b);
         auto const rates = device_rates(one, Dtype::bf16);
         auto const others = device_rates(other, Dtype::bf16);
         if (rates.memory != others.memory) return rates.memory > others.memory;
@@ -98,7 +121,7 @@ public:
     }
 
 private:
-    double bytes_of(std::size_t index) const { return static_cast<double>(classes_[index]->available().count()); }
+    double bytes_of(std::size_t index) const { return static_cast<double>(room(index).count()); }
 
     std::size_t find(Device const& device) const {
         for (auto i = classes_.size(); i-- > 0;) {
@@ -111,6 +134,7 @@ private:
         return classes_.size();
     }
 
+    bool counts_runtime_;
     List<Device const*> classes_;
     List<std::int64_t> sizes_;
     /// Classes, the largest memory first.

@@ -211,7 +211,7 @@ private:
         --other.degrees.zero;
         auto const needs = search_.fullest(other);
         auto const before = "; stage " + std::to_string(other.degrees.zero);
-        if (search_.smallest_device(other) < needs) {
+        if (!search_.has_room(other)) {
             say(stage + before + " would need " + to_text(needs) + " on the fullest rank");
             return;
         }

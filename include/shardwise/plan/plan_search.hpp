@@ -28,13 +28,14 @@ public:
     PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request, PlanSearch* like = nullptr)
         : model_(model),
           request_(request),
-          job_(job_of(request, topology)),
+          job_(job_of(request)),
           zeros_(request, job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
           parts_(find_parts(model, depends_on_layer(job_))),
           slots_(find_slots(model, parts_, depends_on_layer(job_))),
           cost_(model, job_),
           pricer_(cost_, slots_),
-          sites_(topology),
+          sites_(topology,
+                 !request.estimate.training || request.estimate.training->convention == MemoryConvention::shardwise),
           memories_(model, job_, parts_, slots_, like == nullptr ? nullptr : &like->memories_),
           room_(model, job_, slots_, memories_),
           pass_(step_pass(model, job_)),
@@ -43,10 +44,6 @@ public:
           finder_(pieces_, pricer_, sites_, room_, setting_, job_.parallel.sequence_parallel),
           tree_(pieces_, finder_) {
         use_batch(job_.batch);
-        for (std::int64_t i = 0; i < sites_.count(); ++i) {
-            auto const memory = sites_.device(static_cast<std::int32_t>(i)).available();
-            if (largest_memory_ < memory) largest_memory_ = memory;
-        }
     }
     PlanSearch(PlanSearch const&) = delete;
     PlanSearch& operator=(PlanSearch const&) = delete;
@@ -134,9 +131,10 @@ public:
                 for (std::int64_t ep = 0; ep < degrees.ep; ++ep) {
                     for (std::int64_t tp = 0; tp < degrees.tp; ++tp) {
                         RankPlace const place{.tp = tp, .pp = pp, .ep = ep, .dp = dp};
-                        ranks.push_back(
-                            {place, sites_.device_of(place, degrees, cut.layout),
-                             terms[memory.classes.class_of[static_cast<std::size_t>(ep * degrees.tp + tp)]]});
+                        auto const device = sites_.device_of(place, degrees, cut.layout);
+                        auto const index = memory.classes.class_of[static_cast<std::size_t>(ep * degrees.tp + tp)];
+                        ranks.push_back({place, device, terms[index]});
+                        ranks.back().terms.overhead += sites_.runtime(device);
                     }
                 }
             }
@@ -144,11 +142,18 @@ public:
         return ranks;
     }
 
-    /// The fullest rank of a cut, and the smallest device that it lies on.
+    /// The fullest rank of a cut.
     [[nodiscard]] Bytes fullest(FoundCut const& cut) {
         Bytes most{};
         for (auto const& rank : ranks_of(cut)) most = most < rank.terms.total() ? rank.terms.total() : most;
         return most;
+    }
+    /// True where every rank of a cut fits its device.
+    [[nodiscard]] bool has_room(FoundCut const& cut) {
+        for (auto const& rank : ranks_of(cut)) {
+            if (sites_.device(rank.device).available() < rank.terms.total()) return false;
+        }
+        return true;
     }
     struct Load {
         Bytes bytes{};
@@ -163,13 +168,6 @@ public:
         }
         return most;
     }
-    [[nodiscard]] Bytes smallest_device(FoundCut const& cut) {
-        auto least = largest_memory_;
-        for (auto const capacity : sites_.capacities(cut.degrees, cut.layout))
-            least = capacity < least ? capacity : least;
-        return least;
-    }
-
     [[nodiscard]] std::int64_t examined() const { return tree_.examined(); }
     [[nodiscard]] std::int64_t too_large() const { return too_large_ + tree_.too_large(); }
     [[nodiscard]] ModelParts const& parts() const { return parts_; }
@@ -179,7 +177,6 @@ public:
     [[nodiscard]] EstimateRequest const& job() const { return job_; }
     [[nodiscard]] PlanRequest const& request() const { return request_; }
     [[nodiscard]] Model const& model() const { return model_; }
-    [[nodiscard]] Bytes largest_memory() const { return largest_memory_; }
     [[nodiscard]] DegreeLimits limits() const {
         auto limits = degree_limits(model_.config, parts_.layers, job_.batch, sites_.count());
         if (!sites_.classes().tensor_refusal().empty()) limits.tp = 1;
@@ -198,7 +195,7 @@ public:
     }
     /// False where such a cut lacks more than so many bytes on some device; sooner known where it need not be exact.
     [[nodiscard]] bool may_fit(PlanDegrees const& degrees, double more, bool is_exact = true) {
-        auto const most = static_cast<double>(largest_memory_.count()) + more;
+        auto const most = sites_.classes().most_memory() + more;
         return may_fit_within(
             degrees, [most](std::int64_t) { return StageLimit{.bytes = most}; }, is_exact);
     }
@@ -226,9 +223,10 @@ private:
     static double share_of(Load const& load) {
         return static_cast<double>(load.bytes.count()) / static_cast<double>(load.capacity.count());
     }
-    static EstimateRequest job_of(PlanRequest const& request, Topology const& topology) {
+    static EstimateRequest job_of(PlanRequest const& request) {
         auto job = request.estimate;
-        job.device = rank_device(topology);
+        // What the runtime takes depends on the device: it is counted there.
+        job.device = DeviceClass::cpu;
         job.parallel = {.sequence_parallel = request.estimate.parallel.sequence_parallel};
         job.micro_batches = 0;
         return job;
@@ -383,7 +381,6 @@ private:
     CandidateTree tree_;
     /// Of a step of the whole job.
     double tokens_ = 0.0;
-    Bytes largest_memory_{};
     /// The most sequences of a rank that sizes are computed for.
     std::int64_t most_batch_ = INT64_MAX;
     std::array<FoundCut, kinds> best_;

@@ -13,7 +13,8 @@ namespace shardwise::inline v0_2_0 {
 /// Finds where ranks sit: the devices of a layout, the groups' links, what a stage can hold.
 class SiteFinder {
 public:
-    explicit SiteFinder(Topology const& topology) : wiring_(topology) {
+    /// `counts_runtime` as DeviceClasses'.
+    explicit SiteFinder(Topology const& topology, bool counts_runtime = true) : wiring_(topology, counts_runtime) {
         for (auto& indices : index_) indices.assign(static_cast<std::size_t>(count()) + 1, 0);
     }
     SiteFinder(SiteFinder const&) = delete;
@@ -39,13 +40,15 @@ public:
         return stages;
     }
 
-    /// The memory of the smallest device of each stage.
-    [[nodiscard]] List<Bytes> capacities(PlanDegrees const& degrees, PlanLayout const& layout) {
-        List<Bytes> capacities;
+    /// The class of the device of each stage that leaves the least to a rank.
+    [[nodiscard]] List<std::size_t> smallest(PlanDegrees const& degrees, PlanLayout const& layout) {
+        List<std::size_t> smallest;
         for (std::int64_t stage = 0; stage < degrees.pp; ++stage)
-            capacities.push_back(capacity_of(stage, degrees, layout));
-        return capacities;
+            smallest.push_back(smallest_of(stage, degrees, layout));
+        return smallest;
     }
+    /// What the runtime takes of a device.
+    [[nodiscard]] Bytes runtime(std::int32_t position) const { return classes().runtime(classes().of(position)); }
 
     /// The layouts of these degrees that differ and for which there are devices enough.
     [[nodiscard]] List<PlanLayout> layouts(PlanDegrees const& degrees) {
@@ -95,7 +98,7 @@ public:
                 devices.classes().for_each(first, end, [&](std::size_t index) { add_device(sites, site, index); });
             });
             dps.for_each(stage, stage + 1, [&](RankGroup const& found) { site.dp = found; });
-            auto const capacity = capacity_of(stage, degrees, layout);
+            auto const capacity = classes().room(smallest_of(stage, degrees, layout));
             if (stage > 0)
                 sites.are_alike = sites.are_alike && is_alike(site, sites.stages[0]) && capacity == sites.capacities[0];
             sites.stages.push_back(site);
@@ -251,16 +254,15 @@ private:
         }
     }
 
-    Bytes capacity_of(std::int64_t stage, PlanDegrees const& degrees, PlanLayout const& layout) {
-        auto least = Bytes{INT64_MAX};
+    std::size_t smallest_of(std::int64_t stage, PlanDegrees const& degrees, PlanLayout const& layout) {
+        auto smallest = classes().count();
         auto const& found = order(layout).devices.classes();
         for_each_range(stage, degrees, layout, [&](std::int64_t first, std::int64_t end) {
             found.for_each(first, end, [&](std::size_t index) {
-                auto const own = classes().device(index).available();
-                if (own < least) least = own;
+                if (smallest == classes().count() || classes().room(index) < classes().room(smallest)) smallest = index;
             });
         });
-        return least;
+        return smallest;
     }
 
     void add_device(PlanSites& sites, StageSite& site, std::size_t index) const {
