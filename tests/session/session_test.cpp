@@ -44,7 +44,7 @@ struct Ran {
 /// Requests through one session on some ranks.
 template <ReductionPolicy Policy = Deterministic>
 Ran run(std::vector<GenerationRequest> const& requests, ExecutorLimits const& limits, std::int32_t ranks = 1,
-        OnToken const& on_token = {}, FormulaModel const& llama = model()) {
+        OnToken const& on_token = {}, FormulaModel const& llama = model(), bool keeps_last = false) {
     auto const parameters = StoredParameters::open(llama.source, llama.checkpoint->model);
     REQUIRE(parameters);
     Ran out;
@@ -57,6 +57,7 @@ Ran run(std::vector<GenerationRequest> const& requests, ExecutorLimits const& li
         auto session = Session<Host, Policy, Threads>::create(context, *executor, limits, comm, stream);
         if (!session) return session.error();
         auto const pages = executor->cache().free_pages();
+        session->keep_last(keeps_last);
         for (auto const& request : requests) {
             if (auto const added = session->add(request); !added) return added.error();
         }
@@ -67,6 +68,7 @@ Ran run(std::vector<GenerationRequest> const& requests, ExecutorLimits const& li
         }
         auto const generations = session->run(soon(), comm.rank() == 0 ? on_token : OnToken{});
         if (!generations) return generations.error();
+        if (keeps_last) session->keep_last(false);
         // All pages are free again.
         CHECK(executor->cache().free_pages() == pages);
         if (comm.rank() == 0) {
@@ -171,6 +173,47 @@ TEST_CASE("Session: layers with a window keep the window, and give the bits of a
     KvRoom const room{.sequences = 2, .context = 130, .step_tokens = 7};
     CHECK(kv_sequence_pages(room, 24, 130) == 3);
     CHECK(kv_sequence_pages(room, 0, 130) == 9);
+}
+
+TEST_CASE("Session: a prompt that begins like the last sequence is computed from where they part, with the same bits") {
+    FormulaModel const windowed(R"({"model_type":"mistral","vocab_size":61,"num_hidden_layers":2,"sliding_window":24,)"
+                                R"("architectures":["MistralForCausalLM"],"hidden_size":24,"intermediate_size":40,)"
+                                R"("num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":256})");
+    for (auto const* const llama : {static_cast<FormulaModel const*>(&model()), &windowed}) {
+        Tokens prompt;
+        for (std::int32_t i = 0; i < (llama == &windowed ? 60 : 20); ++i) prompt.push_back(i * 7 % 61);
+        ExecutorLimits const limits{1, llama == &windowed ? 120 : 64, 4};
+        auto const alone = [&](GenerationRequest one) {
+            one.random_stream = 0;
+            return run({one}, limits, 1, {}, *llama);
+        };
+        auto const first = alone(request(prompt, 6));
+        auto more = prompt;
+        more.insert(more.end(), first.generations[0].tokens.begin(), first.generations[0].tokens.end());
+        more.insert(more.end(), {3, 1});
+        auto other = prompt;
+        other.resize(9);
+        other.insert(other.end(), {8, 8});
+        // The second goes on behind the first and its answer, the third parts from it early, the last is all known.
+        std::vector<GenerationRequest> turns{request(prompt, 6), request(more, 5), request(other, 4), request({8}, 1),
+                                             request({8}, 1)};
+        Logits expected;
+        std::int64_t steps = 0;
+        for (std::size_t i = 0; i < turns.size(); ++i) {
+            auto const one = alone(turns[i]);
+            expected[static_cast<std::int64_t>(i)] = one.logits.at(0);
+            steps += one.steps;
+            turns[i].random_stream = 0;
+        }
+        for (std::int32_t const ranks : {1, 2}) {
+            auto const kept = run(turns, limits, ranks, {}, *llama, true);
+            CHECK(kept.logits == expected);
+            // Four tokens a step: of the second prompt three tokens are new, of the third three or, where a window has
+            // written over what it needs, all.
+            auto const of = [](Tokens const& tokens) { return (static_cast<std::int64_t>(tokens.size()) + 3) / 4; };
+            CHECK(steps - kept.steps == of(more) - 1 + (llama == &windowed ? 0 : of(other) - 1));
+        }
+    }
 }
 
 TEST_CASE("Session: every step multiplies once by each weight, whatever the batch") {

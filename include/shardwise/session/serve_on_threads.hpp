@@ -74,12 +74,14 @@ public:
         HostRank host(rank_options(options_.threads, comm_.size(), comm_.rank()));
         auto load = options_.load;
         if (comm_.rank() != 0) load.observer = {};
+        if (comm_.size() > 1) load.share_largest = largest_of_ranks(comm_);
         auto executor = RankExecutor<Host, Policy>::create(host.context, model, parameters,
                                                            {comm_.size(), comm_.rank()}, limits, {}, load);
         if (!executor) return executor.error();
         auto session =
             Session<Host, Policy, HostCommunicator>::create(host.context, *executor, limits, comm_, host.stream);
         if (!session) return session.error();
+        session->keep_last(true);
         // Nobody is asked anything before all ranks are ready.
         if (auto const ready = barrier(comm_); !ready) return ready;
         for (std::int64_t turn = 1;; ++turn) {
@@ -143,7 +145,8 @@ private:
 }  // namespace detail
 
 /// Loads a checkpoint over ranks that are threads of this process and generates for one request after another, each
-/// from scratch. `options.context` is the room that each has; `next`, `on_generation` and the other callbacks are
+/// with the tokens that it gives from scratch; what its prompt has in common with the last one and its answer is not computed
+/// again. `options.context` is the room that each has; `next`, `on_generation` and the other callbacks are
 /// called on the caller's thread.
 ///
 /// Errors  invalid_argument for impossible ranks; those of loading, of the executor and of the ranks. A request that is

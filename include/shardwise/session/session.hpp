@@ -7,6 +7,8 @@
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/session/generation.hpp>
+#include <shardwise/session/kept_sequence.hpp>
+#include <shardwise/session/stage_relay.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -21,17 +23,6 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
-
-/// How the ranks of a pipeline generate together: the last stage chooses the tokens, and all others are told.
-template <Communicator C>
-struct StageRelay {
-    /// The neighbours; its world is all ranks of all stages.
-    StageLinks<C> links{};
-    /// The rank of the last stage that tells the others; -1 where all ranks choose for themselves.
-    std::int32_t teller = -1;
-    /// Logits are shown on a rank that does not make them: all ranks get them. The same on all ranks.
-    bool shares_logits = false;
-};
 
 /// Called with each new token; false ends its sequence there (on every rank of a group alike).
 using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
@@ -130,6 +121,13 @@ public:
     /// Shares the executor's experts with other groups, which step when this one does: what `make_exchange` made, which outlives
     /// the session. A step without anything to compute joins theirs.
     void share_experts(ExpertParallel<Backend, C>& exchange) { exchange_ = &exchange; }
+
+    /// Whether the last sequence that ended stays in the cache, for a prompt that begins with its tokens: a conversation's next
+    /// turn. The next request to be admitted takes its place, whatever it is. Every rank is told alike.
+    void keep_last(bool keeps) {
+        keeps_last_ = keeps;
+        if (!keeps) forget();
+    }
 
     /// Whom to show logits to, on the rank that wants them.
     void show_logits(OnLogits on_logits) { on_logits_ = std::move(on_logits); }
@@ -239,17 +237,32 @@ private:
     }
 
     void admit() {
-        while (!waiting_.empty() && !free_slots_.empty()) {
-            auto const needed = cached_tokens(waiting_.front().request);
+        while (!waiting_.empty()) {
+            auto const& request = waiting_.front().request;
+            auto const needed = cached_tokens(request);
             auto& cache = executor_->cache();
-            if (!cache.has_room(needed) || !cache.reserve(free_slots_.back(), needed)) return;
+            auto known = kept_ ? kept_->known(request.prompt) : 0;
+            if (known > 0 && !cache.reserve(kept_->slot, needed)) known = 0;
+            if (known > 0) {
+                free_slots_.push_back(std::exchange(kept_, std::nullopt)->slot);
+            } else {
+                forget();
+                if (free_slots_.empty() || !cache.has_room(needed) || !cache.reserve(free_slots_.back(), needed))
+                    return;
+            }
             auto next = std::move(waiting_.front());
             waiting_.pop_front();
-            Running sequence{next.number, free_slots_.back(), std::move(next.request), {}, 0};
+            Running sequence{next.number, free_slots_.back(), std::move(next.request), {}, known};
             sequence.tokens = sequence.request.prompt;
             free_slots_.pop_back();
             running_.push_back(std::move(sequence));
         }
+    }
+    void forget() {
+        if (!kept_) return;
+        executor_->cache().release(kept_->slot);
+        free_slots_.push_back(kept_->slot);
+        kept_.reset();
     }
 
     /// Sequences in order of admission: those that have begun need one token each, prompts take what is left of the step.
@@ -350,8 +363,10 @@ private:
         auto& sequence = running_[index];
         auto const prompt = static_cast<std::ptrdiff_t>(sequence.request.prompt.size());
         ended.push_back({sequence.number, {sequence.tokens.begin() + prompt, sequence.tokens.end()}, reason});
-        executor_->cache().release(sequence.slot);
-        free_slots_.push_back(sequence.slot);
+        forget();
+        sequence.tokens.resize(static_cast<std::size_t>(sequence.computed));
+        kept_ = KeptSequence{sequence.slot, std::move(sequence.tokens), executor_->cache().is_whole(sequence.computed)};
+        if (!keeps_last_) forget();
         running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
     }
 
@@ -369,6 +384,8 @@ private:
     std::vector<std::int64_t> free_slots_;
     /// Ended between two steps, not yet handed out.
     std::vector<Generation> cancelled_;
+    std::optional<KeptSequence> kept_;
+    bool keeps_last_ = false;
     OnLogits on_logits_;
     std::int64_t next_request_ = 0;
     std::int64_t steps_ = 0;

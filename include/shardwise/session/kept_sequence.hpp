@@ -1,0 +1,27 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// A sequence that has ended, whose keys and values are still in the cache: what a prompt begins with like it need not be
+/// computed again.
+struct KeptSequence {
+    std::int64_t slot = 0;
+    /// Those in the cache.
+    std::vector<std::int32_t> tokens;
+    /// True while no layer with a window has written over any of them: then a prompt may leave them anywhere.
+    bool is_whole = false;
+
+    /// Tokens of a prompt that are known; its last one is computed, for the logits behind it.
+    [[nodiscard]] std::int64_t known(std::span<std::int32_t const> prompt) const {
+        auto const end = prompt.empty() ? prompt.begin() : prompt.end() - 1;
+        auto const common = std::mismatch(prompt.begin(), end, tokens.begin(), tokens.end()).first - prompt.begin();
+        return is_whole || common == static_cast<std::int64_t>(tokens.size()) ? common : 0;
+    }
+};
+
+}  // namespace shardwise::inline v0_2_0
