@@ -145,7 +145,21 @@ TEST_CASE("run_on_threads: experts dealt to groups, times ranks and stages, have
         CHECK(dealt.second[0] == alone.second[0]);
         CHECK(dealt.second[1].empty());
         CHECK(dealt.second[2] == (degrees.ep == 2 ? alone.second[2] : std::vector<float>()));
+        Bytes staging{0};
+        if (degrees.tp * degrees.pp == 1) {
+            auto const split = run_threads(degrees.ep, [&](Threads& comm) -> Result<> {
+                HostCommunicator world(std::move(comm));
+                auto const team = world.split(world.rank());
+                if (!team) return team.error();
+                auto const peers = world.split(0);
+                if (!peers) return peers.error();
+                if (world.rank() == 0) staging = world.staging_bytes() + team->staging_bytes() + peers->staging_bytes();
+                return {};
+            });
+            REQUIRE(split);
+        }
         for (auto const& rank : dealt.first.ranks) {
+            CHECK_FALSE(rank.peak < rank.weights + rank.cache + rank.activations + staging);
             CHECK(rank.weights < alone.first.ranks[0].weights);
             CHECK(rank.peak <= rank.predicted);
         }
@@ -427,14 +441,20 @@ TEST_SUITE("long") {
         GenerationRequest request;
         request.prompt.assign(300, 7);
         request.max_new_tokens = 4;
-        for (std::int32_t const tp : {1, 2}) {
+        struct Form {
+            std::int32_t tp;
+            Optional<Dtype> dtype;
+        };
+        for (auto const& form : {Form{1, {}}, Form{2, {}}, Form{1, Dtype::f32}}) {
+            auto const tp = form.tp;
             CAPTURE(tp);
             // What the last run freed goes back to the system, and the highest mark so far is forgotten.
             (void)malloc_trim(0);
             std::ofstream("/proc/self/clear_refs") << "5";
             auto const start = of_process("VmRSS");
             if (of_process("VmHWM") > start + (1 << 20)) SHARDWISE_SKIP("the kernel does not forget VmHWM");
-            auto const ran = run_on_threads(*source, checkpoint->model, {request}, {.tp = tp, .threads = 2});
+            auto const ran = run_on_threads(*source, checkpoint->model, {request},
+                                            {.tp = tp, .threads = 2, .load = {.dtype = form.dtype}});
             REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
             auto const grown = static_cast<double>(of_process("VmHWM") - start);
             double predicted = 0.0;

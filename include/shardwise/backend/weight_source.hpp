@@ -27,8 +27,8 @@ struct WeightSource {
     std::span<std::byte const> scales;
     /// int4 only: elements of a row that share a scale.
     std::int64_t group = 0;
-    /// True where `data` and `scales` are pages of a mapped file. They go back to the system as they are read, so that
-    /// a process does not hold a weight twice.
+    /// True where `data` and `scales` are pages of a mapped file, or of memory that nobody reads again. They go back to the system
+    /// as they are read, so that a process does not hold a weight twice.
     bool is_mapped = false;
 };
 

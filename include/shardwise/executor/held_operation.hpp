@@ -181,9 +181,9 @@ private:
         bool const is_dealt = stored->tensor->shard.kind != ShardKind::replicated;
         table.rows = is_dealt ? split_units(op.in_features, place_.ranks, place_.rank) : UnitRange{0, op.in_features};
         UnitRange const rows[] = {table.rows};
-        auto const slice =
-            loader_.matrix(*stored, {.outputs = op.in_features, .inputs = op.out_features, .rows = rows});
+        auto slice = loader_.matrix(*stored, {.outputs = op.in_features, .inputs = op.out_features, .rows = rows});
         if (!slice) return slice.error();
+        slice->read_once();
         auto const& source = slice->source();
         auto const size = source.data.size();
         auto held =
@@ -278,9 +278,10 @@ private:
         std::vector<UnitRange> rows;
         for (auto const& range : cut.columns[static_cast<std::size_t>(op.output)])
             append_rows(op, body, *stored, range, rows);
-        auto const matrix = loader_.matrix(
+        auto matrix = loader_.matrix(
             *stored, {.outputs = op.out_features, .inputs = op.in_features, .is_turned = is_turned, .rows = rows});
         if (!matrix) return matrix.error();
+        matrix->read_once();
         auto bias = hold_vector(op.parameters[1], op.out_features, rows);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& own_bias = *bias;
@@ -298,9 +299,11 @@ private:
                                (stored->tensor->shard.dim == 0 || shape[0] != shape[1]);
         auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
         auto const own = pieces.inputs_of_rank(place_.ranks, place_.rank);
-        auto const matrix = loader_.matrix(
+        auto matrix = loader_.matrix(
             *stored, {.outputs = op.out_features, .inputs = op.in_features, .is_turned = is_turned, .columns = own});
         if (!matrix) return matrix.error();
+        // Leaves of a tree are cut out of the same rows.
+        if (!Policy::has_fixed_tree) matrix->read_once();
         auto bias = hold_vector(op.parameters[1], op.out_features);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& whole = *bias;

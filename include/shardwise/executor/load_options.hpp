@@ -11,6 +11,8 @@
 #include <shardwise/quant/scheme.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,9 @@ struct LoadOptions {
     Optional<Dtype> dtype{};
     /// Packs the weights that the estimator counts as packed for this scheme; what it leaves alone follows `dtype`.
     Optional<QuantScheme> quant{};
+    /// Replaces each value by the largest that any tensor-parallel rank has: with it, packing into rows that have one scale
+    /// reads a rank's own slices only. All ranks of the group have it, and load together. Unset: such rows are read whole.
+    std::function<Result<>(std::span<float>)> share_largest{};
     /// Hears of each block; what it refers to outlives the loading.
     Observer observer{};
 };

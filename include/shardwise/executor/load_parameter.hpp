@@ -5,12 +5,14 @@
 #include <shardwise/backend/host/drop_pages.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/executor/load_options.hpp>
+#include <shardwise/executor/loaded_matrix.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,45 +23,6 @@
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
-
-/// A part of a parameter as a matrix of a product or a table.
-struct MatrixPart {
-    /// Of the whole matrix.
-    std::int64_t outputs = 0;
-    std::int64_t inputs = 0;
-    /// True where the model's tensor is [inputs, outputs] (gpt2's Conv1D).
-    bool is_turned = false;
-    /// Rows (outputs) in the order in which they are wanted; unset: all.
-    std::optional<std::span<UnitRange const>> rows{};
-    /// Whole blocks of the held format; unset: all.
-    std::optional<UnitRange> columns{};
-};
-
-/// Rows and inputs of a parameter in the format in which they are held: a view of the file where its bytes serve as they lie,
-/// else a copy.
-class LoadedMatrix {
-public:
-    LoadedMatrix(LoadedMatrix&&) noexcept = default;
-    LoadedMatrix& operator=(LoadedMatrix&&) noexcept = default;
-    explicit LoadedMatrix(WeightSlice slice) : slice_(std::move(slice)), source_(slice_->source()) {}
-    LoadedMatrix(WeightSource const& extents, detail::SourceBytes const& bytes)
-        : source_(extents),
-          data_(static_cast<std::size_t>(bytes.data)),
-          scales_(static_cast<std::size_t>(bytes.scales)) {
-        source_.data = data_;
-        source_.scales = scales_;
-    }
-
-    [[nodiscard]] WeightSource const& source() const { return source_; }
-    [[nodiscard]] std::byte* data() { return data_.data(); }
-    [[nodiscard]] std::byte* scales() { return scales_.data(); }
-
-private:
-    std::optional<WeightSlice> slice_;
-    WeightSource source_;
-    std::vector<std::byte> data_;
-    std::vector<std::byte> scales_;
-};
 
 /// Reads parameters for one rank: its slices only, in the formats that the options ask for, with all threads of the context.
 /// Counts the bytes of the files that it looks at.
@@ -97,6 +60,7 @@ public:
         if (!held) return held.error();
         UnitRange const all[] = {{0, part.outputs}};
         if (!part.rows) part.rows = all;
+        bool const is_dealt = part.columns && options_.share_largest;
         if (!part.columns) part.columns = {0, part.inputs};
         bool const is_turned = part.is_turned != parameter.is_turned;
         auto const stored =
@@ -109,7 +73,7 @@ public:
             count(slice->source().data.size() + slice->source().scales.size());
             return Result<LoadedMatrix>(LoadedMatrix(std::move(*slice)));
         }
-        return convert(parameter, *stored, part, is_turned, *held);
+        return convert(parameter, *stored, part, is_turned, *held, is_dealt);
     }
 
     /// The elements of a vector in float; a part of them where ranges are given.
@@ -245,7 +209,7 @@ private:
     static constexpr std::int64_t rows_at_a_time = 16;
 
     [[nodiscard]] Result<LoadedMatrix> convert(StoredParameter const& parameter, WeightSource const& stored,
-                                               MatrixPart const& part, bool is_turned, HeldFormat held) {
+                                               MatrixPart const& part, bool is_turned, HeldFormat held, bool is_dealt) {
         if (is_turned &&
             (!parameter.packed.empty() || traits(stored.format).block_elements != 1 || !stored.scales.empty())) {
             return Error{ErrorCode::unsupported}
@@ -276,24 +240,45 @@ private:
         auto const bytes = detail::source_bytes(target);
         if (!bytes) return named(bytes.error(), parameter.name);
         LoadedMatrix out(target, *bytes);
-        if (outputs == 0 || width == 0) return Result<LoadedMatrix>(std::move(out));
         bool const is_repacked = !parameter.packed.empty() && parameter.format != WeightFormat::f32 &&
                                  parameter.packed.front().form != PackedForm::kv_heads &&
                                  held == HeldFormat{parameter.format, parameter.group};
-        // A scale for the whole row needs the whole row.
-        bool const needs_rows = !is_repacked && held.format == WeightFormat::int8 && width != part.inputs;
+        // A scale for the whole row needs the whole row, or what all ranks know of it.
+        bool const has_row_scales = !is_repacked && held.format == WeightFormat::int8;
+        bool const is_shared = has_row_scales && is_dealt;
+        bool const needs_rows = has_row_scales && !is_shared && width > 0 && width != part.inputs;
         std::vector<std::int64_t> places;
         std::int64_t next = 0;
         for (auto const& run : runs) {
             places.push_back(next);
             next += run.size();
         }
+        std::vector<float> largest;
+        if (is_shared) {
+            largest.resize(static_cast<std::size_t>(outputs));
+            context_.pool().run_ranges(
+                static_cast<std::int64_t>(runs.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+                    std::vector<float> values;
+                    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+                        values.resize(static_cast<std::size_t>(runs[i].size() * width));
+                        take_rows(parameter, stored, is_turned, runs[i], own, values.data());
+                        for (std::size_t k = 0; k < values.size(); ++k) {
+                            auto& most =
+                                largest[static_cast<std::size_t>(places[i]) + k / static_cast<std::size_t>(width)];
+                            most = std::max(most, std::abs(values[k]));
+                        }
+                    }
+                });
+            if (auto const shared = options_.share_largest(largest); !shared) return shared.error();
+        }
+        if (outputs == 0 || width == 0) return Result<LoadedMatrix>(std::move(out));
         auto const row_data = bytes->data / outputs;
         auto const row_scales = bytes->scales / outputs;
         std::atomic<bool> is_false = false;
         auto const make = [&](std::int64_t begin, std::int64_t end) {
             auto const columns = needs_rows ? UnitRange{0, part.inputs} : own;
             std::vector<float> values;
+            std::vector<float> extended;
             std::vector<std::byte> whole;
             for (auto i = begin; i < end; ++i) {
                 auto const run = runs[static_cast<std::size_t>(i)];
@@ -310,11 +295,7 @@ private:
                     continue;
                 }
                 values.resize(static_cast<std::size_t>(run.size() * columns.size()));
-                if (is_turned) {
-                    turn(stored, run, columns, values.data());
-                } else {
-                    decode(parameter, stored, run, columns, values.data());
-                }
+                take_rows(parameter, stored, is_turned, run, columns, values.data());
                 if (!is_turned && parameter.packed.empty()) {
                     auto const row = stored.data.size() / static_cast<std::size_t>(stored.outputs);
                     detail::drop_pages(stored.data.subspan(static_cast<std::size_t>(run.begin) * row,
@@ -323,12 +304,19 @@ private:
                 for (std::int64_t row = 0; row < run.size(); ++row) {
                     auto* const data = out.data() + (place + row) * row_data;
                     auto* const scales = out.scales() + (place + row) * row_scales;
-                    whole.resize(needs_rows ? static_cast<std::size_t>(part.inputs) : 0);
-                    auto* const to = reinterpret_cast<std::uint8_t*>(needs_rows ? whole.data() : data);
-                    detail::encode_row(held.format, held.group,
-                                       {values.data() + row * columns.size(), static_cast<std::size_t>(columns.size())},
-                                       {to, scales});
-                    if (needs_rows) std::copy_n(whole.data() + own.begin, width, data);
+                    auto const* from = values.data() + row * columns.size();
+                    auto count = static_cast<std::size_t>(columns.size());
+                    if (is_shared) {
+                        // What the others know of the row is one more value of it.
+                        extended.assign(from, from + count++);
+                        extended.push_back(largest[static_cast<std::size_t>(place + row)]);
+                        from = extended.data();
+                    }
+                    bool const is_cut = needs_rows || is_shared;
+                    whole.resize(is_cut ? count : 0);
+                    auto* const to = reinterpret_cast<std::uint8_t*>(is_cut ? whole.data() : data);
+                    detail::encode_row(held.format, held.group, {from, count}, {to, scales});
+                    if (is_cut) std::copy_n(whole.data() + (needs_rows ? own.begin : 0), width, data);
                 }
             }
         };
@@ -343,6 +331,12 @@ private:
         drop_pages_of(parameter);
         count_share(parameter, outputs * (needs_rows ? part.inputs : width), part.outputs * part.inputs);
         return Result<LoadedMatrix>(std::move(out));
+    }
+    /// Rows of the matrix that the model has, as floats.
+    static void take_rows(StoredParameter const& parameter, WeightSource const& stored, bool is_turned, UnitRange rows,
+                          UnitRange columns, float* out) {
+        if (is_turned) return turn(stored, rows, columns, out);
+        decode(parameter, stored, rows, columns, out);
     }
     /// What was copied from the mapped file is not held twice.
     static void drop_pages_of(StoredParameter const& parameter) {

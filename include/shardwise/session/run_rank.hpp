@@ -12,6 +12,8 @@
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/session/expert_groups.hpp>
+#include <shardwise/session/gather_memory.hpp>
+#include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -48,21 +50,6 @@ namespace detail {
     auto const room = checked_multiply(sequences, context);
     auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
     return {sequences, context, step, options.cache_tokens, options.kv_dtype};
-}
-
-/// What every rank held, put together on all of them.
-[[nodiscard]] inline Result<std::vector<RunMemory>> gather_memory(HostCommunicator& world, RunMemory const& own) {
-    static_assert(std::is_trivially_copyable_v<RunMemory>);
-    auto const size = static_cast<std::int64_t>(sizeof(RunMemory));
-    std::vector<RunMemory> all(static_cast<std::size_t>(world.size()));
-    std::vector<std::int64_t> const counts(all.size(), size);
-    auto const bytes = [](auto* data) { return reinterpret_cast<std::uint8_t const*>(data); };
-    auto const done = all_gather(world, TensorView<std::uint8_t const, 1, Host>(bytes(&own), {size}),
-                                 TensorView<std::uint8_t, 1, Host>(reinterpret_cast<std::uint8_t*>(all.data()),
-                                                                   {size * static_cast<std::int64_t>(all.size())}),
-                                 std::span<std::int64_t const>(counts));
-    if (!done) return done.error();
-    return all;
 }
 
 /// One rank of a run: what it holds, and the walk through the requests that all ranks take together.
@@ -110,8 +97,13 @@ public:
         }
         auto load = options_.load;
         if (!is_first()) load.observer = {};
+        if (options_.tp > 1) load.share_largest = largest_of_ranks(group());
         auto executor = Executor::create(host_.context, model_, parameters, place, limits_, experts, load, blocks);
-        if (!executor) return executor.error();
+        if (!executor) {
+            // The others may wait for this rank's rows.
+            if (options_.tp > 1) (void)group().fail(name_rank(executor.error(), world_.rank()));
+            return executor.error();
+        }
         executor_.emplace(std::move(*executor));
         if (groups_) {
             auto exchange = executor_->make_exchange(host_.context, groups_->peers());
