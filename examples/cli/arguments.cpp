@@ -8,6 +8,9 @@
 #include "console.hpp"
 #include "help.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -76,6 +79,22 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
     return error.because(problem.what()).fix(help);
 }
 
+/// A list that was given twice: its words are joined, so that "[1,2]", which CLI11 parts, is one.
+[[nodiscard]] std::optional<Error> repeated_list(CLI::App const& command, int argc, char const* const* argv) {
+    std::optional<Error> found;
+    find_command(command.get_name())->for_each_option([&](Option const& option) {
+        if (!option.is_list) return;
+        auto const count = std::count_if(
+            argv, argv + argc, [&](std::string_view word) { return word.substr(0, word.find('=')) == option.flag; });
+        if (count > 1)
+            found = Error{ErrorCode::invalid_argument}
+                        .in(option.flag)
+                        .because("was given more than once")
+                        .fix("see shardwise " + command.get_name() + " --help");
+    });
+    return found;
+}
+
 }  // namespace
 
 std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Arguments& arguments) {
@@ -114,6 +133,8 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
                           .fix("write shardwise and one of " + names + "; see shardwise --help"),
                       Stage::arguments, arguments.json);
     }
+    if (auto const repeated = repeated_list(*chosen(), argc, argv))
+        return report(*repeated, Stage::arguments, arguments.json);
     arguments.command = chosen()->get_name();
     return std::nullopt;
 }

@@ -36,7 +36,9 @@ namespace {
     auto model = find_runnable(*arguments.model);
     if (!model) return model.error();
     auto const tokenizer = load_tokenizer(model->source);
-    if (!tokenizer) return tokenizer.error();
+    // Ids in place of a text, which the loader advises, are nothing that this command takes.
+    if (!tokenizer)
+        return Error{tokenizer.error()}.fix("use a checkpoint with a tokenizer.json, or GGUF with a vocabulary");
     EmbedAnswer answer{.model = model->source.name, .options = options, .ids = {}, .embeddings = {}, .warnings = {}};
     for (auto const& text : arguments.texts) {
         auto ids = tokenizer->tokenizer.encode(text);

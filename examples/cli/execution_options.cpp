@@ -78,7 +78,7 @@ constexpr std::array generation_table{
            .word = &Arguments::logits},
     Option{.flag = "--profile-out",
            .value = "FILE",
-           .help = "write the measured seconds of each layer, which map --profile takes; not with --tp",
+           .help = "write the measured seconds of each layer, which map --profile takes",
            .kind = ValueKind::file,
            .word = &Arguments::profile_out},
 };

@@ -326,13 +326,6 @@ ExitCode run_run(Arguments const& arguments) {
         placed.emplace(*std::move(input));
     }
     if (auto const fits = ranks->fit(arguments, *options); !fits) return refuse(fits.error());
-    if (arguments.profile_out && options->tp > 1) {
-        return refuse(
-            Error{ErrorCode::invalid_argument}
-                .in("--profile-out, --tp")
-                .because("a profile holds the times of whole layers, and the ranks that were started share them")
-                .fix("make them stages: --pp"));
-    }
     auto const answer = answer_run(arguments, std::move(placed), *std::move(request), *options, *ranks, *color);
     if (!answer) return refuse(answer.error(), Stage::work);
     if (!ranks->is_first()) return ExitCode::done;

@@ -7,8 +7,6 @@
 
 #include "detect_options.hpp"
 
-#include <utility>
-
 namespace shardwise::cli {
 
 namespace {
@@ -30,13 +28,10 @@ Result<> check_profile_out(Arguments const& arguments) {
     if (!arguments.profile_out) return {};
     Error error{ErrorCode::invalid_argument};
     if (arguments.profile_out->empty()) return error.in("--profile-out").because("names no file").fix("name one");
-    for (auto const& [flag, word] : {std::pair{"--tp", &arguments.tp}, std::pair{"--ep", &arguments.ep}}) {
-        if (!*word || **word == "1") continue;
-        return error.in("--profile-out, " + std::string(flag))
-            .because("a profile holds the times of whole layers on one device")
-            .fix("leave " + std::string(flag) + " out; stages of a pipeline are fine");
-    }
-    return {};
+    if (!arguments.ep || *arguments.ep == "1") return {};
+    return error.in("--profile-out, --ep")
+        .because("a profile holds the times of whole layers, and each group has a part of the experts")
+        .fix("leave --ep out; tensor-parallel ranks and stages of a pipeline are fine");
 }
 
 Result<> write_run_profile(std::string const& path, std::string const& model, BlockTimes const& times,

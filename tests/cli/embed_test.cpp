@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -117,4 +118,8 @@ TEST_CASE("embed: what cannot be embedded is refused by name, with the right sta
     CHECK(status({"embed", path, "--text", "a", "--text", many},
                  "text 2: has more tokens than the model has positions") == 1);
     CHECK(status({"run", path, "--prompt", "fox"}, "gives no scores of a next token") == 1);
+    std::filesystem::remove(std::filesystem::path(path) / "tokenizer.json");
+    auto const silent = run({"embed", path, "--text", "fox"});
+    CHECK(silent.says("GGUF with a vocabulary"));
+    CHECK_FALSE(silent.says("token ids"));
 }

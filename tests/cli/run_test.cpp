@@ -305,13 +305,20 @@ TEST_CASE("run: --profile-out writes times of every layer, by which map --profil
         CHECK(answer.size("profile", "devices", std::size_t{0}, "estimated") == 0);
         CHECK(answer.text("profile", "phase") == "decode");
     }
-    CHECK(run({"run", path, "--prompt-ids", "5", "--tp", "2", "--profile-out", file}).says("--profile-out, --tp"));
-    auto const stages = run({"run", path, "--prompt-ids", "5", "--max-new-tokens", "3", "--pp", "2", "--ranks",
-                             "processes", "--profile-out", file});
-    REQUIRE_MESSAGE(stages.status == 0, stages.err);
-    Answer const both(read_text(file));
-    for (auto const* const block : {"model.embed_tokens", "model.layers.0", "model.layers.1", "lm_head"})
-        CHECK(both.real("devices", std::size_t{0}, "modules", block, "decode") > 0.0);
+    CHECK(run({"run", path, "--prompt-ids", "5", "--ep", "2", "--profile-out", file}).says("--profile-out, --ep"));
+    for (std::string const tp : {"1", "2"}) {
+        for (std::string const pp : {"1", "2"}) {
+            CAPTURE(tp);
+            CAPTURE(pp);
+            std::filesystem::remove(file);
+            auto const ranks = run({"run", path, "--prompt-ids", "5", "--max-new-tokens", "3", "--tp", tp, "--pp", pp,
+                                    "--ranks", "processes", "--profile-out", file});
+            REQUIRE_MESSAGE(ranks.status == 0, ranks.err);
+            Answer const all(read_text(file));
+            for (auto const* const block : {"model.embed_tokens", "model.layers.0", "model.layers.1", "lm_head"})
+                CHECK(all.real("devices", std::size_t{0}, "modules", block, "decode") > 0.0);
+        }
+    }
 }
 
 TEST_CASE("run: what cannot be run is refused by name, with the right status") {
@@ -331,6 +338,7 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1,2,3", "--max-new-tokens", "63"}, "use at most 62") == 1);
     CHECK(run({"run", path, "--prompt-ids", "1,2,3", "--max-new-tokens", "62"}).status == 0);
     CHECK(status({"run", path, "--prompt-ids", "1,x"}, "is not a whole number") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--prompt-ids=2"}, "--prompt-ids: was given more than once") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "hot"}, "--temperature") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "0"}, "--tp") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "fp8"}, "use fp32, bf16 or fp16") == 2);

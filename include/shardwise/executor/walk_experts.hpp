@@ -38,7 +38,7 @@ namespace shardwise::inline v0_2_0 {
 /// Errors  invalid_argument where there is no such rank, or more of them than experts
 [[nodiscard]] inline Result<> check_expert_place(TensorPlace place, ModelConfig const& config) {
     Error refused{ErrorCode::invalid_argument};
-    refused.in("executor").at("ep");
+    refused.in("ep");
     if (place.ranks < 1 || place.rank < 0 || place.rank >= place.ranks)
         return refused.because("has no such rank").got(place.rank).expected(place.ranks - 1);
     auto const most = std::max<std::int64_t>(config.experts, 1);
