@@ -5,6 +5,7 @@
 #include <shardwise/backend/device_context.hpp>
 #include <shardwise/backend/device_event.hpp>
 #include <shardwise/backend/device_stream.hpp>
+#include <shardwise/backend/gemm_extents.hpp>
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -96,18 +97,9 @@ struct DeviceBackend {
             return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
                                  : detail::GemmCall::Factor{view.data(), row, 1, false};
         };
-        auto const m = a.extent(options.is_a_transposed ? 1 : 0);
-        auto const k = a.extent(options.is_a_transposed ? 0 : 1);
-        auto const inner = b.extent(options.is_b_transposed ? 1 : 0);
-        auto const n = b.extent(options.is_b_transposed ? 0 : 1);
-        Error error{ErrorCode::shape_mismatch};
-        error.in("gemm");
-        if (inner != k) return error.because("the factors' inner extents differ").got(inner).expected(k);
-        if (out.extent(0) != m)
-            return error.because("the output has another number of rows").got(out.extent(0)).expected(m);
-        if (out.extent(1) != n) {
-            return error.because("the output has another number of columns").got(out.extent(1)).expected(n);
-        }
+        auto const extents = gemm_extents("gemm", a, b, out, options);
+        if (!extents) return extents.error();
+        auto const [m, n, k] = *extents;
         if (out.empty()) return {};
         detail::GemmCall const call{factor(a, options.is_a_transposed),
                                     factor(b, options.is_b_transposed),

@@ -2,13 +2,13 @@
 
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/gloo_wire.hpp>
-#include <shardwise/comm/detail/message_rank.hpp>
+#include <shardwise/comm/detail/message_communicator.hpp>
+#include <shardwise/comm/detail/message_group.hpp>
 #include <shardwise/comm/detail/rank_files.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,9 +32,7 @@ struct GlooOptions {
 /// The ranks find each other through an empty folder that all can see and only this user may write; nothing listens for it. A
 /// rank that dies or is cut off is named by those who wait for it; then all connections of the group and of those split
 /// from it are closed. One thread at a time uses a group and those split from it.
-class Gloo : private detail::MessageRank<detail::GlooWire> {
-    using Base = detail::MessageRank<detail::GlooWire>;
-
+class Gloo : public detail::MessageCommunicator<Gloo, detail::GlooWire> {
 public:
     static constexpr std::string_view name = "gloo";
     static constexpr std::int32_t max_ranks = 256;
@@ -58,37 +56,12 @@ public:
         if (auto const met = detail::meet_in_folder(folder, rank, ranks, options.timeout); !met) return met.error();
         auto wire = detail::GlooWire::create(folder, rank, ranks, options.address, options.silence, options.timeout);
         if (!wire) return wire.error();
-        detail::MessageGroup group;
-        group.members.resize(static_cast<std::size_t>(ranks));
-        std::iota(group.members.begin(), group.members.end(), 0);
-        group.rank = rank;
-        return Gloo(*std::move(wire), std::move(group), {options.timeout, options.checks_calls});
-    }
-
-    using Base::agree;
-    using Base::exchange;
-    using Base::fail;
-    using Base::finish_sends;
-    using Base::keep_unread;
-    using Base::rank;
-    using Base::receive_bytes;
-    using Base::send_bytes;
-    using Base::size;
-    using Base::took;
-    using Base::traffic;
-
-    /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
-    ///
-    /// Errors  as a collective
-    [[nodiscard]] Result<Gloo> split(std::int32_t color) {
-        auto group = members_of(color);
-        if (!group) return group.error();
-        return Gloo(wire(), *std::move(group), options());
+        return Gloo(*std::move(wire), detail::whole_group(rank, ranks), {options.timeout, options.checks_calls});
     }
 
 private:
-    Gloo(std::shared_ptr<detail::GlooWire> wire, detail::MessageGroup group, detail::MessageOptions const& options)
-        : Base(std::move(wire), std::move(group), options) {}
+    using MessageCommunicator::MessageCommunicator;
+    friend MessageCommunicator;
 };
 
 static_assert(Communicator<Gloo> && KeepsUnread<Gloo>);

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
-#include <shardwise/comm/detail/message_rank.hpp>
+#include <shardwise/comm/detail/message_communicator.hpp>
+#include <shardwise/comm/detail/message_group.hpp>
 #include <shardwise/comm/detail/mpi_wire.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -30,9 +30,7 @@ struct MpiOptions {
 ///
 /// One thread at a time uses a communicator; MPI is started with MPI_THREAD_MULTIPLE, and where the including program starts
 /// it, MPI_THREAD_SERIALIZED is enough if all communicators are used by one thread at a time.
-class Mpi : private detail::MessageRank<detail::MpiWire> {
-    using Base = detail::MessageRank<detail::MpiWire>;
-
+class Mpi : public detail::MessageCommunicator<Mpi, detail::MpiWire> {
 public:
     static constexpr std::string_view name = "mpi";
 
@@ -44,37 +42,13 @@ public:
     [[nodiscard]] static Result<Mpi> join(MpiOptions const& options = {}) {
         auto wire = detail::MpiWire::create(options.timeout);
         if (!wire) return wire.error();
-        detail::MessageGroup group;
-        group.members.resize(static_cast<std::size_t>((*wire)->size()));
-        std::iota(group.members.begin(), group.members.end(), 0);
-        group.rank = (*wire)->rank();
+        auto group = detail::whole_group((*wire)->rank(), (*wire)->size());
         return Mpi(*std::move(wire), std::move(group), {options.timeout, options.checks_calls});
     }
 
-    using Base::agree;
-    using Base::exchange;
-    using Base::fail;
-    using Base::finish_sends;
-    using Base::keep_unread;
-    using Base::rank;
-    using Base::receive_bytes;
-    using Base::send_bytes;
-    using Base::size;
-    using Base::took;
-    using Base::traffic;
-
-    /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
-    ///
-    /// Errors  as a collective
-    [[nodiscard]] Result<Mpi> split(std::int32_t color) {
-        auto group = members_of(color);
-        if (!group) return group.error();
-        return Mpi(wire(), *std::move(group), options());
-    }
-
 private:
-    Mpi(std::shared_ptr<detail::MpiWire> wire, detail::MessageGroup group, detail::MessageOptions const& options)
-        : Base(std::move(wire), std::move(group), options) {}
+    using MessageCommunicator::MessageCommunicator;
+    friend MessageCommunicator;
 };
 
 static_assert(Communicator<Mpi> && KeepsUnread<Mpi>);

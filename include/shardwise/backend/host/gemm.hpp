@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/gemm_extents.hpp>
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/product/cut.hpp>
@@ -37,19 +38,11 @@ template <class T>
 template <class T>
 Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host> b, TensorView<float, 2, Host> out,
                     GemmOptions options, Stream& stream) {
-    auto const m = a.extent(options.is_a_transposed ? 1 : 0);
-    auto const k = a.extent(options.is_a_transposed ? 0 : 1);
-    auto const inner = b.extent(options.is_b_transposed ? 1 : 0);
-    auto const n = b.extent(options.is_b_transposed ? 0 : 1);
-    auto const fail = [](std::string_view reason, std::int64_t got, std::int64_t expected) {
-        return Error{ErrorCode::shape_mismatch}.in("gemm").because(reason).got(got).expected(expected);
-    };
-    if (inner != k) return fail("the factors' inner extents differ", inner, k);
-    if (out.extent(0) != m)
-        return fail("the result has another number of rows than the first factor", out.extent(0), m);
-    if (out.extent(1) != n) {
-        return fail("the result has another number of columns than the second factor", out.extent(1), n);
-    }
+    auto const extents = gemm_extents("gemm", a, b, out, options);
+    if (!extents) return extents.error();
+    auto const m = extents->m;
+    auto const n = extents->n;
+    auto const k = extents->k;
     if (!stream.isa()) return stream.isa().error();
     if (m == 0 || n == 0) return {};
     auto const kernels = detail::gemm_kernels(*stream.isa());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/gemm_extents.hpp>
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/result.hpp>
@@ -18,18 +19,10 @@ namespace shardwise::inline v0_2_0 {
 /// Errors  shape_mismatch; through the stream, backend_failure with oneDNN's status
 [[nodiscard]] inline Result<> onednn_gemm(TensorView<float const, 2, Host> a, TensorView<float const, 2, Host> b,
                                           TensorView<float, 2, Host> out, GemmOptions options, HostStream& stream) {
-    auto const m = a.extent(options.is_a_transposed ? 1 : 0);
-    auto const k = a.extent(options.is_a_transposed ? 0 : 1);
-    auto const b_k = b.extent(options.is_b_transposed ? 1 : 0);
-    auto const n = b.extent(options.is_b_transposed ? 0 : 1);
-    Error differs{ErrorCode::shape_mismatch};
-    differs.in("onednn_gemm");
-    if (b_k != k) return differs.because("the factors have different inner extents").got(b_k).expected(k);
-    if (out.extent(0) != m)
-        return differs.because("the output has another number of rows").got(out.extent(0)).expected(m);
-    if (out.extent(1) != n)
-        return differs.because("the output has another number of columns").got(out.extent(1)).expected(n);
-    stream.submit([=]() -> Result<> {
+    auto const extents = gemm_extents("onednn_gemm", a, b, out, options);
+    if (!extents) return extents.error();
+    stream.submit([=, product = *extents]() -> Result<> {
+        auto const [m, n, k] = product;
         if (m == 0 || n == 0) return {};
         // It takes no product without an inner extent, and reads what it is to add to even then.
         for (std::int64_t row = 0; row < m && !options.accumulates; ++row) {

@@ -2,6 +2,7 @@
 
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/call_mismatch.hpp>
+#include <shardwise/comm/detail/message_group.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <algorithm>
@@ -29,13 +30,6 @@ struct MessageOptions {
 
 /// How far a message has come.
 enum class MessageState { pending, done, broken };
-
-/// The ranks of a group, by their numbers on the wire, and what keeps its messages apart from other groups'.
-struct MessageGroup {
-    std::vector<std::int32_t> members;
-    std::int32_t rank = 0;
-    std::uint32_t channel = 0;
-};
 
 /// One rank of a group that only passes messages, over a `Wire` that starts them and waits for them:
 ///

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <shardwise/backend/gemm_options.hpp>
+#include <shardwise/core/result.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline v0_2_0 {
+
+/// out [m, n] = op(a) [m, k] * op(b) [k, n].
+struct GemmExtents {
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+};
+
+/// The extents of a product of two matrices; `call` is named where they do not fit together.
+///
+/// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed
+/// Errors  shape_mismatch
+template <class A, class B, class Out>
+[[nodiscard]] Result<GemmExtents> gemm_extents(std::string_view call, A const& a, B const& b, Out const& out,
+                                               GemmOptions const& options) {
+    GemmExtents const extents{.m = a.extent(options.is_a_transposed ? 1 : 0),
+                              .n = b.extent(options.is_b_transposed ? 0 : 1),
+                              .k = a.extent(options.is_a_transposed ? 0 : 1)};
+    auto const inner = b.extent(options.is_b_transposed ? 1 : 0);
+    Error differs{ErrorCode::shape_mismatch};
+    differs.in(call);
+    if (inner != extents.k) return differs.because("the factors' inner extents differ").got(inner).expected(extents.k);
+    if (out.extent(0) != extents.m) {
+        return differs.because("the result has another number of rows than the first factor")
+            .got(out.extent(0))
+            .expected(extents.m);
+    }
+    if (out.extent(1) != extents.n) {
+        return differs.because("the result has another number of columns than the second factor")
+            .got(out.extent(1))
+            .expected(extents.n);
+    }
+    return extents;
+}
+
+}  // namespace shardwise::inline v0_2_0
