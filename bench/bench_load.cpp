@@ -1,6 +1,7 @@
 // Loading a safetensors checkpoint, every byte copied into fresh memory: the executor's loader, which brings weights into the
 // order of its products on the way, against the safetensors package.
 
+#include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
@@ -81,7 +82,9 @@ double time_ours(ModelSource const& source, Model const& model, std::string cons
     double best = 1e30;
     for (int round = 0; round < rounds; ++round) {
         if (is_cold) forget(path);
-        HostContext context({.threads = threads});
+        // As a rank of a run has it.
+        HostRank rank(rank_options(threads, 1, 0));
+        auto& context = rank.context;
         std::optional<Error> failed;
         auto const seconds = bench::time_once([&] {
             auto const parameters = StoredParameters::open(source, model);
@@ -159,8 +162,11 @@ int main(int argc, char** argv) {
         auto const source = find_model(folder.string(), {}, HubCache(HubEnvironment{}));
         auto const megabytes = static_cast<double>(std::filesystem::file_size(path)) / 1e6;
         for (bool const is_cold : {false, true}) {
-            auto const ours = time_ours(*source, described->model, path, threads, is_cold);
-            auto const peer = time_peer(path, threads, is_cold);
+            auto ours = time_ours(*source, described->model, path, threads, is_cold);
+            auto peer = time_peer(path, threads, is_cold);
+            // Twice in turns: neighbours come and go.
+            ours = std::min(ours, time_ours(*source, described->model, path, threads, is_cold));
+            if (auto const again = time_peer(path, threads, is_cold); again.seconds < peer.seconds) peer = again;
             is_done = is_done && ours > 0.0;
             auto const goal = is_cold ? 1.0 : 1.5;
             auto const ratio = peer.seconds / ours;
