@@ -195,8 +195,10 @@ void catch_interrupts(RunRanks& ranks) {
         }
     }
     if (input.tokenizer) options.tokenizer = &*input.tokenizer;
+    bool has_text = false;
     if (!arguments.json) {
-        options.on_text = [](std::int64_t, std::string_view text) {
+        options.on_text = [&has_text](std::int64_t, std::string_view text) {
+            has_text = has_text || !text.empty();
             print_text(text);
             (void)flush_output();
         };
@@ -211,7 +213,12 @@ void catch_interrupts(RunRanks& ranks) {
                       : run_on_threads(source, checkpoint.model, {input.request}, options);
     std::signal(SIGINT, SIG_DFL);
     progress.reset();
-    if (!report) return report.error();
+    if (!report) {
+        // What went wrong has a line of its own.
+        if (has_text) print_text("\n");
+        (void)flush_output();
+        return report.error();
+    }
     answer.report = *std::move(report);
     if (input.tokenizer) answer.text = answer.report.generations.front().text;
     if (auto const finished = ranks.finish(); !finished) return finished.error();

@@ -176,6 +176,7 @@ TEST_CASE("run: ranks on machines of their own meet in a folder and give the sam
 
 TEST_CASE("run: a process that dies is named, and the others end") {
     SmallLlama const model(R"("max_position_embeddings":100000)");
+    model.add_tokenizer();
     auto const ran = run_command_line({SHARDWISE_PROGRAM, "run", model.folder.path(), "--prompt-ids", "5,9,2",
                                        "--max-new-tokens", "90000", "--ranks", "processes", "--tp", "3"},
                                       {}, [](pid_t process) {
@@ -189,6 +190,9 @@ TEST_CASE("run: a process that dies is named, and the others end") {
                                       });
     CHECK(ran.status == 1);
     CHECK_MESSAGE(ran.says("rank 2: was ended by signal Killed"), ran.err);
+    // The text so far, and what went wrong on a line of its own.
+    CHECK(ran.out.size() > 1);
+    CHECK(ran.out.ends_with("\n"));
 }
 
 TEST_CASE("run: an interrupt ends threads, processes and MPI ranks cleanly, with the tokens so far") {
