@@ -33,7 +33,7 @@ Result<RunnableModel> find_runnable(std::string const& name) {
     if (!source) return source.error();
     auto checkpoint = read_checkpoint(*source);
     if (!checkpoint) return checkpoint.error();
-    if (!checkpoint->is_known_architecture)
+    if (checkpoint->not_described)
         return checkpoint->not_described->fix("use shardwise map, which places any checkpoint");
     return RunnableModel{*std::move(source), *std::move(checkpoint)};
 }

@@ -29,7 +29,7 @@ namespace shardwise::inline v0_2_0 {
     if (!source) return source.error();
     auto const checkpoint = read_checkpoint(*source);
     if (!checkpoint) return checkpoint.error();
-    if (!checkpoint->is_known_architecture) return *checkpoint->not_described;
+    if (checkpoint->not_described) return *checkpoint->not_described;
     auto const loaded = load_tokenizer(*source);
     if (!loaded) return loaded.error();
     auto stops = end_tokens(*source);

@@ -17,7 +17,7 @@ TEST_CASE("an unknown architecture is mapped from its tensors' names, with a war
     write_model(folder, tensors, R"({"model_type": "lama", "hidden_size": 4})");
     auto const checkpoint = read(folder.path());
     REQUIRE(checkpoint.has_value());
-    CHECK_FALSE(checkpoint->is_known_architecture);
+    CHECK(checkpoint->not_described);
     REQUIRE(checkpoint->warnings.size() == 2);
     CHECK(checkpoint->warnings[0].find("llama") != std::string::npos);
     CHECK(checkpoint->model.program.blocks().empty());
@@ -40,7 +40,7 @@ TEST_CASE("a class that its family does not describe is mapped from its tensors'
     write_model(folder, tensors, config);
     auto const checkpoint = read(folder.path());
     REQUIRE(checkpoint.has_value());
-    CHECK_FALSE(checkpoint->is_known_architecture);
+    CHECK(checkpoint->not_described);
     REQUIRE(checkpoint->warnings.size() == 2);
     CHECK(checkpoint->warnings[0] ==
           "LlamaForSequenceClassification: architectures: is not a class of this family that can be counted; did you "

@@ -31,10 +31,7 @@ struct Checkpoint {
     /// True where the tree holds the bytes that files store for each tensor, or would by a config that packs some modules
     /// and keeps others; else sizes follow from the config and, where there is one, `quantization->scheme`.
     bool has_stored_sizes = false;
-    /// False where no family describes the architecture: the tree is made of the tensors' names, and there is no
-    /// program.
-    bool is_known_architecture = true;
-    /// Why no family does.
+    /// Why no family describes the architecture: the tree is then made of the tensors' names, and there is no program.
     std::optional<Error> not_described;
     /// What the user should know of, one sentence each.
     std::vector<std::string> warnings;
@@ -195,7 +192,6 @@ private:
                                 "and no activations, for this architecture");
         out_.model.tree = *std::move(tree);
         out_.has_stored_sizes = true;
-        out_.is_known_architecture = false;
         out_.not_described = reason;
         return {};
     }
