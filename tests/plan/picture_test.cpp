@@ -246,6 +246,12 @@ TEST_CASE("picture: a plan shows stages, ranks, nodes, the network and the reaso
     CHECK(says(svg, "fits: tp 8, pp 2, dp 1"));
     CHECK(says(svg, "for each device"));
     CHECK(says(svg, "tensor parallel stops at 8: the node's NVLink domain"));
+    // Beside the runtime it holds buffers for exchanges.
+    auto picture = picture_of_degrees(8, 2, 1, "2x(8xH100-80GB)");
+    for (auto& device : picture.devices) device.terms.overhead = 128_MiB;
+    auto const named = draw_picture(picture);
+    CHECK(says(SvgReader(named), "overhead 2.00 GiB"));
+    CHECK(named.find("runtime") == std::string::npos);
 }
 
 TEST_CASE("picture: up to 32 devices each has its box; beyond, equal ones are drawn once and the picture says so") {

@@ -218,6 +218,27 @@ TEST_CASE("plan: beside a GPU a processor's rank takes nothing of its runtime ei
     CHECK((is_gpu || none.error().message().find("20.00 MiB") != std::string::npos));
 }
 
+TEST_CASE("plan: what a lower stage of ZeRO would need is held against each rank's own device") {
+    // The fullest rank lies on an H100; it need not fit the RTX4090 on which others lie.
+    PlanRequest const request{
+        .estimate = {.batch = 272, .context = 1024, .training = TrainingPlan{.recompute = Recompute::selective}}};
+    auto const plan = plan_of(presets::llama_2_7b, "3x(8xRTX4090)+3x(3xH100-80GB)", request);
+    REQUIRE(plan);
+    REQUIRE(plan->degrees.zero == 1);
+    bool is_said = false;
+    for (auto const& reason : plan->reasons)
+        is_said = is_said || reason.find("ZeRO stage 1; stage 0 would cost 1.0") != std::string::npos;
+    CHECK(is_said);
+}
+
+TEST_CASE("plan: how many times a step something takes is told from once") {
+    CHECK(detail::times_text(3.14) == "3.1 times the step");
+    CHECK(detail::times_text(1.04) == "1.04 times the step");
+    CHECK(detail::times_text(1.0021) == "1.002 times the step");
+    CHECK(detail::times_text(1.0002) == "1.0002 times the step");
+    CHECK(detail::times_text(0.97) == "0.97 times the step");
+}
+
 TEST_CASE("plan: over nodes of five devices no tensor-parallel degree is better than the plan's" *
           doctest::test_suite("large")) {
     auto const model = describe(presets::qwen2_5_72b);

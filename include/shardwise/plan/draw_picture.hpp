@@ -306,8 +306,11 @@ private:
             canvas_.text(x + 18, y_ + 10, words, {11}, width);
             x += width + 18;
         };
+        bool const has_ranks = std::any_of(picture_.devices.begin(), picture_.devices.end(),
+                                           [](PictureDevice const& device) { return device.ranks.has_value(); });
         for (auto const& term : memory_looks) {
-            if (sums.*term.term > Bytes{}) add(term.look, std::string(term.name) + " " + to_text(sums.*term.term));
+            if (sums.*term.term > Bytes{})
+                add(term.look, std::string(memory_name(term, has_ranks)) + " " + to_text(sums.*term.term));
         }
         add("class=\"track\"", "free");
         bool const is_over = std::any_of(

@@ -11,7 +11,7 @@
 
 namespace shardwise::inline v0_2_0::detail {
 
-/// A number with so many decimals, 0 to 3: "3.1".
+/// A number with so many decimals, 0 to 4: "3.1".
 [[nodiscard]] inline std::string decimal_text(double value, int decimals) {
     std::int64_t scale = 1;
     for (int i = 0; i < decimals; ++i) scale *= 10;
@@ -30,9 +30,11 @@ namespace shardwise::inline v0_2_0::detail {
     return decimal_text(seconds * 1e6, 0) + " us";
 }
 
-/// "3.1 times the step", "1.04 times the step".
+/// "3.1 times the step", "1.04 times the step", "1.002 times the step".
 [[nodiscard]] inline std::string times_text(double ratio) {
-    return decimal_text(ratio, ratio < 1.995 ? 2 : 1) + " times the step";
+    auto const excess = ratio - 1.0;
+    auto const decimals = excess >= 0.995 ? 1 : excess >= 0.005 || excess <= 0.0 ? 2 : excess >= 0.0005 ? 3 : 4;
+    return decimal_text(ratio, decimals) + " times the step";
 }
 
 [[nodiscard]] inline std::string count_text(std::int64_t count, std::string_view one, std::string_view many) {

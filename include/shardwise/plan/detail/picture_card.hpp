@@ -163,7 +163,8 @@ private:
         auto text = device.label + (device.label.empty() ? "" : " ") + device.name;
         for (auto const& term : memory_looks) {
             if (device.terms.*term.term > Bytes{})
-                text += "; " + std::string(term.name) + " " + to_text(device.terms.*term.term);
+                text += "; " + std::string(memory_name(term, device.ranks.has_value())) + " " +
+                        to_text(device.terms.*term.term);
         }
         for (auto const part : device.segments) {
             if (text.size() < 2000) text += "; " + picture_.segments[part].text;

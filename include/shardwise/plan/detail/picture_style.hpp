@@ -60,6 +60,11 @@ inline constexpr std::array<MemoryLook, 6> memory_looks{{
     {&MemoryTerms::overhead, "runtime", "fill=\"#7d8794\""},
 }};
 
+/// What a kind of memory is called: beside the runtime, ranks of a plan have buffers for their exchanges.
+[[nodiscard]] constexpr std::string_view memory_name(MemoryLook const& look, bool has_ranks) {
+    return has_ranks && look.term == &MemoryTerms::overhead ? std::string_view{"overhead"} : look.name;
+}
+
 struct Color {
     int red = 0;
     int green = 0;
