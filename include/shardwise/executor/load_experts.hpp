@@ -48,7 +48,7 @@ public:
         }
         ExpertColumns<Backend> out;
         for (auto expert = own(op).begin; expert < own(op).end; ++expert) {
-            auto const part = part_of(op, expert, rows, {0, op.in_features});
+            auto const part = part_of(op, expert, rows);
             if (!part) return part.error();
             auto const bias = bias_of(op, expert, rows);
             if (!bias) return bias.error();
@@ -103,7 +103,8 @@ private:
 
     /// Some rows and inputs of an expert's weight.
     [[nodiscard]] Result<LoadedMatrix> part_of(Operation const& op, std::int64_t expert,
-                                               std::vector<UnitRange> const& rows, UnitRange inputs) const {
+                                               std::vector<UnitRange> const& rows,
+                                               std::optional<UnitRange> inputs = {}) const {
         auto const stored = find(op.parameters[0], expert);
         if (!stored) return stored.error();
         bool const stacks = is_stacked(op.parameters[0]);

@@ -22,7 +22,7 @@ struct MatrixPart {
     bool is_turned = false;
     /// Rows (outputs) in the order in which they are wanted; unset: all.
     std::optional<std::span<UnitRange const>> rows{};
-    /// Whole blocks of the held format; unset: all.
+    /// Inputs, as whole blocks of the held format, where they are dealt to the ranks; unset: all.
     std::optional<UnitRange> columns{};
 };
 
