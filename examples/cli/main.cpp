@@ -5,6 +5,21 @@
 #include <cstdio>
 #include <new>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace {
+
+/// Lists that grow leave blocks behind: glibc gives large ones back only as long as its threshold stays where it is.
+void give_blocks_back() {
+#ifdef __GLIBC__
+    ::mallopt(M_MMAP_THRESHOLD, 1 << 18);
+#endif
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
     using namespace shardwise;
     cli::Arguments arguments;
@@ -13,6 +28,7 @@ int main(int argc, char** argv) {
         if (auto const answered = cli::read_arguments(argc, argv, arguments)) {
             status = *answered;
         } else {
+            if (arguments.command == "map" || arguments.command == "estimate") give_blocks_back();
             status = cli::find_command(arguments.command)->run(arguments);
         }
     } catch (std::bad_alloc const&) {

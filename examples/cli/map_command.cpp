@@ -1,5 +1,6 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/files/tree_json.hpp>
+#include <shardwise/model/files/tree_limits.hpp>
 #include <shardwise/model/tree_totals.hpp>
 
 #include "commands.hpp"
@@ -123,6 +124,9 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     if (auto const checked = check_subject(request, *subject); !checked) return checked.error();
     if (subject->model) apply_stored_quantisation(*subject->model, request.estimate);
     auto const classes = no_split_classes(request, *subject, answer);
+    if (request.no_split) {
+        if (auto const checked = check_placement_memory(subject->tree(), classes); !checked) return checked.error();
+    }
     if (request.dialect != MapDialect::shardwise) {
         if (auto const planned = plan_dialect_map(subject->tree(), classes, request, answer); !planned)
             return planned.error();

@@ -4,6 +4,8 @@
 #include "json_parts.hpp"
 #include "map_answer.hpp"
 
+#include <utility>
+
 namespace shardwise::cli {
 
 namespace {
@@ -138,7 +140,8 @@ std::string map_json(MapRequest const& request, MapAnswer const& answer) {
     json.key("warnings").begin_array();
     for (auto const& warning : answer.warnings) json.value(warning);
     json.end_array().end_object();
-    return json.text() + "\n";
+    auto text = std::move(json).text();
+    return text += '\n';
 }
 
 }  // namespace shardwise::cli

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace shardwise::cli {
 
@@ -171,11 +172,13 @@ Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry>
     if (is_custom) {
         for (auto& warning : Custom{.entries = custom}.warnings(modules)) answer.warnings.push_back(std::move(warning));
     }
-    auto const plan = plan_by_request(modules, budgets, request, custom);
+    auto plan = plan_by_request(modules, budgets, request, custom);
     if (!plan) return plan.error();
     // A disk makes everything fit; what --max asks for leaves disks out.
     answer.fits = plan->fits && *is_answered;
-    for (auto const& entry : plan->device_map) answer.device_map.push_back({entry.prefix, entry.device});
+    answer.device_map.reserve(plan->device_map.size());
+    for (auto& entry : plan->device_map) answer.device_map.push_back({std::move(entry.prefix), entry.device});
+    plan->device_map = {};
     answer.certificate = plan->certificate;
     answer.shortfall = plan->shortfall;
     if (plan->reason) answer.reason = plan->reason->message();

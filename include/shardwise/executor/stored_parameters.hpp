@@ -217,9 +217,7 @@ private:
         if (!source.index.empty()) {
             auto const file = source.open(source.index);
             if (!file) return file.error();
-            auto const text = read_text_file(*file, max_index_file);
-            if (!text) return text.error();
-            auto const index = parse_checkpoint_index(*text, file->path());
+            auto const index = read_checkpoint_index(*file);
             if (!index) return index.error();
             files.clear();
             for (std::uint32_t i = 0; i < index->shards.size(); ++i) files.push_back(std::string(index->shards[i]));

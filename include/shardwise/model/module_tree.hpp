@@ -52,6 +52,12 @@ struct Tie {
 /// Order  children and tensors as torch registers them (named_modules)
 class ModuleTree {
 public:
+    constexpr ModuleTree() = default;
+    /// A tree of bodies that somebody else laid out, without ties.
+    constexpr ModuleTree(NameArena names, List<Module> modules, List<Tensor> tensors, List<Child> children, ModuleId root)
+        : names_(std::move(names)), modules_(std::move(modules)), tensors_(std::move(tensors)),
+          children_(std::move(children)), root_(root) {}
+
     /// Adds a body whose children were added before; returns its id.
     constexpr ModuleId add(std::string_view class_name, Span<Tensor const> tensors,
                            Span<Child const> children) {
@@ -72,9 +78,6 @@ public:
     constexpr ModuleId add(std::string_view class_name, List<Child> const& children) {
         return add(class_name, Span<Tensor const>{}, Span<Child const>{children});
     }
-
-    /// Makes room for so many tensors of bodies.
-    constexpr void reserve_tensors(std::size_t count) { tensors_.reserve(count); }
 
     /// Makes `module` the whole model.
     constexpr void set_root(ModuleId module) { root_ = module; }

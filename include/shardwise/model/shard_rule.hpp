@@ -20,25 +20,25 @@ enum class ShardKind : std::uint8_t {
 struct ShardRule {
     ShardKind kind = ShardKind::replicated;
     std::uint8_t dim = 0;
-    std::int64_t count = 0;
-    std::int64_t heads = 0;
     /// Of packed_qkv: the heads come in `count` groups of [heads / count query heads, a key head, a value head] (falcon);
     /// a rank's sizes are the same, the rows are elsewhere.
     bool is_grouped = false;
+    std::int64_t count = 0;
+    std::int64_t heads = 0;
     /// Stacked experts: dimension 0 holds so many; 0 elsewhere.
     std::int64_t experts = 0;
 
     [[nodiscard]] static constexpr ShardRule units(int dim, std::int64_t count) {
-        return {ShardKind::units, static_cast<std::uint8_t>(dim), count, 0};
+        return {ShardKind::units, static_cast<std::uint8_t>(dim), false, count, 0};
     }
     [[nodiscard]] static constexpr ShardRule kv(int dim, std::int64_t kv_heads, std::int64_t heads) {
-        return {ShardKind::kv_heads, static_cast<std::uint8_t>(dim), kv_heads, heads};
+        return {ShardKind::kv_heads, static_cast<std::uint8_t>(dim), false, kv_heads, heads};
     }
     [[nodiscard]] static constexpr ShardRule qkv(int dim, std::int64_t heads, std::int64_t kv_heads) {
-        return {ShardKind::packed_qkv, static_cast<std::uint8_t>(dim), kv_heads, heads};
+        return {ShardKind::packed_qkv, static_cast<std::uint8_t>(dim), false, kv_heads, heads};
     }
     [[nodiscard]] static constexpr ShardRule packed(int dim, std::int64_t parts, std::int64_t units_per_part) {
-        return {ShardKind::packed_parts, static_cast<std::uint8_t>(dim), units_per_part, parts};
+        return {ShardKind::packed_parts, static_cast<std::uint8_t>(dim), false, units_per_part, parts};
     }
     /// The same rule for each of the experts that dimension 0 stacks.
     [[nodiscard]] constexpr ShardRule stacked(std::int64_t expert_count) const {
@@ -47,7 +47,7 @@ struct ShardRule {
         return rule;
     }
     [[nodiscard]] static constexpr ShardRule grouped_qkv(int dim, std::int64_t heads, std::int64_t kv_heads) {
-        return {ShardKind::packed_qkv, static_cast<std::uint8_t>(dim), kv_heads, heads, true};
+        return {ShardKind::packed_qkv, static_cast<std::uint8_t>(dim), true, kv_heads, heads};
     }
 
     friend constexpr bool operator==(ShardRule const&, ShardRule const&) = default;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace shardwise::inline v0_2_0 {
@@ -39,6 +40,8 @@ public:
           is_priced_by_place_(is_priced_by_place), prices_(tree.modules().size(), Bytes{-1}) {}
 
     constexpr ModuleSequence build() && {
+        // Constant expressions pay for room, programs for growing.
+        if (!std::is_constant_evaluated()) sequence_.units.reserve(most_units());
         if (!tree_.modules().empty()) visit(tree_.root(), {}, ModuleRole::none, root_);
         for (auto const& tie : tree_.ties()) resolve(tie);
         return std::move(sequence_);
@@ -52,6 +55,22 @@ private:
             if (module.class_name == name) return true;
         }
         return false;
+    }
+
+    /// How many units there are at most.
+    constexpr std::size_t most_units() const {
+        // Bodies are added before those that use them.
+        List<std::size_t> counts;
+        counts.reserve(tree_.modules().size());
+        for (auto const& module : tree_.modules()) {
+            std::size_t count = is_whole(module) ? 1 : module.tensor_count;
+            for (std::uint32_t i = 0; i < module.child_count && !is_whole(module); ++i) {
+                auto const& child = tree_.child(module, i);
+                count += static_cast<std::size_t>(child.count) * counts[child.module];
+            }
+            counts.push_back(count);
+        }
+        return counts.empty() ? 0 : counts[tree_.root()];
     }
 
     constexpr Bytes price(ModuleId id, LayerPosition const& position) {

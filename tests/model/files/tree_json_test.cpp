@@ -199,11 +199,16 @@ TEST_CASE("read_tree: what a tree may hold is limited" * doctest::test_suite("la
     auto const module = [](std::string const& members) { return message("{\"class\": \"M\", " + members + "}"); };
     CHECK(module("\"name\": \"" + std::string(17'000'000, 'x') + "\"").find("has more than") != std::string::npos);
     std::string long_names = "\"" + std::string(2'000'000, 'x') + "\"";
-    for (char c = 'a'; c < 'j'; ++c) long_names += ",\"" + std::string(2'000'000, c) + "\"";
-    CHECK(module("\"tied\": [[" + long_names + "]]").find("more text than") != std::string::npos);
+    for (char c = 'a'; c < 'z'; ++c) long_names += ",\"" + std::string(2'000'000, c) + "\"";
+    CHECK(module("\"tied\": [[" + long_names + "]]").find("more names than") != std::string::npos);
     std::string tensors = tensor("w", "[1]");
     for (int i = 0; i < 300'000; ++i) tensors += "," + tensor("w" + std::to_string(i), "[1]");
-    CHECK(module("\"params\": [" + tensors + "]").find("more different tensors than") != std::string::npos);
+    CHECK(module("\"params\": [" + tensors + "]").find("than this library reads") != std::string::npos);
+    // Few bodies, but a place for each of their uses.
+    std::string children = R"({"name": "0", "params": [)" + tensor("w", "[1]") + "]}";
+    for (int i = 1; i < 300'000; ++i)
+        children += R"(,{"name": ")" + std::to_string(i) + R"(", "params": [)" + tensor("w", "[1]") + "]}";
+    CHECK(module("\"children\": [" + children + "]").find("to place than this library plans for") != std::string::npos);
     std::string tied = "\"a\"";
     for (int i = 0; i < 10'000; ++i) tied += ",\"a" + std::to_string(i) + "\"";
     CHECK(module("\"tied\": [[" + tied + "]]").find("more tied names than") != std::string::npos);

@@ -28,9 +28,19 @@ TEST_CASE("check_tree_limits: sizes must add up within 63 bits as 16-byte elemen
 }
 
 TEST_CASE("check_tree_limits: the expanded tree must be of a sane length") {
-    // The root, and a module and a tensor for each layer.
-    CHECK(check_tree_limits(layered((max_tree_entries - 1) / 2, {1})).has_value());
-    CHECK(check_tree_limits(layered(max_tree_entries / 2, {1})).error().code() == ErrorCode::capacity_exceeded);
+    // The root, and a module and nine tensors for each layer.
+    auto const wide = [](std::int64_t layers) {
+        ModuleTree tree;
+        List<Tensor> const tensors(9, Tensor{.name = "weight", .shape = {1}});
+        auto const layer = tree.add("Layer", tensors, List<Child>{});
+        tree.set_root(tree.add("Model", List<Child>{numbered(0, layers, layer)}));
+        return check_tree_limits(tree);
+    };
+    CHECK(wide((max_tree_entries - 1) / 10).has_value());
+    CHECK(wide(max_tree_entries / 10).error().code() == ErrorCode::capacity_exceeded);
+    // A place for each of so many small modules takes more memory than a file may cost.
+    CHECK(check_tree_limits(layered(200'000, {1})).has_value());
+    CHECK(check_tree_limits(layered(400'000, {1})).error().code() == ErrorCode::capacity_exceeded);
 
     // Sixteen levels of a thousand children each: 1000^16 modules in 17 bodies.
     ModuleTree tree;

@@ -180,7 +180,7 @@ private:
     Result<> take_names(Files const& checkpoint, Error const& reason) {
         if (checkpoint.size() == 0) return reason;
         auto tree = tree_from_names(
-            checkpoint.size(), [&checkpoint](std::uint32_t i) { return checkpoint[i]; }, files_);
+            checkpoint.size(), [&checkpoint](std::uint32_t i) { return checkpoint[i]; }, files_, checkpoint.memory());
         if (!tree) return tree.error();
         if (auto const limits = check_tree_limits(*tree); !limits) {
             auto error = limits.error();

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/json/reader.hpp>
+#include <shardwise/model/files/mapped_file.hpp>
 #include <shardwise/model/files/model_folder.hpp>
+#include <shardwise/model/files/safetensors.hpp>
 #include <shardwise/model/files/tensor_names.hpp>
 
 #include <cstddef>
@@ -36,7 +39,8 @@ namespace detail {
 /// Receives an index's JSON.
 class IndexReader : public JsonRefusals {
 public:
-    explicit IndexReader(std::string_view path) : path_(path) {}
+    /// `mapped`: where the text lies, if it is mapped.
+    explicit IndexReader(std::string_view path, MappedFile const* mapped = nullptr) : path_(path), pages_(mapped) {}
 
     bool begin_object() {
         ++depth_;
@@ -85,6 +89,9 @@ public:
     bool boolean(bool) { return other_value(); }
     bool null() { return other_value(); }
 
+    /// Hands pages of a mapped index back while it is read.
+    void consumed(std::size_t bytes) { pages_.release_before(bytes); }
+
     Result<CheckpointIndex> finish() {
         if (!has_map_) return Error{ErrorCode::missing_field}.in(path_).at("weight_map").because("an index needs it");
         return std::move(index_);
@@ -92,10 +99,6 @@ public:
 
 private:
     enum class Part : std::uint8_t { other, metadata, map };
-    /// Beyond these, an index is no model's; they bound memory.
-    static constexpr std::size_t max_tensors = std::size_t{1} << 18U;
-    static constexpr std::size_t max_text = std::size_t{1} << 25U;
-
     bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {
         auto const place = part_ == Part::map        ? tensor_
                            : part_ == Part::metadata ? std::string_view{"metadata"}
@@ -119,8 +122,8 @@ private:
         return has_map_ = true;
     }
     bool add_tensor(std::string_view text) {
-        text_size_ += text.size();
-        if (index_.tensors.size() == max_tensors || text_size_ > max_text) {
+        auto const memory = index_.tensors.memory() + index_.shards.memory() + text.size();
+        if (index_.tensors.size() == max_file_tensors || memory > max_tensor_list) {
             return fail("has more tensors or longer names than any model", ErrorCode::capacity_exceeded);
         }
         auto const added = index_.tensors.add(text);
@@ -134,7 +137,6 @@ private:
                 auto error = checked.error();
                 return refuse(error.in(path_));
             }
-            text_size_ += text.size();
             shard = index_.shards.add(text);
         }
         index_.shard_of.push_back(*shard);
@@ -142,28 +144,46 @@ private:
     }
 
     std::string_view path_;
+    ReadPages pages_;
     CheckpointIndex index_;
     std::size_t depth_ = 0;
     Part part_ = Part::other;
     bool is_total_ = false;
     bool has_map_ = false;
     std::string_view tensor_;
-    std::size_t text_size_ = 0;
 };
 
 }  // namespace detail
 
 /// Reads the JSON of an index. Shards are checked to be names within a folder; whether they exist is not looked at.
+/// `mapped`: where the text lies, if it is mapped: what has been read is then given back.
 ///
-/// Memory  24 bytes per tensor, its name's text and 4 to 8 bytes to find it
+/// Memory  at most max_tensor_list: 24 bytes per tensor, its name's text and 4 to 8 bytes to find it
 /// Errors  malformed_file, missing_field, capacity_exceeded; unsafe_path for a shard outside the folder
-[[nodiscard]] inline Result<CheckpointIndex> parse_checkpoint_index(std::string_view json, std::string_view path) {
-    detail::IndexReader reader(path);
+[[nodiscard]] inline Result<CheckpointIndex> parse_checkpoint_index(std::string_view json, std::string_view path,
+                                                                    MappedFile const* mapped = nullptr) {
+    detail::IndexReader reader(path, mapped);
     if (auto const done = read_json(json, reader, 16); !done) {
         auto error = done.error();
         return error.in(path);
     }
     return reader.finish();
+}
+
+/// Reads an index file: up to 8 MiB are copied, what is longer is mapped.
+///
+/// Memory  as parse_checkpoint_index, and 8 MiB of the file at a time
+/// Errors  as parse_checkpoint_index; capacity_exceeded beyond max_index_file, file_unreadable
+[[nodiscard]] inline Result<CheckpointIndex> read_checkpoint_index(RegularFile const& file) {
+    constexpr std::uint64_t largest_copy = std::uint64_t{8} << 20U;
+    if (file.size() > largest_copy && file.size() <= max_index_file) {
+        auto const mapped = MappedFile::map(file, 0, file.size());
+        if (!mapped) return mapped.error();
+        return parse_checkpoint_index(mapped->text(), file.path(), &*mapped);
+    }
+    auto const text = read_text_file(file, max_index_file);
+    if (!text) return text.error();
+    return parse_checkpoint_index(*text, file.path());
 }
 
 }  // namespace shardwise::inline v0_2_0

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
@@ -23,7 +22,7 @@ namespace shardwise::inline v0_2_0 {
 /// The tensors of a whole safetensors checkpoint: one file, several, or those that an index names.
 struct SafetensorsCheckpoint {
     std::vector<SafetensorsHeader> shards;
-    /// Set where there is an index; with no shards at all, its names are everything that is known.
+    /// Set where there is an index without its shards: its names are everything that is known.
     std::optional<CheckpointIndex> index;
 
     [[nodiscard]] std::size_t size() const {
@@ -41,6 +40,14 @@ struct SafetensorsCheckpoint {
         ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size());
         shards.push_back(std::move(shard));
     }
+    /// About what all of it takes in memory.
+    ///
+    /// Units  bytes
+    [[nodiscard]] std::size_t memory() const {
+        std::size_t sum = index ? index->tensors.memory() : 0;
+        for (auto const& shard : shards) sum += shard.memory();
+        return sum;
+    }
 
 private:
     std::vector<std::size_t> ends_;  // by shard: how many tensors it and those before it have
@@ -50,6 +57,15 @@ namespace detail {
 
 [[nodiscard]] inline Error twice_in_shards(std::string_view path, std::string_view tensor) {
     return Error{ErrorCode::malformed_file}.in(path).at(tensor).because("the tensor is in two shards");
+}
+
+/// Refuses files that together hold more than a checkpoint may.
+[[nodiscard]] inline Result<> check_tensor_list(std::string_view path, std::size_t tensors, std::size_t memory) {
+    if (tensors <= max_file_tensors && memory <= max_tensor_list) return {};
+    return Error{ErrorCode::capacity_exceeded}
+        .in(path)
+        .because("the files have more tensors or longer names than any model")
+        .got(static_cast<std::int64_t>(tensors));
 }
 
 /// Opens and reads the shards of an index that are there: all or none.
@@ -70,11 +86,14 @@ namespace detail {
         if (!header) return header.error();
         out.add_shard(*std::move(header));
         shard_numbers.push_back(i);
+        auto const checked = check_tensor_list(path, out.size(), out.memory() - index.tensors.memory());
+        if (!checked) return checked;
     }
     if (out.shards.empty()) return {};
     if (absent) return absent->fix("download the whole checkpoint, or leave all shards out");
     std::int64_t total = 0;
-    TensorNames seen;
+    std::vector<bool> is_seen(index.tensors.size());
+    TensorNames unlisted;
     for (std::size_t s = 0; s < out.shards.size(); ++s) {
         auto const& shard = out.shards[s];
         total += shard.data_size().count();
@@ -82,11 +101,13 @@ namespace detail {
             auto const name = shard.names()[i];
             auto const listed = index.tensors.find(name);
             bool const is_elsewhere = listed && index.shard_of[*listed] != shard_numbers[s];
-            if (!seen.add(name) || is_elsewhere) return twice_in_shards(path, name);
+            bool const is_twice = listed ? is_seen[*listed] : !unlisted.add(name);
+            if (is_twice || is_elsewhere) return twice_in_shards(path, name);
+            if (listed) is_seen[*listed] = true;
         }
     }
     for (std::size_t i = 0; i < index.tensors.size(); ++i) {
-        if (seen.find(index.tensors[i])) continue;
+        if (is_seen[i]) continue;
         return Error{ErrorCode::malformed_file}
             .in(path)
             .at(index.tensors[i])
@@ -114,12 +135,13 @@ namespace detail {
     if (!source.index.empty()) {
         auto const file = source.open(source.index);
         if (!file) return file.error();
-        auto const text = read_text_file(*file, max_index_file);
-        if (!text) return text.error();
-        auto index = parse_checkpoint_index(*text, file->path());
+        auto index = read_checkpoint_index(*file);
         if (!index) return index.error();
         out.index = *std::move(index);
-        if (auto const done = detail::read_shards(source, file->path(), out, warnings, observer); !done) return done.error();
+        if (auto const done = detail::read_shards(source, file->path(), out, warnings, observer); !done)
+            return done.error();
+        // The shards have the names themselves.
+        if (!out.shards.empty()) out.index.reset();
         return Result<SafetensorsCheckpoint>(std::move(out));
     }
     TensorNames seen;
@@ -134,6 +156,8 @@ namespace detail {
             if (!seen.add(header->names()[i])) return detail::twice_in_shards(file->path(), header->names()[i]);
         }
         out.add_shard(*std::move(header));
+        if (auto const checked = detail::check_tensor_list(file->path(), out.size(), out.memory()); !checked)
+            return checked.error();
     }
     return out;
 }
@@ -146,6 +170,16 @@ struct GgufCheckpoint {
     std::vector<GgufHeader> others;
 
     [[nodiscard]] std::size_t size() const { return header.tensors.size(); }
+    /// About what all of it takes in memory.
+    ///
+    /// Units  bytes
+    [[nodiscard]] std::size_t memory() const {
+        constexpr std::size_t name_size = 32;
+        std::size_t sum = header.metadata.memory();
+        for (auto const& tensor : header.tensors) sum += sizeof(GgufTensor) + tensor.name.size();
+        for (auto const& part : others) sum += part.metadata.memory() + part.tensors.size() * sizeof(GgufTensor);
+        return sum + (others.empty() ? 0 : size() * name_size);
+    }
     /// The i-th tensor; its name lives as long as this.
     [[nodiscard]] FileTensor operator[](std::size_t i) const {
         auto const& tensor = header.tensors[i];
@@ -232,6 +266,8 @@ namespace detail {
             out.header.tensors.push_back(tensor);
         }
         out.others.push_back(*std::move(part));
+        if (auto const checked = detail::check_tensor_list((*parts)[i], out.size(), out.memory()); !checked)
+            return checked.error();
     }
     return out;
 }

@@ -24,6 +24,10 @@ public:
     explicit GgufMetadata(detail::GgufSource source) : source_(std::move(source)) {}
 
     [[nodiscard]] std::size_t size() const { return keys_.size(); }
+    /// What the list of keys takes in memory.
+    ///
+    /// Units  bytes
+    [[nodiscard]] std::size_t memory() const { return keys_.size() * sizeof(Key); }
     [[nodiscard]] detail::GgufSource const& source() const { return source_; }
 
     /// The value of a key; nothing where it is absent or the file cannot be read any more.

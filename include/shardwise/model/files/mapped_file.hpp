@@ -78,4 +78,23 @@ private:
     std::string_view text_;
 };
 
+/// Gives the pages of a mapped text back, a few MiB at a time, while the text is read from front to back.
+class ReadPages {
+public:
+    /// `mapped` may be null: nothing is given back.
+    explicit ReadPages(MappedFile const* mapped) : mapped_(mapped) {}
+
+    /// Says that `bytes` of the text have been read.
+    void release_before(std::size_t bytes) {
+        constexpr std::size_t step = std::size_t{4} << 20U;
+        if (mapped_ == nullptr || bytes < released_ + step) return;
+        mapped_->release_before(bytes);
+        released_ = bytes;
+    }
+
+private:
+    MappedFile const* mapped_;
+    std::size_t released_ = 0;
+};
+
 }  // namespace shardwise::inline v0_2_0

@@ -19,6 +19,15 @@ namespace shardwise::inline v0_2_0 {
 /// Source  safetensors 0.6 `tensor.rs`, MAX_HEADER_SIZE
 inline constexpr std::uint64_t max_safetensors_header = 100'000'000;
 
+/// What the names and descriptions of a checkpoint's tensors may take, in one file or in all its shards: 262,144 tensors with
+/// names of a hundred letters. No published model comes near it.
+///
+/// Units  bytes
+inline constexpr std::size_t max_tensor_list = std::size_t{32} << 20U;
+
+/// The most tensors that the files of a checkpoint may hold.
+inline constexpr std::size_t max_file_tensors = std::size_t{1} << 18U;
+
 /// A tensor as a safetensors file lists it.
 struct SafetensorsTensor {
     std::string_view name;
@@ -45,6 +54,13 @@ public:
     [[nodiscard]] TensorNames const& names() const { return names_; }
     /// The bytes of all tensors.
     [[nodiscard]] Bytes data_size() const { return data_size_; }
+    /// About what the header takes in memory.
+    ///
+    /// Units  bytes
+    [[nodiscard]] std::size_t memory() const {
+        return names_.memory() + entries_.size() * sizeof(Entry) + kinds_.size() * sizeof(Kind) +
+               extents_.size() * sizeof(std::int64_t);
+    }
 
 private:
     friend class SafetensorsReader;

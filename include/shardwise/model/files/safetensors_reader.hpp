@@ -19,7 +19,7 @@ class SafetensorsReader : public JsonRefusals {
 public:
     /// `data_size`: the bytes of the file behind the header; `mapped`: where the header's text lies, if it is mapped.
     SafetensorsReader(std::string_view path, std::int64_t data_size, MappedFile const* mapped = nullptr)
-        : path_(path), data_size_(data_size), mapped_(mapped) {
+        : path_(path), data_size_(data_size), pages_(mapped) {
         places_.fill(none);
     }
 
@@ -70,12 +70,7 @@ public:
     }
 
     /// Hands pages of a mapped header back while it is read.
-    void consumed(std::size_t bytes) {
-        constexpr std::size_t step = std::size_t{4} << 20U;
-        if (mapped_ == nullptr || bytes < released_ + step) return;
-        mapped_->release_before(bytes);
-        released_ = bytes;
-    }
+    void consumed(std::size_t bytes) { pages_.release_before(bytes); }
 
     /// Checks that the tensors cover the data without holes, and hands the header over.
     Result<SafetensorsHeader> finish() {
@@ -129,10 +124,6 @@ private:
         done,
     };
     static constexpr std::uint32_t none = UINT32_MAX;
-    /// Beyond these, a header is no model's; they bound memory.
-    static constexpr std::size_t max_tensors = std::size_t{1} << 18U;
-    static constexpr std::size_t max_text = std::size_t{1} << 25U;
-
     bool fail(std::string_view reason, ErrorCode code = ErrorCode::malformed_file) {
         return refuse(Error{code}.in(path_).at(place()).because(reason));
     }
@@ -164,8 +155,7 @@ private:
             return true;
         }
         is_in_metadata_ = false;
-        text_size_ += text.size();
-        if (header_.names_.size() == max_tensors || text_size_ > max_text) {
+        if (header_.names_.size() == max_file_tensors || header_.memory() + text.size() > max_tensor_list) {
             return name_ = none, fail("has more tensors or longer names than any model", ErrorCode::capacity_exceeded);
         }
         auto const added = header_.names_.add(text);
@@ -267,12 +257,10 @@ private:
 
     std::string_view path_;
     std::int64_t data_size_;
-    MappedFile const* mapped_;
-    std::size_t released_ = 0;
+    ReadPages pages_;
     SafetensorsHeader header_;
     State state_ = State::start;
     std::uint32_t name_ = none;
-    std::size_t text_size_ = 0;
     bool has_metadata_ = false;
     bool is_in_metadata_ = false;
     bool has_dtype_ = false;
@@ -288,8 +276,9 @@ private:
 /// Reads the JSON of a safetensors header. `data_size`: the bytes of the file behind it; `mapped`: where the text lies,
 /// if it is mapped: what has been read is then given back.
 ///
-/// Memory  24 bytes per tensor, its name's text and 4 to 8 bytes to find it
-/// Errors  malformed_file, size_overflow with the tensor
+/// Memory  at most max_tensor_list: 32 bytes per tensor, its name's text, 4 to 8 bytes to find it, and 24 to 88 for each
+///         different dtype and shape
+/// Errors  malformed_file, size_overflow with the tensor; capacity_exceeded
 [[nodiscard]] inline Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::int64_t data_size,
                                                                         std::string_view path,
                                                                         MappedFile const* mapped = nullptr) {

@@ -27,6 +27,7 @@ public:
         auto& slot = slots_[find_slot(name, hash)];
         if (slot != 0) return std::nullopt;
         auto const kept = texts_.join(name);
+        text_size_ += kept.size();
         entries_.push_back({kept.data(), static_cast<std::uint32_t>(kept.size()), hash});
         slot = static_cast<std::uint32_t>(entries_.size());
         return slot - 1;
@@ -37,6 +38,11 @@ public:
         auto const slot = slots_[find_slot(name, short_hash(name))];
         return slot == 0 ? std::nullopt : std::optional{slot - 1};
     }
+
+    /// About what it takes.
+    ///
+    /// Units  bytes
+    [[nodiscard]] std::size_t memory() const { return entries_.size() * (sizeof(Entry) + 8) + text_size_; }
 
     /// The text of all names, which stays where it is; no name may be asked for afterwards.
     [[nodiscard]] NameArena take_texts() && { return std::move(texts_); }
@@ -72,6 +78,7 @@ private:
     }
 
     NameArena texts_;
+    std::size_t text_size_ = 0;
     std::vector<Entry> entries_;
     std::vector<std::uint32_t> slots_;  // number + 1; 0 is empty
 };

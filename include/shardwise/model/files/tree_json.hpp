@@ -19,6 +19,11 @@
 
 namespace shardwise::inline v0_2_0 {
 
+/// The largest tree file that is read; a model of 173,000 modules and parameters takes 14 MB.
+///
+/// Units  bytes
+inline constexpr std::size_t max_tree_file = std::size_t{48} << 20U;
+
 /// A tree of modules as somebody wrote it down.
 struct TreeFile {
     ModuleTree tree;
@@ -34,6 +39,15 @@ inline constexpr std::size_t max_module_depth = 256;
 /// The handler that makes a tree of the JSON form of the program's interface.
 class TreeReader : public JsonRefusals {
 public:
+    /// `size`: the bytes of the text; `mapped`: where it lies, if it is mapped.
+    explicit TreeReader(std::size_t size, MappedFile const* mapped = nullptr) : pages_(mapped) {
+        constexpr std::size_t shortest_tensor = 34;  // {"name":"a","dtype":"u8","shape":[]} within its list
+        builder_.expect_tensors(size / shortest_tensor);
+    }
+
+    /// Hands pages of a mapped file back while it is read.
+    void consumed(std::size_t bytes) { pages_.release_before(bytes); }
+
     bool begin_object() {
         if (skipped_ > 0) return ++skipped_, true;
         switch (place_) {
@@ -107,7 +121,10 @@ public:
         if (place_ == Place::tie) return builder_.add_tied(text) || refuse(builder_.refusal());
         if (place_ == Place::module && key_ == "class") return builder_.set_class(text), true;
         if (place_ == Place::module && key_ == "name") return builder_.set_name(text) || refuse(builder_.refusal());
-        if (place_ == Place::tensor && key_ == "name") return tensor_.name = builder_.keep(text), true;
+        if (place_ == Place::tensor && key_ == "name") {
+            tensor_.name = builder_.keep(text);
+            return tensor_.name.size() == text.size() || refuse(builder_.why_full());
+        }
         if (place_ == Place::tensor && key_ == "dtype") {
             auto const dtype = parse_dtype(text);
             if (!dtype) return invalid("\"" + std::string(text) + "\" is not a known dtype");
@@ -188,6 +205,7 @@ private:
     }
 
     TreeBuilder builder_;
+    ReadPages pages_;
     std::vector<Place> outer_;
     std::vector<std::uint32_t> keys_;  // of each open bracket: the known keys that it had
     Place place_ = Place::start;
@@ -224,11 +242,13 @@ private:
 
 /// Reads a tree as `--tree` takes it: {"class", "params": [{"name", "dtype", "shape"}], "buffers": [...], "children":
 /// [{"name", ...}], "tied": [["a.weight", "b.weight"]]}. Of tied names the first counts. Equal modules share one body.
+/// `mapped`: where the text lies, if it is mapped: what has been read is then given back.
 ///
 /// Errors  malformed_file, missing_field, invalid_field, size_overflow, capacity_exceeded, which name the module;
 ///         unknown_name for a tied name that the tree lacks
-[[nodiscard]] inline Result<TreeFile> read_tree(std::string_view text, std::string_view file) {
-    detail::TreeReader reader;
+[[nodiscard]] inline Result<TreeFile> read_tree(std::string_view text, std::string_view file,
+                                                MappedFile const* mapped = nullptr) {
+    detail::TreeReader reader(text.size(), mapped);
     // Each module takes an object and a list of children; a tensor within takes four more levels.
     auto const name_file = [file](Error error) {
         if (error.subject().empty()) error.in(file);
@@ -250,13 +270,20 @@ private:
 
 /// Reads a tree file.
 ///
-/// Errors  as read_tree; file_not_found, file_unreadable
+/// Errors  as read_tree; file_not_found, file_unreadable; capacity_exceeded beyond max_tree_file
 [[nodiscard]] inline Result<TreeFile> read_tree_file(std::string const& path) {
     auto const file = RegularFile::open(path);
     if (!file) return file.error();
+    if (file->size() > max_tree_file) {
+        return Error{ErrorCode::capacity_exceeded}
+            .in(path)
+            .because("is larger than a tree file may be, in bytes")
+            .got(static_cast<std::int64_t>(file->size()))
+            .expected(static_cast<std::int64_t>(max_tree_file));
+    }
     auto const mapped = MappedFile::map(*file, 0, file->size());
     if (!mapped) return mapped.error();
-    return read_tree(mapped->text(), path);
+    return read_tree(mapped->text(), path, &*mapped);
 }
 
 }  // namespace shardwise::inline v0_2_0
