@@ -5,13 +5,15 @@
 #include <shardwise/json/value.hpp>
 #include <shardwise/kernels/attention.hpp>
 
-#include "machine_rates.hpp"
+#include "read_probe.hpp"
+#include "turns.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,8 +43,14 @@ struct Case {
     [[nodiscard]] std::int64_t bytes() const { return 2 * keys * shape.kv_heads * shape.key_dim * (is_bf16 ? 2 : 4); }
 };
 
+/// Seconds of a call, and of reading its keys and values alone in the same turns.
+struct CaseTimes {
+    double call = -1.0;
+    double reading = 0.0;
+};
+
 template <class T>
-double time_case(HostContext& context, Case const& wanted) {
+CaseTimes time_case(HostContext& context, Case const& wanted) {
     auto stream = context.make_stream();
     auto const width = shape.kv_heads * shape.key_dim;
     auto const copies = std::max<std::int64_t>(1, ceil_divide(rotated_bytes, wanted.bytes()));
@@ -63,18 +71,27 @@ double time_case(HostContext& context, Case const& wanted) {
     std::vector<float> workspace(static_cast<std::size_t>(attention_workspace(options, wanted.queries, wanted.keys)));
     std::int64_t turn = 0;
     bool is_done = true;
-    auto const seconds = bench::best_time(
-        [&] {
-            auto const* const k = cache.data() + turn++ % copies * per_copy;
-            auto const done =
-                attention<T, T>({queries.data(), {wanted.queries, shape.heads * shape.key_dim}},
-                                {k, {wanted.keys, width}}, {k + wanted.keys * width, {wanted.keys, width}},
-                                {out.data(), {wanted.queries, shape.heads * shape.value_dim}}, options, stream,
-                                {workspace.data(), {static_cast<std::int64_t>(workspace.size())}});
-            is_done = is_done && done;
-        },
-        5, seconds_per_case);
-    return is_done ? seconds : -1.0;
+    bench::Contender ours{[&] {
+                              auto const* const k = cache.data() + turn++ % copies * per_copy;
+                              auto const done = attention<T, T>(
+                                  {queries.data(), {wanted.queries, shape.heads * shape.key_dim}},
+                                  {k, {wanted.keys, width}}, {k + wanted.keys * width, {wanted.keys, width}},
+                                  {out.data(), {wanted.queries, shape.heads * shape.value_dim}}, options, stream,
+                                  {workspace.data(), {static_cast<std::int64_t>(workspace.size())}});
+                              is_done = is_done && done;
+                          },
+                          bench::waken(context)};
+    std::vector<std::span<std::byte const>> pieces;
+    for (std::int64_t i = 0; i < copies; ++i) {
+        pieces.push_back(std::as_bytes(
+            std::span(cache).subspan(static_cast<std::size_t>(i * per_copy), static_cast<std::size_t>(per_copy))));
+    }
+    bench::ReadProbe memory(context, pieces);
+    auto reading = memory.contender();
+    std::vector<bench::Contender*> racers{&ours};
+    if (wanted.rate_goal > 0.0) racers.push_back(&reading);
+    bench::race(racers, {5, seconds_per_case});
+    return {is_done ? ours.time() : -1.0, wanted.rate_goal > 0.0 ? reading.time() : 0.0};
 }
 
 struct Peer {
@@ -170,8 +187,8 @@ int main(int argc, char** argv) {
     };
     if (!report.is_json) {
         std::printf(
-            "%d threads, %s; 32 heads, 8 key-value heads of 128; keys and values in turn from %lld MiB; best call of "
-            "%.1f s\n",
+            "%d threads, %s; 32 heads, 8 key-value heads of 128; keys and values in turn from %lld MiB; a tenth of "
+            "the calls of %.1f s were shorter\n",
             threads, std::string(name_of(*context.isa())).c_str(), static_cast<long long>(rotated_bytes >> 20U),
             seconds_per_case);
     }
@@ -179,14 +196,13 @@ int main(int argc, char** argv) {
     CorePin const pin(0);
     for (std::size_t i = 0; i < cases.size(); ++i) {
         auto const& wanted = cases[i];
-        // The rate is measured beside the case that it bounds.
-        auto const rate = wanted.rate_goal > 0.0 ? bench::measure_read_rate(context) : 0.0;
-        auto const seconds = wanted.is_bf16 ? time_case<Bfloat16>(context, wanted) : time_case<float>(context, wanted);
+        auto const [seconds, reading] =
+            wanted.is_bf16 ? time_case<Bfloat16>(context, wanted) : time_case<float>(context, wanted);
         if (seconds < 0.0) return std::fprintf(stderr, "bench_attention: %s failed\n", wanted.name().c_str()), 1;
         if (wanted.rate_goal > 0.0) {
-            auto const ours = static_cast<double>(wanted.bytes()) / seconds;
-            report.add(wanted.name() + ", of read rate", ours * 1e-9, "measured read rate", rate * 1e-9, "GB/s",
-                       ours / rate, wanted.rate_goal);
+            auto const bytes = static_cast<double>(wanted.bytes());
+            report.add(wanted.name() + ", of read rate", bytes / seconds * 1e-9, "read rate, in turns",
+                       bytes / reading * 1e-9, "GB/s", reading / seconds, wanted.rate_goal);
         }
         auto const theirs = peer ? std::optional<double>{peer->seconds[i] * 1e3} : std::nullopt;
         report.add(wanted.name(), seconds * 1e3, peer ? "torch " + peer->version + " sdpa, " + peer->forms[i] : "torch",
