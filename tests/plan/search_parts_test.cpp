@@ -285,3 +285,17 @@ TEST_CASE("search: the most frequent slots take at least what the fastest stages
     // Neither holds them all in the time of twenty on the slower one and of five on the faster.
     CHECK(frequent.shortest_sum(5.5 * prices[0]->seconds[kind]) < 0.0);
 }
+
+TEST_CASE("search: whether some cut fits is known without the closest one") {
+    auto const model = *describe(presets::llama_2_7b);
+    for (std::string_view const spec : {"2xT4", "1xT4+1xA100-40GB", "3xRTX4090", "100xT4"}) {
+        for (std::int64_t const batch : {1, 16, 64, 512}) {
+            auto const topology = cluster(spec);
+            PlanRequest const request{.estimate = {.batch = batch, .context = 2048}};
+            PlanSearch search(model, topology, request);
+            CAPTURE(spec);
+            CAPTURE(batch);
+            CHECK(has_cut(search) == plan_parallel(model, topology, request).has_value());
+        }
+    }
+}

@@ -27,11 +27,13 @@ class ClosestSearch {
 public:
     explicit ClosestSearch(PlanSearch& search) : search_(search) {}
 
-    ClosestCut find() {
+    /// Where only what fits is of interest nothing else is weighed.
+    ClosestCut find(bool must_fit = false) {
         for_each_degrees([this](PlanDegrees const& degrees) { push(degrees); });
         heap_.build();
         for (int looks = 0; !heap_.empty() && !best_.fits() && looks < most_looks;) {
             auto candidate = heap_.pop();
+            if (must_fit && candidate.seconds >= 0.0) break;
             if (!best_.begins.empty() && static_cast<double>((best_.needs - best_.has).count()) <= candidate.seconds)
                 break;
             PlanDegrees const degrees = degrees_of(candidate);
@@ -269,6 +271,11 @@ private:
 /// Of a job that fits nowhere the cut that comes closest; of another one some cut that fits.
 [[nodiscard]] inline ClosestCut find_closest_cut(PlanSearch& search) {
     return detail::ClosestSearch(search).find();
+}
+
+/// True where some cut of the job fits.
+[[nodiscard]] inline bool has_cut(PlanSearch& search) {
+    return detail::ClosestSearch(search).has_any() || detail::ClosestSearch(search).find(true).fits();
 }
 
 /// True where some cut of the job fits with the most replicas, the smallest pieces and the most of ZeRO: the quick

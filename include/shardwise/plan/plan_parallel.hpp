@@ -84,7 +84,7 @@ namespace detail {
     for (std::int64_t batch = 1; batch <= most_chosen_batch; batch *= 2) {
         search.use_batch(batch);
         if (!check_plan(search.model(), topology, search.request())) break;
-        if (!ClosestSearch(search).has_any() && !find_closest_cut(search).fits()) break;
+        if (!has_cut(search)) break;
         largest = batch;
     }
     std::int64_t best = 1;
