@@ -42,7 +42,7 @@ public:
     /// Bytes of one run.
     [[nodiscard]] double bytes() const { return static_cast<double>(pieces_[0].size()); }
 
-    /// Reads the next piece once. Each round takes another number of streams side by side: the best is the machine's rate.
+    /// Reads the next piece once, as another number of streams side by side than the last run did.
     void run() {
         static constexpr int streams[] = {1, 2, 4};
         auto const piece = pieces_[next_ % pieces_.size()];

@@ -24,7 +24,8 @@ inline constexpr std::size_t one_shot_bytes = 64 * 1024;
 ///
 /// Source  bench/bench_all_reduce.cpp
 inline constexpr std::size_t all_reduce_piece_bytes = 128 * 1024;
-/// The same where two shots take two waits for each piece: four ranks on two cores reduce 2 MB in 424 instead of 522 microseconds.
+/// The same where two shots take two waits for each piece: four ranks on two cores reduce 2 MB in 424 instead of 522
+/// microseconds.
 ///
 /// Source  bench/bench_all_reduce.cpp
 inline constexpr std::size_t two_shot_piece_bytes = 256 * 1024;

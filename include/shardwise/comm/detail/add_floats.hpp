@@ -25,9 +25,9 @@ SHARDWISE_TARGET_END
 
 #endif
 
-/// out[i] = first[i] + second[i]: the same bits at every level, but other cores' memory comes faster in wide loads. With 16 bytes
-/// at a time a core waits for 20 of their lines at most, its window of instructions full; with 32 two ranks sum 256 KB in 13.3
-/// instead of 15.5 microseconds (AMD EPYC 9004).
+/// out[i] = first[i] + second[i]: the same bits at every level, but other cores' memory comes faster in wide loads.
+/// With 16 bytes at a time a core's window of instructions is full with 20 lines on their way; with 32, two ranks sum
+/// 256 KB in 13.1 instead of 15.5 microseconds (AMD EPYC 9004).
 ///
 /// Memory  `out` may be `first` or `second`
 /// Source  bench/bench_all_reduce.cpp
