@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 using namespace shardwise;
 
@@ -196,6 +197,20 @@ TEST_CASE("read_json: bounds a string, and text without strings and numbers, by 
         auto const read = read_json(text, recorder);
         REQUIRE_FALSE(read);
         CHECK(read.error().code() == ErrorCode::capacity_exceeded);
+        CHECK(read.error().place().empty());
+    }
+}
+
+TEST_CASE("read_json: a string that is too long is named by its key") {
+    std::string const filling(max_json_token, 'x');
+    for (auto const& [text, key] :
+         {std::pair{"{\"a\": 1, \"chat\" : \"", "chat"}, std::pair{"{\"a\\\"b\\\\\":\"", "a\\\"b\\\\"},
+          std::pair{"{\"list\": [\"x\", \"", ""}, std::pair{"{\"list\": [\"", "list"}, std::pair{"[1, \"", ""}}) {
+        Recorder recorder;
+        auto const read = read_json(text + filling + "\"]}", recorder);
+        REQUIRE_FALSE(read);
+        CHECK(read.error().code() == ErrorCode::capacity_exceeded);
+        CHECK(read.error().place() == key);
     }
 }
 

@@ -93,7 +93,7 @@ private:
         return false;
     }
     bool fail_as_cut() {
-        error_ = Error{ErrorCode::capacity_exceeded};
+        error_ = Error{ErrorCode::capacity_exceeded}.at(key_before(text_, source_.begin()));
         return fail("has more than " + std::to_string(max_json_token) + " bytes without a further string or number",
                     source_.position());
     }

@@ -17,6 +17,21 @@ inline constexpr std::size_t max_json_token = std::size_t{3} << 20U;
 
 namespace detail {
 
+/// The key, as it is written, that ends right before `position` and whose value follows; empty where there is none.
+[[nodiscard]] inline std::string_view key_before(std::string_view text, std::size_t position) {
+    if (position < 2 || text[position - 1] != '"') return {};
+    auto const next = text.find_first_not_of(" \t\r\n", position);
+    if (next == text.npos || text[next] != ':') return {};
+    auto first = position - 1;
+    while (first > 0) {
+        if (text[--first] != '"') continue;
+        auto escapes = first;
+        while (escapes > 0 && text[escapes - 1] == '\\') --escapes;
+        if ((first - escapes) % 2 == 0) return text.substr(first + 1, position - first - 2);
+    }
+    return {};
+}
+
 /// Is told of bytes that the parser does not see.
 struct JsonProgress {
     void* owner = nullptr;
@@ -51,6 +66,8 @@ public:
     [[nodiscard]] bool is_cut() const { return at_ == limit_ && limit_ != last_; }
     [[nodiscard]] char current() const { return *at_; }
     void advance() { ++at_; }
+    /// Where the text goes on behind the last string or number.
+    [[nodiscard]] std::size_t begin() const { return static_cast<std::size_t>(begin_ - first_); }
     /// The bytes consumed.
     [[nodiscard]] std::size_t position() const { return static_cast<std::size_t>(at_ - first_); }
     /// The bytes among them that the parser did not see.
