@@ -93,6 +93,13 @@ void keep_setting(Medians& medians, Times const& times) {
     }
 }
 
+/// The better of two times; ends the process where a call failed.
+double best_of(double one, double other) {
+    if (one >= 0.0 && other >= 0.0) return std::min(one, other);
+    std::fprintf(stderr, "an all-reduce failed\n");
+    std::exit(1);
+}
+
 /// Microseconds of a call, the average of a batch that all ranks begin together. Negative where a call fails.
 double time_batch(int calls, std::int64_t bytes, std::function<bool()> const& reduce,
                   std::function<bool()> const& meet) {
@@ -278,12 +285,12 @@ int run_together(int argc, char** argv) {
             auto const own = time_ours(*comm, data[0], bytes);
             auto const apart = time_batch(
                 calls, bytes, [&] { return reduce(data[0].data(), result.data()); }, meet);
-            times[bytes][open_mpi].push_back(std::min(in_place, apart));
-            times[bytes][shared_memory].push_back(std::min(own, time_ours(*comm, data[0], bytes)));
+            times[bytes][open_mpi].push_back(best_of(in_place, apart));
+            times[bytes][shared_memory].push_back(best_of(own, time_ours(*comm, data[0], bytes)));
             if (rank == 0) {
                 Unbound const unbound;
                 auto const first = time_threads(ranks, data, bytes);
-                times[bytes][threads].push_back(std::min(first, time_threads(ranks, data, bytes)));
+                times[bytes][threads].push_back(best_of(first, time_threads(ranks, data, bytes)));
                 if (!bell.ring()) return 1;
             } else if (!bell.sleep()) {
                 return 1;

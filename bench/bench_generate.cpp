@@ -261,7 +261,11 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
             ours = one.turn(tokens_of_turn);
             auto const after = read_rate();
             auto const shared = two.turn(tokens_of_turn);
-            if (!ours || !shared) return;
+            if (!ours || !shared) {
+                std::fprintf(stderr, "%s did not decode\n", at.c_str());
+                report.is_everything_met = false;
+                return;
+            }
             bounds.push_back({*ours, std::max(before, after)});
             shares.push_back({*shared, *ours});
             if (auto const theirs = llama.turn(tokens_of_turn)) peers.push_back({*ours, *theirs});

@@ -6,6 +6,7 @@
 #include <shardwise/calibrate/memory_rates.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -151,10 +152,10 @@ inline double run_fp32_peak(HostContext& context) {
     auto const isa = detect_isa();
     auto const parts = static_cast<std::int64_t>(context.pool().size()) * 4;
     std::int64_t flops = 0;
-    float volatile sink = 0.0F;
+    std::atomic<float> sink{0.0F};
     context.pool().run(parts, [&](std::int64_t part) {
         std::int64_t done = 0;
-        sink = rates::compute(0.5F, done, isa);
+        sink.store(rates::compute(0.5F, done, isa), std::memory_order_relaxed);
         if (part == 0) flops = done;
     });
     return static_cast<double>(flops * parts);

@@ -8,6 +8,7 @@
 #include "turns.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -50,12 +51,13 @@ public:
         auto const isa = detect_isa();
         // Small parts, so that a thread that is kept from running holds up nobody.
         constexpr std::size_t part = std::size_t{1} << 20U;
-        std::uint64_t volatile sink = 0;
+        std::atomic<std::uint64_t> sink{0};
         context_->pool().run(static_cast<std::int64_t>((piece.size() + part - 1) / part), [&](std::int64_t index) {
             auto const at = static_cast<std::size_t>(index) * part;
             auto const bytes = std::min(part, piece.size() - at);
-            sink =
-                shardwise::detail::read_lines(piece.data() + at, static_cast<std::int64_t>(bytes), side_by_side, isa);
+            sink.store(
+                shardwise::detail::read_lines(piece.data() + at, static_cast<std::int64_t>(bytes), side_by_side, isa),
+                std::memory_order_relaxed);
         });
     }
     [[nodiscard]] Contender contender() {

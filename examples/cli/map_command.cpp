@@ -125,7 +125,10 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     if (subject->model) apply_stored_quantisation(*subject->model, request.estimate);
     auto const classes = no_split_classes(request, *subject, answer);
     if (request.no_split) {
-        if (auto const checked = check_placement_memory(subject->tree(), classes); !checked) return checked.error();
+        if (auto const checked = check_placement_memory(subject->tree(), classes); !checked) {
+            auto error = checked.error();
+            return error.fix("keep larger modules whole: --no-split CLASS");
+        }
     }
     if (request.dialect != MapDialect::shardwise) {
         if (auto const planned = plan_dialect_map(subject->tree(), classes, request, answer); !planned)

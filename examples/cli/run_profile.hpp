@@ -10,7 +10,8 @@
 
 namespace shardwise::cli {
 
-/// Checks what --profile-out goes with: a profile holds the times of whole layers on one device.
+/// Checks what --profile-out goes with: a profile holds the times of whole layers, not of groups of which
+/// each has a part of the experts.
 ///
 /// Errors  invalid_argument
 [[nodiscard]] Result<> check_profile_out(Arguments const& arguments);

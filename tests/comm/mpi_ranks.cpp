@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
         std::_Exit(status == 0 ? 42 : 1);
     }
     bool const is_right = what == "cases" || what == "pipelines";
-    auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(1s)});
+    auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(5s)});
     if (!comm) {
         std::fprintf(stderr, "FAILED: %s\n", comm.error().message().c_str());
         return 1;

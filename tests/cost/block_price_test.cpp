@@ -166,31 +166,6 @@ TEST_CASE("block price: few tokens read few experts, and ranks that share expert
     CHECK(read(5, 8) == near(1.0 - std::pow(1.0 - 8.0 / 128, 40)));
 }
 
-TEST_CASE("block price: what a block asks for is found once for all devices, links and shares of experts") {
-    auto const model = *describe(presets::deepseek_v3);
-    BodyWeights const weights{.dense = 3e9, .experts = 5e9, .dense_parameters = 1.5e9, .expert_parameters = 2.5e9};
-    for (auto const& body : model.program.bodies()) {
-        for (auto const tp : {1, 4}) {
-            BlockPolicy const policy{.is_sequence_parallel = tp > 1, .recompute = Recompute::full};
-            auto const demand = block_demand(body, step(64, true), tp, false, policy);
-            for (auto const ep : {1, 8}) {
-                for (std::string_view const name : {"H100-80GB", "T4"}) {
-                    auto const device = *find_device_preset(name);
-                    BlockSetting const setting{.pass = Pass::training,
-                                               .tp = RankGroup::in_node(tp, device.link),
-                                               .ep = RankGroup::in_node(ep, device.link)};
-                    auto const speed = device_rates(device, Dtype::bf16);
-                    auto const shared = block_price(demand, setting, weights, speed, policy);
-                    auto const own = block_price(body, step(64, true), setting, weights, speed, policy);
-                    CHECK(shared.terms.total() == own.terms.total());
-                    CHECK(shared.backward_seconds == own.backward_seconds);
-                    CHECK(shared.output_bytes == own.output_bytes);
-                }
-            }
-        }
-    }
-}
-
 TEST_CASE("block price: a faster device is never slower, and every family's blocks have a finite price") {
     auto const device = *find_device_preset("A100-80GB");
     auto const base = device_rates(device, Dtype::bf16);

@@ -7,8 +7,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <random>
 #include <set>
+#include <string_view>
 #include <vector>
 
 using namespace shardwise;

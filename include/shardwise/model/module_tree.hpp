@@ -5,9 +5,11 @@
 #include <shardwise/model/name_arena.hpp>
 #include <shardwise/model/tensor.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -54,13 +56,16 @@ class ModuleTree {
 public:
     constexpr ModuleTree() = default;
     /// A tree of bodies that somebody else laid out, without ties.
-    constexpr ModuleTree(NameArena names, List<Module> modules, List<Tensor> tensors, List<Child> children, ModuleId root)
-        : names_(std::move(names)), modules_(std::move(modules)), tensors_(std::move(tensors)),
-          children_(std::move(children)), root_(root) {}
+    constexpr ModuleTree(NameArena names, List<Module> modules, List<Tensor> tensors, List<Child> children,
+                         ModuleId root)
+        : names_(std::move(names)),
+          modules_(std::move(modules)),
+          tensors_(std::move(tensors)),
+          children_(std::move(children)),
+          root_(root) {}
 
     /// Adds a body whose children were added before; returns its id.
-    constexpr ModuleId add(std::string_view class_name, Span<Tensor const> tensors,
-                           Span<Child const> children) {
+    constexpr ModuleId add(std::string_view class_name, Span<Tensor const> tensors, Span<Child const> children) {
         modules_.push_back({class_name, static_cast<std::uint32_t>(tensors_.size()),
                             static_cast<std::uint32_t>(tensors.size()), static_cast<std::uint32_t>(children_.size()),
                             static_cast<std::uint32_t>(children.size())});

@@ -70,6 +70,7 @@ public:
 
     /// Allocates what the table needs to keep. The context, the communicator and nothing else outlive the pipeline.
     ///
+    /// Memory  bytes() of the context; a communicator that keeps messages (KeepsUnread) holds up to queue() of them besides
     /// Errors  shape_mismatch where the table has another number of stages than the group has ranks; invalid_argument for a
     ///         table that comes to a standstill, or a boundary without rows; out_of_memory
     [[nodiscard]] static Result<PipelineParallel> create(typename Backend::Context& context, Comm& comm,
@@ -111,7 +112,8 @@ public:
 
     /// Runs the table once. The rank's first error ends the group: all ranks' calls return it.
     ///
-    /// Order   waits for `stream` after each piece of work, and at the end until everything is sent
+    /// Order   waits for `stream` after each piece of work, and at the end until everything is sent; messages of a communicator
+    ///         that keeps them wait as long as the group's timeout, not until `deadline`
     /// Errors  those of `work`; collective_mismatch, rank_lost, deadline_exceeded
     template <PipelineWorker<T, Backend> Work>
     [[nodiscard]] Result<> run(Work& work, Stream& stream, Deadline deadline) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <shardwise/hardware/device.hpp>
+#include <shardwise/hardware/topology.hpp>
 #include <shardwise/memory/overhead.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/plan/cut_memory.hpp>
+#include <shardwise/plan/layer_slots.hpp>
 #include <shardwise/plan/plan_layout.hpp>
 #include <shardwise/plan/slot_prices.hpp>
 #include <shardwise/plan/step_cost.hpp>
@@ -35,19 +36,18 @@ public:
     /// Their least time on stages that take `most` seconds at most; negative where these do not hold them.
     [[nodiscard]] double shortest_sum(double most) const {
         double sum = 0.0;
-        double passed = 0.0;
+        double passed = -1.0;  // (a stage may take no time at all)
         for (auto left = count_; left > 0;) {
-            double next = 0.0;
+            double next = -1.0;
             for (auto const* prices : task_.prices) {
                 auto const own = prices->seconds[kind_];
-                if (own > passed && (next <= 0.0 || own < next)) next = own;
+                if (own > passed && (next < 0.0 || own < next)) next = own;
             }
-            if (next <= 0.0) return -1.0;
-            auto const in_time = most / next;
+            if (next < 0.0) return -1.0;
             for (std::size_t stage = 0; stage < room_.size() && left > 0; ++stage) {
                 if (task_.prices[stage]->seconds[kind_] != next) continue;
                 auto slots = room_[stage] < left ? room_[stage] : left;
-                if (in_time < static_cast<double>(slots)) slots = static_cast<std::int64_t>(in_time);
+                if (static_cast<double>(slots) * next > most) slots = static_cast<std::int64_t>(most / next);
                 sum += static_cast<double>(slots) * next;
                 left -= slots;
             }

@@ -3,6 +3,8 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
 #include <shardwise/session/run_options.hpp>
 
 #include <cstddef>

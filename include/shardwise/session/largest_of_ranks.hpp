@@ -4,6 +4,7 @@
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
 
 #include <cstdint>
 #include <span>

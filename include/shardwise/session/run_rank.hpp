@@ -25,7 +25,6 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 

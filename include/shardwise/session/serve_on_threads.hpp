@@ -3,6 +3,7 @@
 #include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
+#include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
 #include <condition_variable>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/comm/communicator.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 
 #include <cstdint>

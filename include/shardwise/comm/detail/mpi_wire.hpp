@@ -4,6 +4,8 @@
 #include <shardwise/comm/detail/pause.hpp>
 #include <shardwise/core/result.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -14,32 +16,96 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
 
-/// Runs a call that knows no deadline in a thread of its own. False where it has not returned in time: it is left behind.
-///
-/// Memory  `call` and what it holds live for as long as it runs
-template <class Call>
-[[nodiscard]] bool returns_within(std::chrono::nanoseconds timeout, Call call) {
-    struct Progress {
+/// MPI, started and ended in one thread of its own, as MPI wants it, because neither call knows a deadline: what has not
+/// returned in time is left behind.
+class MpiLifetime {
+public:
+    /// Errors  backend_failure with MPI's or the system's words; deadline_exceeded
+    [[nodiscard]] static Result<std::unique_ptr<MpiLifetime>> start(std::chrono::nanoseconds timeout) {
+        static std::atomic<bool> has_begun{false};
+        Error failed{ErrorCode::backend_failure};
+        failed.in("MPI_Init_thread");
+        if (has_begun.exchange(true)) return failed.because("was called before and did not succeed");
+        auto shared = std::make_shared<Shared>();
+        try {
+            std::thread([shared] { live(*shared); }).detach();
+        } catch (std::system_error const& problem) {
+            return failed.because(problem.what());
+        }
+        if (!shared->reaches(Phase::running, timeout)) {
+            return Error{ErrorCode::deadline_exceeded}
+                .in("MPI")
+                .because("was not started in time: some processes of the job have not called MPI_Init")
+                .fix("let all ranks of the job join");
+        }
+        if (shared->status != MPI_SUCCESS) {
+            char text[MPI_MAX_ERROR_STRING + 1] = {};
+            int length = 0;
+            MPI_Error_string(shared->status, text, &length);
+            return failed.because(std::string_view(text, static_cast<std::size_t>(length)));
+        }
+        return std::unique_ptr<MpiLifetime>(new MpiLifetime(std::move(shared), timeout));
+    }
+    MpiLifetime(MpiLifetime const&) = delete;
+    MpiLifetime& operator=(MpiLifetime const&) = delete;
+    /// Waits for all ranks as long as `start` would have: without those that do not come the process ends without
+    /// MPI_Finalize, which ends the job.
+    ~MpiLifetime() {
+        shared_->enter(Phase::ending);
+        (void)shared_->reaches(Phase::over, timeout_);
+    }
+
+    /// What MPI lets threads do.
+    [[nodiscard]] int threads() const { return shared_->threads; }
+
+private:
+    enum class Phase { starting, running, ending, over };
+
+    struct Shared {
         std::mutex mutex;
         std::condition_variable changed;
-        bool is_done = false;
+        Phase phase = Phase::starting;
+        int status = MPI_SUCCESS;
+        int threads = MPI_THREAD_SINGLE;
+
+        void enter(Phase next) {
+            std::lock_guard const lock(mutex);
+            phase = next;
+            changed.notify_all();
+        }
+        [[nodiscard]] bool reaches(Phase least, std::chrono::nanoseconds timeout) {
+            // (A time point further away would overflow.)
+            constexpr std::chrono::nanoseconds longest = std::chrono::hours(24 * 365);
+            std::unique_lock lock(mutex);
+            return changed.wait_for(lock, std::min(timeout, longest), [&] { return phase >= least; });
+        }
     };
-    auto const progress = std::make_shared<Progress>();
-    std::thread([progress, call = std::move(call)]() mutable {
-        call();
-        std::lock_guard const lock(progress->mutex);
-        progress->is_done = true;
-        progress->changed.notify_all();
-    }).detach();
-    std::unique_lock lock(progress->mutex);
-    return progress->changed.wait_for(lock, timeout, [&] { return progress->is_done; });
-}
+
+    MpiLifetime(std::shared_ptr<Shared> shared, std::chrono::nanoseconds timeout)
+        : shared_(std::move(shared)), timeout_(timeout) {}
+
+    static void live(Shared& shared) {
+        shared.status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &shared.threads);
+        shared.enter(Phase::running);
+        if (shared.status != MPI_SUCCESS) return;
+        {
+            std::unique_lock lock(shared.mutex);
+            shared.changed.wait(lock, [&] { return shared.phase == Phase::ending; });
+        }
+        MPI_Finalize();
+        shared.enter(Phase::over);
+    }
+
+    std::shared_ptr<Shared> shared_;
+    std::chrono::nanoseconds timeout_;
+};
 
 /// Messages of MPI: nonblocking ones that are polled, because MPI's own waits know no deadline.
 class MpiWire {
@@ -75,16 +141,10 @@ public:
         MPI_Finalized(&is_over);
         if (is_over != 0) return failure("MPI_Finalized", "MPI was ended before and cannot be started again");
         if (is_started == 0) {
-            auto const started = std::make_shared<std::pair<int, int>>(MPI_SUCCESS, threads);
-            bool const has_started = returns_within(timeout, [started] {
-                started->first = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &started->second);
-            });
-            if (!has_started)
-                return absent("was not started in time: some processes of the job have not called MPI_Init");
-            if (started->first != MPI_SUCCESS) return failure("MPI_Init_thread", text_of(started->first));
-            threads = started->second;
-            wire->owns_mpi_ = true;
-            wire->timeout_ = timeout;
+            auto lifetime = MpiLifetime::start(timeout);
+            if (!lifetime) return lifetime.error();
+            wire->lifetime_ = *std::move(lifetime);
+            threads = wire->lifetime_->threads();
         } else {
             MPI_Query_thread(&threads);
         }
@@ -103,7 +163,10 @@ public:
         wire->wait(std::span<Message>(messages), timeout, [] { return false; });
         if (messages[0].state() != MessageState::done) {
             wire->has_unfinished_ = true;
-            return absent("has ranks that never joined");
+            return Error{ErrorCode::deadline_exceeded}
+                .in("MPI")
+                .because("has ranks that never joined")
+                .fix("let all ranks of the job join");
         }
         MPI_Comm_set_errhandler(wire->comm_, MPI_ERRORS_RETURN);
         MPI_Comm_rank(wire->comm_, &wire->rank_);
@@ -125,11 +188,10 @@ public:
         // job when this process ends without.
         if (has_unfinished_) {
             (void)kept_.release();
+            (void)lifetime_.release();
             return;
         }
         if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
-        // It waits for all ranks: without those that do not come the process ends without it, which ends the job.
-        if (owns_mpi_) (void)returns_within(timeout_, [] { MPI_Finalize(); });
     }
 
     [[nodiscard]] int rank() const { return rank_; }
@@ -199,9 +261,6 @@ private:
     [[nodiscard]] static Error failure(std::string_view call, std::string_view reason) {
         return Error{ErrorCode::backend_failure}.in(call).because(reason);
     }
-    [[nodiscard]] static Error absent(std::string_view reason) {
-        return Error{ErrorCode::deadline_exceeded}.in("MPI").because(reason).fix("let all ranks of the job join");
-    }
     static void check(Message& message, std::string_view call, int status) {
         if (status == MPI_SUCCESS) return;
         message.state_ = MessageState::broken;
@@ -218,10 +277,10 @@ private:
     int rank_ = 0;
     int size_ = 1;
     bool is_crowded_ = true;
-    bool owns_mpi_ = false;
     bool has_unfinished_ = false;
-    std::chrono::nanoseconds timeout_{};
     std::unique_ptr<std::vector<Message>> kept_;
+    /// Where nobody else started MPI.
+    std::unique_ptr<MpiLifetime> lifetime_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail

@@ -20,7 +20,7 @@ namespace shardwise::inline v0_2_0 {
 inline constexpr std::uint64_t max_safetensors_header = 100'000'000;
 
 /// What the names and descriptions of a checkpoint's tensors may take, in one file or in all its shards: 262,144 tensors with
-/// names of a hundred letters. No published model comes near it.
+/// names of 85 letters. No published model comes near it.
 ///
 /// Units  bytes
 inline constexpr std::size_t max_tensor_list = std::size_t{32} << 20U;

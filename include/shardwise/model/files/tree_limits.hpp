@@ -72,10 +72,14 @@ namespace detail {
 /// Errors  capacity_exceeded
 [[nodiscard]] inline Result<> check_placement_memory(ModuleTree const& tree,
                                                      std::span<std::string_view const> no_split) {
-    if (tree.modules().empty() || detail::placement_memory(tree, no_split) <= max_tree_memory) return {};
+    if (tree.modules().empty()) return {};
+    auto const bytes = detail::placement_memory(tree, no_split);
+    if (bytes <= max_tree_memory) return {};
     return Error{ErrorCode::capacity_exceeded}
-        .because("the model has more modules and tensors to place than this library plans for")
-        .fix("keep larger modules whole: --no-split CLASS");
+        .because(
+            "the model has more modules and tensors to place than this library plans for: they take too many bytes")
+        .got(bytes)
+        .expected(max_tree_memory);
 }
 
 /// Success where sizes of all tensors add up within 63 bits, even as 16-byte elements, and the expanded tree is of a
@@ -87,8 +91,9 @@ namespace detail {
     std::vector<std::int64_t> instances(tree.modules().size(), 0);
     if (instances.empty()) return {};
     auto const too_many = [] {
-        return Error{ErrorCode::capacity_exceeded}.because(
-            "the model has more modules and tensors than this library plans for");
+        return Error{ErrorCode::capacity_exceeded}
+            .because("the model has more modules and tensors than this library plans for")
+            .expected(max_tree_entries);
     };
     if (auto const checked = check_placement_memory(tree, tree.no_split_classes()); !checked) return checked;
     instances[tree.root()] = 1;
