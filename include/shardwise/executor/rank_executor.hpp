@@ -58,6 +58,11 @@ public:
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
         if (auto const checked = check_limits(limits, model); !checked) return checked.error();
+        if (model.config.labels > 0 && limits.has_head) {
+            return Error{ErrorCode::unsupported}
+                .in(model.config.model_class.view())
+                .because("scores labels, which is not executed yet");
+        }
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
         RankExecutor executor(model, place, limits, experts);

@@ -40,6 +40,7 @@ struct ModelConfig {
     std::int64_t position_buckets = 0;  // t5: relative_attention_num_buckets
     std::int64_t padding_id = 0;        // roberta: pad_token_id, behind whose row positions begin; -1: at row 0
     std::int64_t position_kind = 0;     // bert: position_embedding_type; 0 absolute, 1 and 2 with distances as well
+    std::int64_t labels = 0;  // id2label, num_labels; after `complete` the width of a classifying head, else 0
 
     std::int64_t experts = 0;
     std::int64_t experts_per_token = 0;
@@ -61,40 +62,41 @@ struct ModelConfig {
 
     std::int64_t sliding_window = 0;
     LayerSet sliding_layers;  // layers whose attention sees only the window; after `complete` the truth of every layer
-    std::int64_t layer_types_count = 0;  // entries of layer_types, which filled sliding_layers; 0: absent, families derive it
+    std::int64_t layer_types_count =
+        0;  // entries of layer_types, which filled sliding_layers; 0: absent, families derive it
 
     bool tie_word_embeddings = false;
     bool attention_bias = false;
     bool attention_out_bias = false;
     bool mlp_bias = false;
     bool qk_norm = false;
-    bool parallel_attention = false;   // falcon, gpt_neox: attention and mlp read the same input
-    bool multi_query = false;          // falcon
-    bool new_decoder_layout = false;   // falcon: new_decoder_architecture
-    bool alibi = false;                // bloom, falcon
-    bool norm_before = true;           // opt: do_layer_norm_before
-    bool gated_mlp = false;            // t5: is_gated_act
-    bool use_sliding_window = true;    // qwen2, qwen3
-    bool is_bidirectional = false;     // gemma3: use_bidirectional_attention
-    bool norm_expert_weights = true;   // qwen moe: norm_topk_prob: chosen weights are divided by their sum
-    bool remove_final_norm = false;    // opt: _remove_final_layer_norm
-    bool interleaved_rope = false;     // deepseek: neighbours of a head turn together, not its halves
-    bool rounded_alibi = false;        // falcon: biases are rounded to bf16 and scaled as scores are
-    bool scaled_scores = true;         // gpt2: scale_attn_weights
-    bool layer_scores = false;         // gpt2: scale_attn_by_inverse_layer_idx
-    bool yarn_scores = false;          // deepseek_v3: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
-    bool norm_affine = true;           // opt: layer_norm_elementwise_affine
-    bool residual_from_norm = false;   // bloom: apply_residual_connection_post_layernorm
+    bool parallel_attention = false;  // falcon, gpt_neox: attention and mlp read the same input
+    bool multi_query = false;         // falcon
+    bool new_decoder_layout = false;  // falcon: new_decoder_architecture
+    bool alibi = false;               // bloom, falcon
+    bool norm_before = true;          // opt: do_layer_norm_before
+    bool gated_mlp = false;           // t5: is_gated_act
+    bool use_sliding_window = true;   // qwen2, qwen3
+    bool is_bidirectional = false;    // gemma3: use_bidirectional_attention
+    bool norm_expert_weights = true;  // qwen moe: norm_topk_prob: chosen weights are divided by their sum
+    bool remove_final_norm = false;   // opt: _remove_final_layer_norm
+    bool interleaved_rope = false;    // deepseek: neighbours of a head turn together, not its halves
+    bool rounded_alibi = false;       // falcon: biases are rounded to bf16 and scaled as scores are
+    bool scaled_scores = true;        // gpt2: scale_attn_weights
+    bool layer_scores = false;        // gpt2: scale_attn_by_inverse_layer_idx
+    bool yarn_scores = false;         // deepseek_v3: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
+    bool norm_affine = true;          // opt: layer_norm_elementwise_affine
+    bool residual_from_norm = false;  // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
-    std::int64_t sliding_pattern = 0;  // gemma3: sliding_window_pattern; qwen: max_window_layers
+    std::int64_t sliding_pattern = 0;           // gemma3: sliding_window_pattern; qwen: max_window_layers
 
     ActivationKind activation = ActivationKind::silu;
     RouterScore router_score = RouterScore::softmax;
     GroupRank group_rank = GroupRank::best;
-    double routed_scale = 1.0;         // deepseek: routed_scaling_factor, multiplies the chosen weights
+    double routed_scale = 1.0;  // deepseek: routed_scaling_factor, multiplies the chosen weights
     double norm_epsilon = 1e-6;
-    double embedding_scale = 1.0;      // gemma: embeddings are multiplied by sqrt(hidden_size)
-    double query_scale = 0.0;          // gemma2: query_pre_attn_scalar
+    double embedding_scale = 1.0;  // gemma: embeddings are multiplied by sqrt(hidden_size)
+    double query_scale = 0.0;      // gemma2: query_pre_attn_scalar
     double attention_softcap = 0.0;
     double logit_softcap = 0.0;
     RopeParameters rope{};

@@ -25,6 +25,15 @@ static_assert(family::parameters<Bert>(headless) == 109'482'240);
 static_assert(family::parameters<Bert>(large) == 335'141'888);
 static_assert(family::parameters<Bert>(family::unchanged) == 109'514'298);
 
+// Counts: transformers 4.57.6 on meta, from the published config.json and two labels.
+constexpr auto classifier = [](std::string_view name) {
+    return [name](ModelConfig& config) { config.model_class.assign(name); };
+};
+static_assert(family::parameters<Bert>(classifier("BertForSequenceClassification")) == 109'483'778);
+static_assert(family::parameters<Bert>(classifier("BertForTokenClassification")) == 108'893'186);
+static_assert(family::parameters<Bert>(classifier("BertForQuestionAnswering")) == 108'893'186);
+static_assert(family::parameters<Bert>(classifier("BertForMultipleChoice")) == 109'483'009);
+
 TEST_CASE("bert: the class decides between pooler and head") {
     auto const encoder = family::made<Bert>(headless);
     CHECK(find_tensor(encoder.tree, "pooler.dense.weight") != nullptr);
@@ -35,10 +44,10 @@ TEST_CASE("bert: the class decides between pooler and head") {
 
 TEST_CASE("bert: an unknown class is an error that names it") {
     auto const model = describe<Bert>(
-        family::config_of<Bert>([](ModelConfig& config) { config.model_class = "BertForQuestionAnswering"; }));
+        family::config_of<Bert>([](ModelConfig& config) { config.model_class = "BertForNextSentencePrediction"; }));
     REQUIRE_FALSE(model.has_value());
     CHECK(model.error().code() == ErrorCode::unsupported);
-    CHECK(model.error().message().find("BertForQuestionAnswering") != std::string::npos);
+    CHECK(model.error().message().find("BertForNextSentencePrediction") != std::string::npos);
 }
 
 TEST_CASE("bert: the head's two biases are one tensor, tied weights or not") {

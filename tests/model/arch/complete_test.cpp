@@ -173,7 +173,7 @@ TEST_CASE("Impossible sizes are refused in every family") {
          ErrorCode::size_overflow},
         {"a hidden size that heads do not divide",
          [](ModelConfig& c) { c.head_dim = 0, c.hidden_size = c.heads * 64 + 1; }, ErrorCode::invalid_field},
-        {"a class of another kind", [](ModelConfig& c) { c.model_class = "LlamaForSequenceClassification"; },
+        {"a class of another kind", [](ModelConfig& c) { c.model_class = "LlamaForQuestionAnswering"; },
          ErrorCode::unsupported},
     };
     for (auto const& healthy : one_of_each_family()) {
@@ -207,10 +207,10 @@ TEST_CASE("Impossible experts are refused in every family that has them") {
 
 TEST_CASE("A class that is not counted is named, with the class that is") {
     auto config = presets::llama_3_8b;
-    config.model_class = "LlamaForSequenceClassification";
+    config.model_class = "LlamaForQuestionAnswering";
     auto const model = describe(config);
     REQUIRE(!model);
-    CHECK(model.error().subject() == "LlamaForSequenceClassification");
+    CHECK(model.error().subject() == "LlamaForQuestionAnswering");
     CHECK(model.error().message().find("LlamaForCausalLM") != std::string::npos);
 }
 

@@ -23,6 +23,18 @@ constexpr auto headless = [](ModelConfig& config) {
 static_assert(family::parameters<Roberta>(base) == 124'697'433);
 static_assert(family::parameters<Roberta>(headless) == 124'645'632);
 
+constexpr auto of_texts = [](ModelConfig& config) {
+    base(config);
+    config.model_class = "RobertaForSequenceClassification";
+};
+constexpr auto of_tokens = [](ModelConfig& config) {
+    base(config);
+    config.model_class = "RobertaForTokenClassification";
+};
+// Counts: transformers 4.57.6 on meta, from the published config.json and two labels.
+static_assert(family::parameters<Roberta>(of_texts) == 124'647'170);
+static_assert(family::parameters<Roberta>(of_tokens) == 124'056'578);
+
 TEST_CASE("roberta: positions begin behind the padding id") {
     auto const model = family::made<Roberta>(base);
     bool found = false;

@@ -36,14 +36,14 @@ TEST_CASE("a class that its family does not describe is mapped from its tensors'
     auto tensors = tiny_tensors();
     tensors.push_back({"score.weight", "BF16", {2, 4}, 16});
     std::string config = tiny_llama;
-    config.replace(config.find("LlamaForCausalLM"), 16, "LlamaForSequenceClassification");
+    config.replace(config.find("LlamaForCausalLM"), 16, "LlamaForQuestionAnswering");
     write_model(folder, tensors, config);
     auto const checkpoint = read(folder.path());
     REQUIRE(checkpoint.has_value());
     CHECK(checkpoint->not_described);
     REQUIRE(checkpoint->warnings.size() == 2);
     CHECK(checkpoint->warnings[0] ==
-          "LlamaForSequenceClassification: architectures: is not a class of this family that can be counted; did you "
+          "LlamaForQuestionAnswering: architectures: is not a class of this family that can be counted; did you "
           "mean "
           "LlamaForCausalLM?");
     CHECK(stored_bytes(checkpoint->model.tree) == total(tensors));

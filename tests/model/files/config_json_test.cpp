@@ -41,6 +41,21 @@ std::string llama(std::string const& members) {
 }  // namespace
 
 // Oracle: tests/golden/families/index.tsv, made from the same configurations by transformers 4.57.6.
+TEST_CASE("read_config: a classifier has as many scores as id2label, else num_labels says, else two") {
+    auto const labels = [](std::string const& more, std::string const& name = "LlamaForTokenClassification") {
+        auto const config = read(R"({"model_type": "llama", "architectures": [")" + name + "\"]" + more + "}").config;
+        return describe(config)->config.labels;
+    };
+    CHECK(labels("") == 2);
+    CHECK(labels(R"(, "num_labels": 7)") == 7);
+    CHECK(labels(R"(, "num_labels": 3, "id2label": {"0": "a", "1": "b", "2": "c"})") == 3);
+    CHECK(labels(R"(, "id2label": {"0": "a"})") == 1);
+    CHECK(labels(R"(, "num_labels": 7)", "LlamaForCausalLM") == 0);
+    auto const refused = read_config(R"({"model_type": "llama", "id2label": ["a"]})", "config.json");
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().place() == "id2label");
+}
+
 TEST_CASE("read_config: every golden configuration gives transformers' number of parameters") {
     std::ifstream index(golden + "families/index.tsv");
     REQUIRE(index);

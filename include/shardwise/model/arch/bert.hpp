@@ -69,14 +69,19 @@ struct Bert {
     static constexpr detail::BertLayout layout{.prefix = "Bert"};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"BertForMaskedLM", "BertModel"}); !known) return known;
+        if (auto const known = detail::check_class(
+                config, {"BertForMaskedLM", "BertModel", "BertForSequenceClassification", "BertForTokenClassification",
+                         "BertForQuestionAnswering", "BertForMultipleChoice"});
+            !known)
+            return known;
         return detail::complete_bert(config);
     }
 
     static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
-        auto const model = detail::add_bert_model(tree, config, layout, !has_head(config));
+        auto const model = detail::add_bert_model(tree, config, layout, has_pooler(config));
         tree.set_root(model);
+        if (config.labels > 0) detail::add_classifier(tree, config, "bert", model, false);
         if (!has_head(config)) return tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const transform = tree.add("BertPredictionHeadTransform", {},
@@ -96,11 +101,14 @@ struct Bert {
 
     static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
-        bool const head = has_head(config);
+        bool const head = has_head(config) || config.labels > 0;
         detail::append_bert_embeddings(program, config, layout, head ? "bert.embeddings" : "embeddings");
         program.append_layers(head ? "bert.encoder.layer" : "encoder.layer", 0, config.layers,
                               program.add(detail::bert_layer_body(config)));
-        if (head) {
+        if (config.labels > 0) {
+            if (has_pooler(config)) detail::append_bert_pooler(program, config, "bert.pooler");
+            detail::append_classifier(program, config, false);
+        } else if (head) {
             detail::append_masked_head(program, config, "cls.predictions",
                                        {"transform.dense.weight", "transform.dense.bias", "transform.LayerNorm.weight",
                                         "transform.LayerNorm.bias"},
@@ -112,6 +120,10 @@ struct Bert {
     }
 
 private:
+    static constexpr bool has_pooler(ModelConfig const& config) {
+        return detail::is_base_class(config) || detail::is_for(config, "ForMultipleChoice") ||
+               detail::is_for(config, "ForSequenceClassification");
+    }
     static constexpr bool has_head(ModelConfig const& config) { return config.model_class.view() == "BertForMaskedLM"; }
 };
 

@@ -37,7 +37,10 @@ struct Gemma {
 
     /// transformers 4.57 reads hidden_act and not hidden_activation.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"GemmaForCausalLM", "GemmaModel"}); !checked)
+        if (auto const checked = detail::check_class(
+                config,
+                {"GemmaForCausalLM", "GemmaModel", "GemmaForSequenceClassification", "GemmaForTokenClassification"});
+            !checked)
             return checked;
         config.sliding_window = config.layer_types_count = 0;
         config.sliding_layers = {};
@@ -45,9 +48,7 @@ struct Gemma {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::dense_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Gemma>);

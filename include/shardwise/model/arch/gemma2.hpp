@@ -43,16 +43,17 @@ struct Gemma2 {
 
     /// Without layer_types, layers 0, 2, ... slide.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Gemma2ForCausalLM", "Gemma2Model"}); !checked)
+        if (auto const checked =
+                detail::check_class(config, {"Gemma2ForCausalLM", "Gemma2Model", "Gemma2ForSequenceClassification",
+                                             "Gemma2ForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_gemma(config); !checked) return checked;
         return detail::complete_windows(config, [](std::int64_t layer) { return layer % 2 == 0; });
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::dense_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Gemma2>);

@@ -38,7 +38,10 @@ struct Llama {
 
     /// attention_bias covers all four projections; there are no windows.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"LlamaForCausalLM", "LlamaModel"}); !checked)
+        if (auto const checked = detail::check_class(
+                config,
+                {"LlamaForCausalLM", "LlamaModel", "LlamaForSequenceClassification", "LlamaForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
@@ -48,9 +51,7 @@ struct Llama {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::dense_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Llama>);

@@ -38,7 +38,10 @@ struct Mistral {
 
     /// No projection has a bias; all layers share the window; layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"MistralForCausalLM", "MistralModel"}); !checked)
+        if (auto const checked =
+                detail::check_class(config, {"MistralForCausalLM", "MistralModel", "MistralForSequenceClassification",
+                                             "MistralForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_bias = config.attention_out_bias = config.mlp_bias = false;
@@ -47,9 +50,7 @@ struct Mistral {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::dense_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Mistral>);

@@ -51,7 +51,10 @@ struct Mixtral {
 
     /// No projection has a bias; intermediate_size is an expert's; a window is for all layers. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"MixtralForCausalLM", "MixtralModel"}); !checked)
+        if (auto const checked =
+                detail::check_class(config, {"MixtralForCausalLM", "MixtralModel", "MixtralForSequenceClassification",
+                                             "MixtralForTokenClassification"});
+            !checked)
             return checked;
         config.expert_intermediate_size = config.intermediate_size;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;

@@ -45,7 +45,10 @@ struct Phi3 {
     /// No projection has a bias; a window is for all layers; the rotated part of a head lies within it. Of scaled positions the
     /// class knows longrope alone, also under its former names, and an original context of 4096 where none is given.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Phi3ForCausalLM", "Phi3Model"}); !checked)
+        if (auto const checked = detail::check_class(
+                config,
+                {"Phi3ForCausalLM", "Phi3Model", "Phi3ForSequenceClassification", "Phi3ForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         auto const part = config.rope.partial_rotary_factor;

@@ -39,7 +39,10 @@ struct Qwen2 {
 
     /// q, k and v have biases, o has none; from max_window_layers on layers slide where windows are used.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Qwen2ForCausalLM", "Qwen2Model"}); !checked)
+        if (auto const checked = detail::check_class(
+                config,
+                {"Qwen2ForCausalLM", "Qwen2Model", "Qwen2ForSequenceClassification", "Qwen2ForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_bias = true;
@@ -49,9 +52,7 @@ struct Qwen2 {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::dense_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Qwen2>);

@@ -56,7 +56,10 @@ struct Qwen2Moe {
 
     /// qkv_bias is for q, k and v. Heads times head_dim must be the hidden size. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel"}); !checked)
+        if (auto const checked =
+                detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel",
+                                             "Qwen2MoeForSequenceClassification", "Qwen2MoeForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         if (config.head_dim * config.heads != config.hidden_size) {
@@ -74,9 +77,7 @@ struct Qwen2Moe {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::mixed_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::mixed_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Qwen2Moe>);

@@ -40,7 +40,10 @@ struct Qwen3 {
 
     /// attention_bias covers all four projections; from max_window_layers on layers slide where windows are used.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Qwen3ForCausalLM", "Qwen3Model"}); !checked)
+        if (auto const checked = detail::check_class(
+                config,
+                {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "Qwen3ForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
@@ -51,9 +54,7 @@ struct Qwen3 {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::dense_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Qwen3>);

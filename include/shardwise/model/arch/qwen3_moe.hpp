@@ -46,7 +46,10 @@ struct Qwen3Moe {
 
     /// attention_bias covers all four projections; a window is for all layers. layer_types is not read.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Qwen3MoeForCausalLM", "Qwen3MoeModel"}); !checked)
+        if (auto const checked =
+                detail::check_class(config, {"Qwen3MoeForCausalLM", "Qwen3MoeModel",
+                                             "Qwen3MoeForSequenceClassification", "Qwen3MoeForTokenClassification"});
+            !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
         config.attention_out_bias = config.attention_bias;
@@ -60,9 +63,7 @@ struct Qwen3Moe {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::mixed_decoder_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::mixed_decoder_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<Qwen3Moe>);

@@ -60,15 +60,23 @@ struct Roberta {
     static constexpr detail::BertLayout layout{.prefix = "Roberta", .has_padding_row = true};
 
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const known = detail::check_class(config, {"RobertaForMaskedLM", "RobertaModel"}); !known)
+        if (auto const known = detail::check_class(
+                config, {"RobertaForMaskedLM", "RobertaModel", "RobertaForSequenceClassification",
+                         "RobertaForTokenClassification", "RobertaForQuestionAnswering", "RobertaForMultipleChoice"});
+            !known)
             return known;
         return detail::complete_bert(config);
     }
 
     static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
-        auto const model = detail::add_bert_model(tree, config, layout, !has_head(config));
+        auto const model = detail::add_bert_model(tree, config, layout, has_pooler(config));
         tree.set_root(model);
+        if (!detail::is_base_class(config)) {
+            tree.keep_whole("RobertaSelfAttention");
+            tree.keep_whole("RobertaSdpaSelfAttention");
+        }
+        if (config.labels > 0) detail::add_classifier(tree, config, "roberta", model, true);
         if (!has_head(config)) return tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const head =
@@ -77,8 +85,6 @@ struct Roberta {
                       {"layer_norm", detail::add_layer_norm(part, config.hidden_size)},
                       {"decoder", detail::add_masked_decoder(part, config)}});
         tree.set_root(tree.add("RobertaForMaskedLM", {}, {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
-        tree.keep_whole("RobertaSelfAttention");
-        tree.keep_whole("RobertaSdpaSelfAttention");
         if (config.tie_word_embeddings) tree.tie("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight");
         tree.tie("lm_head.bias", "lm_head.decoder.bias");
         return tree;
@@ -86,11 +92,14 @@ struct Roberta {
 
     static constexpr BlockProgram program(auto const& config) {
         BlockProgram program;
-        bool const head = has_head(config);
+        bool const head = has_head(config) || config.labels > 0;
         detail::append_bert_embeddings(program, config, layout, head ? "roberta.embeddings" : "embeddings");
         program.append_layers(head ? "roberta.encoder.layer" : "encoder.layer", 0, config.layers,
                               program.add(detail::bert_layer_body(config)));
-        if (head) {
+        if (config.labels > 0) {
+            if (has_pooler(config)) detail::append_bert_pooler(program, config, "roberta.pooler");
+            detail::append_classifier(program, config, true);
+        } else if (head) {
             detail::append_masked_head(program, config, "lm_head",
                                        {"dense.weight", "dense.bias", "layer_norm.weight", "layer_norm.bias"},
                                        ActivationKind::gelu);
@@ -101,6 +110,9 @@ struct Roberta {
     }
 
 private:
+    static constexpr bool has_pooler(ModelConfig const& config) {
+        return detail::is_base_class(config) || detail::is_for(config, "ForMultipleChoice");
+    }
     static constexpr bool has_head(ModelConfig const& config) {
         return config.model_class.view() == "RobertaForMaskedLM";
     }

@@ -121,6 +121,16 @@ struct ConfigPart {
     return name;
 }
 
+/// The number of labels of a classifying head: `id2label`'s, else `num_labels`; 0 where neither is set.
+[[nodiscard]] inline Result<std::int64_t> read_labels(ConfigObject const& object) {
+    if (auto const names = object.find_set("id2label")) {
+        if (!names->is_object()) return object.wrong_type("id2label", *names, "an object");
+        return static_cast<std::int64_t>(names->size());
+    }
+    auto const count = object.find_set("num_labels");
+    return count ? object.integer("num_labels", *count, 1) : std::int64_t{0};
+}
+
 /// `dtype`, else the older `torch_dtype`; nothing where neither is set.
 [[nodiscard]] inline Result<std::optional<Dtype>> read_dtype(ConfigObject const& object) {
     for (std::string_view const key : {"dtype", "torch_dtype"}) {
@@ -221,6 +231,9 @@ template <ModelArchitecture Arch>
     if (is_whole_class) name = read_class(whole);
     if (!name) return name.error();
     out.config.model_class = *name;
+    auto const labels = read_labels(object);
+    if (!labels) return labels.error();
+    out.config.labels = *labels;
     if (part.is_text_config) {
         auto const tied = whole.find_set("tie_word_embeddings");
         if (tied && !object.find_set("tie_word_embeddings")) {

@@ -92,7 +92,7 @@ struct BertLayout {
     auto const layer = add_bert_layer(tree, config, layout);
     auto const list = tree.add("ModuleList", {}, {numbered(0, config.layers, layer, ModuleRole::layer)});
     List<Child> children{{"embeddings", embeddings, ModuleRole::embedding},
-                                {"encoder", tree.add(part.name(layout.prefix, "Encoder"), {}, {{"layer", list}})}};
+                         {"encoder", tree.add(part.name(layout.prefix, "Encoder"), {}, {{"layer", list}})}};
     if (has_pooler) {
         auto const dense = part.linear(config.hidden_size, config.hidden_size, true);
         children.push_back(
@@ -178,6 +178,42 @@ constexpr void append_masked_head(BlockProgram& program, ModelConfig const& conf
 [[nodiscard]] constexpr ModuleId add_masked_decoder(PartMaker& part, ModelConfig const& config) {
     return part.linear(config.vocab_size, config.hidden_size, true, ShardRule::units(0, config.vocab_size),
                        TensorUse::head);
+}
+
+/// Makes the class that is counted out of the base model and its classifier: a linear layer, or roberta's two for texts.
+constexpr void add_classifier(ModuleTree& tree, ModelConfig const& config, std::string_view base, ModuleId model,
+                              bool has_dense_head) {
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const scores = part.linear(config.labels, config.hidden_size, true, {}, TensorUse::head);
+    List<Child> children{{base, model}};
+    if (is_for(config, "ForQuestionAnswering")) {
+        children.push_back({"qa_outputs", scores, ModuleRole::head});
+    } else if (has_dense_head && is_for(config, "ForSequenceClassification")) {
+        auto const dense = part.linear(config.hidden_size, config.hidden_size, true);
+        auto const head = tree.add("RobertaClassificationHead", {},
+                                   {{"dense", dense}, {"dropout", part.plain("Dropout")}, {"out_proj", scores}});
+        children.push_back({"classifier", head, ModuleRole::head});
+    } else {
+        children.push_back({"dropout", part.plain("Dropout")});
+        children.push_back({"classifier", scores, ModuleRole::head});
+    }
+    tree.set_root(tree.add(tree.names().join(config.model_class.view()), children));
+}
+
+/// The classifier's block: texts are judged by their first token, questions and tokens token by token.
+constexpr void append_classifier(BlockProgram& program, ModelConfig const& config, bool has_dense_head) {
+    BodyBuilder body(config.hidden_size);
+    bool const is_of_text = is_for(config, "ForSequenceClassification") || is_for(config, "ForMultipleChoice");
+    bool const is_dense = has_dense_head && is_for(config, "ForSequenceClassification");
+    auto in = is_of_text ? body.first_token(body.input()) : body.input();
+    if (is_dense) {
+        in = body.linear(in, "dense", "dense.weight", config.hidden_size, {}, "dense.bias");
+        in = body.activation(in, ActivationKind::tanh);
+    }
+    (void)body.linear(in, "scores", is_dense ? "out_proj.weight" : "weight", config.labels, {},
+                      is_dense ? "out_proj.bias" : "bias");
+    auto const module = is_for(config, "ForQuestionAnswering") ? std::string_view{"qa_outputs"} : "classifier";
+    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
 }
 
 }  // namespace shardwise::inline v0_2_0::detail

@@ -105,6 +105,11 @@ constexpr void finish_program(BlockProgram& program, ModelConfig const& config, 
     program.append(ModuleRole::norm, base_path(config, "model.norm", "norm"), program.add(std::move(last).finish()));
     if (is_base_class(config)) return;
     BodyBuilder head(config.hidden_size);
+    if (config.labels > 0) {
+        auto const bias = is_for(config, "ForTokenClassification") ? std::string_view{"bias"} : std::string_view{};
+        (void)head.linear(head.input(), "scores", "weight", config.labels, {}, bias);
+        return program.append(ModuleRole::head, "score", program.add(std::move(head).finish()));
+    }
     (void)head.logits(head.last_token(head.input()), "weight", config.vocab_size);
     program.append(ModuleRole::head, "lm_head", program.add(std::move(head).finish()));
 }
