@@ -26,6 +26,7 @@ Peak peak_of(std::vector<std::string> words) {
     std::vector<char*> arguments;
     for (auto& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
+    std::fflush(stdout);  // the child would write it once more
     auto const child = ::fork();
     if (child == 0) {
         if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
@@ -89,7 +90,7 @@ TEST_SUITE("timing") {
         CHECK(extra({path}, 0) <= 64);
         write_tensors(
             path, 100'000, [](int i) { return "m" + std::to_string(i) + ".a.b.c.d.e.f.g.h.i.j.k.w"; }, any);
-        CHECK(extra({path}, 0) <= 64);
+        CHECK(extra({path}, 1) <= 64);
 
         std::string tree = R"({"class":"M","children":[{"name":"x"})";
         for (int i = 0; i < 300'000; ++i)

@@ -148,7 +148,11 @@ private:
     [[nodiscard]] std::size_t memory() const {
         return children_.size() * sizeof(Child) + bodies_.memory(names_.memory() - text_size_) + text_size_;
     }
-    bool too_many(std::string_view what) { return too_many(what, max_memory_); }
+    bool too_many(std::string_view what) {
+        return refuse(Error{ErrorCode::capacity_exceeded}
+                          .because("has more " + std::string(what) + " than fit into the bytes that a tree may take")
+                          .expected(static_cast<std::int64_t>(max_memory_)));
+    }
     bool too_many(std::string_view what, std::size_t limit) {
         return refuse(Error{ErrorCode::capacity_exceeded}
                           .because("has more " + std::string(what) + " than this library reads")
