@@ -1,111 +1,23 @@
 #pragma once
 
 #include <shardwise/comm/detail/message_rank.hpp>
+#include <shardwise/comm/detail/mpi_lifetime.hpp>
 #include <shardwise/comm/detail/pause.hpp>
 #include <shardwise/core/result.hpp>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
-
-/// MPI, started and ended in one thread of its own, as MPI wants it, because neither call knows a deadline: what has not
-/// returned in time is left behind.
-class MpiLifetime {
-public:
-    /// Errors  backend_failure with MPI's or the system's words; deadline_exceeded
-    [[nodiscard]] static Result<std::unique_ptr<MpiLifetime>> start(std::chrono::nanoseconds timeout) {
-        static std::atomic<bool> has_begun{false};
-        Error failed{ErrorCode::backend_failure};
-        failed.in("MPI_Init_thread");
-        if (has_begun.exchange(true)) return failed.because("was called before and did not succeed");
-        auto shared = std::make_shared<Shared>();
-        try {
-            std::thread([shared] { live(*shared); }).detach();
-        } catch (std::system_error const& problem) {
-            return failed.because(problem.what());
-        }
-        if (!shared->reaches(Phase::running, timeout)) {
-            return Error{ErrorCode::deadline_exceeded}
-                .in("MPI")
-                .because("was not started in time: some processes of the job have not called MPI_Init")
-                .fix("let all ranks of the job join");
-        }
-        if (shared->status != MPI_SUCCESS) {
-            char text[MPI_MAX_ERROR_STRING + 1] = {};
-            int length = 0;
-            MPI_Error_string(shared->status, text, &length);
-            return failed.because(std::string_view(text, static_cast<std::size_t>(length)));
-        }
-        return std::unique_ptr<MpiLifetime>(new MpiLifetime(std::move(shared), timeout));
-    }
-    MpiLifetime(MpiLifetime const&) = delete;
-    MpiLifetime& operator=(MpiLifetime const&) = delete;
-    /// Waits for all ranks as long as `start` would have: without those that do not come the process ends without
-    /// MPI_Finalize, which ends the job.
-    ~MpiLifetime() {
-        shared_->enter(Phase::ending);
-        (void)shared_->reaches(Phase::over, timeout_);
-    }
-
-    /// What MPI lets threads do.
-    [[nodiscard]] int threads() const { return shared_->threads; }
-
-private:
-    enum class Phase { starting, running, ending, over };
-
-    struct Shared {
-        std::mutex mutex;
-        std::condition_variable changed;
-        Phase phase = Phase::starting;
-        int status = MPI_SUCCESS;
-        int threads = MPI_THREAD_SINGLE;
-
-        void enter(Phase next) {
-            std::lock_guard const lock(mutex);
-            phase = next;
-            changed.notify_all();
-        }
-        [[nodiscard]] bool reaches(Phase least, std::chrono::nanoseconds timeout) {
-            // (A time point further away would overflow.)
-            constexpr std::chrono::nanoseconds longest = std::chrono::hours(24 * 365);
-            std::unique_lock lock(mutex);
-            return changed.wait_for(lock, std::min(timeout, longest), [&] { return phase >= least; });
-        }
-    };
-
-    MpiLifetime(std::shared_ptr<Shared> shared, std::chrono::nanoseconds timeout)
-        : shared_(std::move(shared)), timeout_(timeout) {}
-
-    static void live(Shared& shared) {
-        shared.status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &shared.threads);
-        shared.enter(Phase::running);
-        if (shared.status != MPI_SUCCESS) return;
-        {
-            std::unique_lock lock(shared.mutex);
-            shared.changed.wait(lock, [&] { return shared.phase == Phase::ending; });
-        }
-        MPI_Finalize();
-        shared.enter(Phase::over);
-    }
-
-    std::shared_ptr<Shared> shared_;
-    std::chrono::nanoseconds timeout_;
-};
 
 /// Messages of MPI: nonblocking ones that are polled, because MPI's own waits know no deadline.
 class MpiWire {
@@ -159,7 +71,7 @@ public:
         // Messages of the including program and of other groups are not seen.
         std::vector<Message> messages(1);
         auto const status = MPI_Comm_idup(MPI_COMM_WORLD, &wire->comm_, &messages[0].request_);
-        if (status != MPI_SUCCESS) return failure("MPI_Comm_idup", text_of(status));
+        if (status != MPI_SUCCESS) return failure("MPI_Comm_idup", mpi_text(status));
         wire->wait(std::span<Message>(messages), timeout, [] { return false; });
         if (messages[0].state() != MessageState::done) {
             wire->has_unfinished_ = true;
@@ -252,19 +164,13 @@ public:
 private:
     MpiWire() : kept_(std::make_unique<std::vector<Message>>()) {}
 
-    [[nodiscard]] static std::string text_of(int status) {
-        char text[MPI_MAX_ERROR_STRING + 1] = {};
-        int length = 0;
-        MPI_Error_string(status, text, &length);
-        return std::string(text, static_cast<std::size_t>(length));
-    }
     [[nodiscard]] static Error failure(std::string_view call, std::string_view reason) {
         return Error{ErrorCode::backend_failure}.in(call).because(reason);
     }
     static void check(Message& message, std::string_view call, int status) {
         if (status == MPI_SUCCESS) return;
         message.state_ = MessageState::broken;
-        message.reason_ = std::string(call) + " failed (" + text_of(status) + ")";
+        message.reason_ = std::string(call) + " failed (" + mpi_text(status) + ")";
     }
     static void test(Message& message) {
         if (message.state_ != MessageState::pending) return;
