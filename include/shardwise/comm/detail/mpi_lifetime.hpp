@@ -35,28 +35,30 @@ public:
         Error failed{ErrorCode::backend_failure};
         failed.in("MPI_Init_thread");
         if (has_begun.exchange(true)) return failed.because("was called before and did not succeed");
+        // (A time point further away than a year or two would overflow.)
         auto shared = std::make_shared<Shared>();
+        shared->timeout = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
         try {
             std::thread([shared] { live(*shared); }).detach();
         } catch (std::system_error const& problem) {
             return failed.because(problem.what());
         }
-        if (!shared->reaches(Phase::running, timeout)) {
+        if (!shared->reaches(Phase::running, shared->timeout)) {
             return Error{ErrorCode::deadline_exceeded}
                 .in("MPI")
                 .because("was not started in time: some processes of the job have not called MPI_Init")
                 .fix("let all ranks of the job join");
         }
         if (shared->status != MPI_SUCCESS) return failed.because(mpi_text(shared->status));
-        return std::unique_ptr<MpiLifetime>(new MpiLifetime(std::move(shared), timeout));
+        return std::unique_ptr<MpiLifetime>(new MpiLifetime(std::move(shared)));
     }
     MpiLifetime(MpiLifetime const&) = delete;
     MpiLifetime& operator=(MpiLifetime const&) = delete;
-    /// Waits for all ranks as long as `start` would have: without those that do not come the process ends without
-    /// MPI_Finalize, which ends the job.
+    /// Waits for all ranks as long as `start` would have, and as long again for MPI_Finalize. Without those that do not come
+    /// the process ends without MPI_Finalize, which ends the job.
     ~MpiLifetime() {
         shared_->enter(Phase::ending);
-        (void)shared_->reaches(Phase::over, timeout_);
+        (void)shared_->reaches(Phase::over, 2 * shared_->timeout);
     }
 
     /// What MPI lets threads do.
@@ -68,6 +70,7 @@ private:
     struct Shared {
         std::mutex mutex;
         std::condition_variable changed;
+        std::chrono::nanoseconds timeout{};
         Phase phase = Phase::starting;
         int status = MPI_SUCCESS;
         int threads = MPI_THREAD_SINGLE;
@@ -77,16 +80,13 @@ private:
             phase = next;
             changed.notify_all();
         }
-        [[nodiscard]] bool reaches(Phase least, std::chrono::nanoseconds timeout) {
-            // (A time point further away would overflow.)
-            constexpr std::chrono::nanoseconds longest = std::chrono::hours(24 * 365);
+        [[nodiscard]] bool reaches(Phase least, std::chrono::nanoseconds limit) {
             std::unique_lock lock(mutex);
-            return changed.wait_for(lock, std::min(timeout, longest), [&] { return phase >= least; });
+            return changed.wait_for(lock, limit, [&] { return phase >= least; });
         }
     };
 
-    MpiLifetime(std::shared_ptr<Shared> shared, std::chrono::nanoseconds timeout)
-        : shared_(std::move(shared)), timeout_(timeout) {}
+    explicit MpiLifetime(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
     static void live(Shared& shared) {
         shared.status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &shared.threads);
@@ -96,12 +96,26 @@ private:
             std::unique_lock lock(shared.mutex);
             shared.changed.wait(lock, [&] { return shared.phase == Phase::ending; });
         }
-        MPI_Finalize();
+        if (all_ranks_end(shared.timeout)) MPI_Finalize();
         shared.enter(Phase::over);
     }
 
+    /// Whether all processes of the job have come to their end. Ranks that wait in MPI_Finalize when the job is ended make
+    /// mpirun 4.1.4 hang or crash now and then (in PMIx_server_finalize), and MPI_Finalize knows no deadline.
+    [[nodiscard]] static bool all_ranks_end(std::chrono::nanoseconds timeout) {
+        auto const deadline = std::chrono::steady_clock::now() + timeout;
+        MPI_Request request = MPI_REQUEST_NULL;
+        int have_come = 0;
+        if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
+        while (MPI_Test(&request, &have_come, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+            if (have_come != 0) return true;
+            if (std::chrono::steady_clock::now() > deadline) return false;
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+        return false;
+    }
+
     std::shared_ptr<Shared> shared_;
-    std::chrono::nanoseconds timeout_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail
