@@ -2,6 +2,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/checkpoint_match.hpp>
+#include <shardwise/model/files/number_table.hpp>
 #include <shardwise/model/files/tensor_names.hpp>
 #include <shardwise/model/files/tree_builder.hpp>
 
@@ -26,35 +27,19 @@ class NameIndex {
 public:
     /// The names must outlive this and be distinct.
     explicit NameIndex(std::vector<std::string_view> const& names) : names_(names) {
-        auto size = std::size_t{64};
-        while (size < names.size() + names.size() / 3) size *= 2;
-        slots_.resize(size);
-        for (std::uint32_t i = 0; i < names.size(); ++i) {
-            auto const hash = hash_of(names[i]);
-            auto at = hash & (size - 1);
-            while (slots_[at].number != 0) at = (at + 1) & (size - 1);
-            slots_[at] = {hash, i + 1};
-        }
+        numbers_.reserve(names.size());
+        for (auto const name : names) numbers_.find_or_add(hash_of(name), [](std::uint32_t) { return false; });
     }
 
     [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const {
-        auto const hash = hash_of(name);
-        for (auto at = hash & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
-            auto const& slot = slots_[at];
-            if (slot.number == 0) return std::nullopt;
-            if (slot.hash == hash && names_[slot.number - 1] == name) return slot.number - 1;
-        }
+        return numbers_.find(hash_of(name), [&](std::uint32_t i) { return names_[i] == name; });
     }
 
 private:
-    struct Slot {
-        std::uint32_t hash = 0;
-        std::uint32_t number = 0;  // + 1; 0 is empty
-    };
     static std::uint32_t hash_of(std::string_view name) { return static_cast<std::uint32_t>(hash_name(name)); }
 
     std::vector<std::string_view> const& names_;
-    std::vector<Slot> slots_;
+    NumberTable numbers_;
 };
 
 /// Makes modules out of dotted names: tensors are brought into an order in which each module's stand together, level by

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/model/files/number_table.hpp>
 #include <shardwise/model/module_tree.hpp>
 
 #include <algorithm>
@@ -49,22 +50,17 @@ public:
         if (!std::is_partitioned(own.begin(), own.end(), comes_first)) {
             std::stable_partition(own.begin(), own.end(), comes_first);
         }
-        auto const hash = hash_of(class_name, own, children);
-        if ((hashes_.size() + 1) * 4 > slots_.size() * 3) grow();
-        auto slot = hash & (slots_.size() - 1);
-        for (; slots_[slot] != 0; slot = (slot + 1) & (slots_.size() - 1)) {
-            auto const known = slots_[slot] - 1;
-            if (hashes_[known] != hash || !is_equal(modules_[known], class_name, own, children)) continue;
+        auto const is_this = [&](ModuleId known) { return is_equal(modules_[known], class_name, own, children); };
+        auto const body = numbers_.find_or_add(hash_of(class_name, own, children), is_this);
+        if (!body.second) {
             // What it contains is known too: nothing was added behind its tensors.
             if (count > 0) tensors_.resize(first);
-            return known;
+            return body.first;
         }
         modules_.push_back({class_name, count > 0 ? first : static_cast<std::uint32_t>(tensors_.size()), count,
                             static_cast<std::uint32_t>(children_.size()), static_cast<std::uint32_t>(children.size())});
         children_.insert(children_.end(), children.begin(), children.end());
-        hashes_.push_back(hash);
-        slots_[slot] = static_cast<std::uint32_t>(modules_.size());
-        return slots_[slot] - 1;
+        return body.first;
     }
 
     /// The most that it takes until it is a tree, with `index` bytes beside it that are free by then.
@@ -72,15 +68,13 @@ public:
         auto const tensors = tensors_.size() * sizeof(Tensor);
         auto const modules = modules_.size() * sizeof(Module);
         auto const children = children_.size() * sizeof(Child);
-        index += modules_.size() * 3 * sizeof(std::uint32_t);
+        index += numbers_.memory();
         return tensors + modules + children + std::max({index, tensors, modules, children});
     }
 
     /// The tree, without its ties.
     [[nodiscard]] ModuleTree take(ModuleId root, NameArena names) && {
-        // (Assigning {} would keep the room.)
-        std::vector<std::uint32_t>().swap(hashes_);
-        std::vector<std::uint32_t>().swap(slots_);
+        numbers_ = {};
         return {std::move(names), take_list(modules_), take_list(tensors_), take_list(children_), root};
     }
 
@@ -90,15 +84,6 @@ private:
         List<T> list(values.data(), values.data() + values.size());
         std::vector<T>().swap(values);
         return list;
-    }
-    /// Doubles the table.
-    void grow() {
-        slots_.assign(slots_.empty() ? 64 : slots_.size() * 2, 0);
-        for (std::size_t body = 0; body < hashes_.size(); ++body) {
-            auto slot = hashes_[body] & (slots_.size() - 1);
-            while (slots_[slot] != 0) slot = (slot + 1) & (slots_.size() - 1);
-            slots_[slot] = static_cast<std::uint32_t>(body + 1);
-        }
     }
     [[nodiscard]] bool is_equal(Module const& module, std::string_view class_name, std::span<Tensor const> tensors,
                                 std::span<Child const> children) const {
@@ -133,8 +118,7 @@ private:
     std::vector<Module> modules_;
     std::vector<Tensor> tensors_;
     std::vector<Child> children_;
-    std::vector<std::uint32_t> hashes_;  // by body
-    std::vector<std::uint32_t> slots_;   // a body's number + 1; 0 is empty
+    NumberTable numbers_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail
