@@ -1,7 +1,6 @@
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
-#include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
@@ -9,78 +8,20 @@
 
 #include <doctest/doctest.h>
 
+#include "row_matrices.hpp"
+
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <random>
 #include <span>
 #include <vector>
 
 using namespace shardwise;
+using namespace shardwise::testing;
 
 namespace {
 
 constexpr double pi = 3.14159265358979323846;
-
-/// Half of the distance between neighbours of T at 1: the rounding of one stored result.
-template <class T>
-constexpr double unit_roundoff = std::same_as<T, float>      ? 0x1p-24
-                                 : std::same_as<T, Bfloat16> ? 0x1p-8
-                                                             : 0x1p-11;
-
-template <class T>
-struct Matrix {
-    std::int64_t rows;
-    std::int64_t width;
-    std::vector<T> values = std::vector<T>(static_cast<std::size_t>(rows * width));
-
-    TensorView<T, 2, Host> view() { return {values.data(), {rows, width}}; }
-    TensorView<T const, 2, Host> read() const { return {values.data(), {rows, width}}; }
-    TensorView<T const, 1, Host> flat() const { return {values.data(), {rows * width}}; }
-    double at(std::int64_t row, std::int64_t i) const {
-        return static_cast<double>(static_cast<float>(values[static_cast<std::size_t>(row * width + i)]));
-    }
-};
-
-template <class T>
-Matrix<T> random_matrix(std::int64_t rows, std::int64_t width, unsigned seed, float spread = 2.0F) {
-    Matrix<T> matrix{rows, width};
-    std::mt19937 random(seed);
-    std::normal_distribution<float> values(0.3F, spread);
-    for (auto& value : matrix.values) value = T(values(random));
-    return matrix;
-}
-
-/// Every element within `roundoffs` roundings of T of the reference, relative to its size and at least to `floor`.
-template <class T>
-void check_close(Matrix<T> const& out, std::function<double(std::int64_t, std::int64_t)> const& reference,
-                 double roundoffs, double floor = 1e-3) {
-    int wrong = 0;
-    for (std::int64_t row = 0; row < out.rows; ++row) {
-        for (std::int64_t i = 0; i < out.width; ++i) {
-            auto const expected = reference(row, i);
-            auto const allowed = (roundoffs * 0x1p-24 + 1.01 * unit_roundoff<T>)*std::max(std::abs(expected), floor);
-            if (!(std::abs(out.at(row, i) - expected) <= allowed)) ++wrong;
-        }
-    }
-    CHECK(wrong == 0);
-}
-
-struct Shape2 {
-    std::int64_t rows;
-    std::int64_t width;
-};
-constexpr Shape2 shapes[] = {{1, 1}, {3, 7}, {5, 64}, {2, 200}, {70, 33}};
-
-/// The instruction sets that have kernels of their own and that this machine offers.
-std::vector<IsaLevel> levels() {
-    std::vector<IsaLevel> found;
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
-        if (level <= detect_isa()) found.push_back(level);
-    }
-    return found;
-}
 
 }  // namespace
 
@@ -411,63 +352,6 @@ TEST_CASE("kernels over rows: no rows, NaN and infinities") {
         CHECK(out.values[2] == 1e30F);
         CHECK(out.values[3] == 0.0F);
     }
-}
-
-TEST_CASE_TEMPLATE("residual_norm: adds the parts in rank order and normalises, as one step after another does", T,
-                   float, Bfloat16) {
-    for (auto const level : levels()) {
-        CAPTURE(name_of(level));
-        HostContext context({.threads = 2, .isa = level});
-        auto stream = context.make_stream();
-        for (auto const [rows, width] : shapes) {
-            std::vector<Matrix<T>> addends;
-            for (unsigned rank = 0; rank < 3; ++rank) addends.push_back(random_matrix<T>(rows, width, 30 + rank));
-            std::vector<T const*> const parts{addends[0].values.data(), addends[1].values.data(),
-                                              addends[2].values.data()};
-            auto const before = random_matrix<T>(rows, width, 40);
-            auto const weight = random_matrix<T>(1, width, 41);
-            auto residual = before;
-            Matrix<T> out{rows, width};
-            REQUIRE(residual_norm<T>(parts, residual.view(), weight.flat(), out.view(), 1e-5F, stream, 1.0F));
-            // The sum of four values that are at most about 10 each.
-            check_close<T>(
-                residual,
-                [&](std::int64_t row, std::int64_t i) {
-                    return before.at(row, i) + addends[0].at(row, i) + addends[1].at(row, i) + addends[2].at(row, i);
-                },
-                4.0, 10.0);
-            Matrix<T> normal{rows, width};
-            REQUIRE(rms_norm<T>(residual.read(), weight.flat(), normal.view(), 1e-5F, stream, 1.0F));
-            int wrong = 0;
-            for (std::size_t i = 0; i < out.values.size(); ++i) {
-                wrong += static_cast<float>(out.values[i]) == static_cast<float>(normal.values[i]) ? 0 : 1;
-                if constexpr (std::same_as<T, float>) {
-                    auto const sum = (addends[0].values[i] + addends[1].values[i]) + addends[2].values[i];
-                    wrong += residual.values[i] == before.values[i] + sum ? 0 : 1;
-                }
-            }
-            CHECK(wrong == 0);
-            auto single = before;
-            REQUIRE(residual_norm<T>(addends[0].read(), single.view(), weight.flat(), out.view(), 1e-5F, stream));
-            check_close<T>(
-                single, [&](std::int64_t row, std::int64_t i) { return before.at(row, i) + addends[0].at(row, i); },
-                1.0, 10.0);
-        }
-    }
-    HostContext context({.threads = 1});
-    auto stream = context.make_stream();
-    Matrix<T> values{2, 4};
-    auto const weight = random_matrix<T>(1, 4, 42);
-    CHECK(residual_norm<T>(std::span<T const* const>{}, values.view(), weight.flat(), values.view(), 1e-5F, stream)
-              .error()
-              .message() == "residual_norm: parts: there is nothing to add");
-    std::vector<T const*> const many(65, values.values.data());
-    CHECK(residual_norm<T>(many, values.view(), weight.flat(), values.view(), 1e-5F, stream).error().code() ==
-          ErrorCode::capacity_exceeded);
-    CHECK(residual_norm<T>(values.read().columns(0, 3), values.view().columns(0, 3), weight.flat().part(0, 3),
-                           values.view().columns(0, 3), 1e-5F, stream)
-              .error()
-              .code() == ErrorCode::shape_mismatch);
 }
 
 TEST_CASE("kernels over rows refuse shapes that do not go together, and say which") {

@@ -1,37 +1,13 @@
 #pragma once
 
-#include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/session/generation.hpp>
 
-#include <doctest/doctest.h>
+#include "../executor/formula_model.hpp"
 
-#include "../executor/formula.hpp"
-#include "temporary_folder.hpp"
-
-#include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 namespace shardwise::testing {
-
-/// A small model whose weights are a formula.
-struct FormulaModel {
-    TemporaryFolder folder;
-    ModelSource source;
-    std::optional<Checkpoint> checkpoint;
-
-    explicit FormulaModel(std::string const& config) {
-        (void)folder.write("config.json", config);
-        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
-        REQUIRE(only);
-        auto const described = read_checkpoint(*only);
-        REQUIRE(described);
-        write_formula_model(described->model, folder / "model.safetensors");
-        source = *find_model(folder.path(), {}, HubCache(HubEnvironment{}));
-        auto read = read_checkpoint(source);
-        REQUIRE(read);
-        checkpoint.emplace(std::move(*read));
-    }
-};
 
 /// A small llama.
 struct FormulaLlama : FormulaModel {
@@ -41,5 +17,16 @@ struct FormulaLlama : FormulaModel {
                        R"("architectures":["LlamaForCausalLM"],)" +
                        std::string(sizes) + "}") {}
 };
+
+/// Two prompts of its tokens.
+[[nodiscard]] inline std::vector<GenerationRequest> two_requests() {
+    GenerationRequest first;
+    first.prompt = {5, 9, 2};
+    first.max_new_tokens = 8;
+    GenerationRequest second;
+    second.prompt = {30, 31, 7, 7};
+    second.max_new_tokens = 6;
+    return {first, second};
+}
 
 }  // namespace shardwise::testing

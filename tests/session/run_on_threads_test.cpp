@@ -1,21 +1,15 @@
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
-#include <shardwise/session/serve_on_threads.hpp>
-#include <shardwise/tokenizer/files/tokenizer_json.hpp>
 
 #include <doctest/doctest.h>
 
-#include "checkpoint_files.hpp"
 #include "formula_llama.hpp"
-#include "skip.hpp"
+#include "letters.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <limits>
-#include <malloc.h>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,16 +19,6 @@ namespace {
 
 using namespace shardwise;
 using namespace shardwise::testing;
-
-std::vector<GenerationRequest> two_requests() {
-    GenerationRequest first;
-    first.prompt = {5, 9, 2};
-    first.max_new_tokens = 8;
-    GenerationRequest second;
-    second.prompt = {30, 31, 7, 7};
-    second.max_new_tokens = 6;
-    return {first, second};
-}
 
 TEST_CASE("run_on_threads: any number of ranks makes the same tokens, and every rank's memory is counted") {
     FormulaLlama const model;
@@ -167,42 +151,6 @@ TEST_CASE("run_on_threads: experts dealt to groups, times ranks and stages, have
     auto const refused = run_on_threads(model.source, model.checkpoint->model, requests, {.ep = 6});
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("more ranks than the model has experts") != std::string::npos);
-}
-
-/// Its first 61 tokens are these letters.
-Tokenizer letters() {
-    std::string const all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678";
-    std::string vocabulary;
-    for (std::size_t id = 0; id < all.size(); ++id)
-        vocabulary += (id == 0 ? "\"" : ",\"") + all.substr(id, 1) + "\":" + std::to_string(id);
-    auto tokenizer = parse_tokenizer_json(R"({"version":"1.0","added_tokens":[],"decoder":{"type":"Fuse"},"model":)"
-                                          R"({"type":"BPE","vocab":{)" +
-                                              vocabulary + R"(},"merges":[],"unk_token":"a"}})",
-                                          "letters");
-    REQUIRE(tokenizer);
-    return *std::move(tokenizer);
-}
-
-TEST_CASE("TextStream: the first of several stop strings ends the text, and what may begin one waits") {
-    auto const tokenizer = letters();
-    auto const stream = [&](std::string const& text, std::vector<std::string> const& stops) {
-        std::string shown;
-        TextStream out(tokenizer, stops, [&](std::string_view piece) { (shown += piece) += '|'; });
-        for (char const letter : text) {
-            if (!out.push(letter - 'a')) break;
-        }
-        out.finish();
-        CHECK(out.has_stopped() == (out.text() != text));
-        return shown + " " + out.text();
-    };
-    CHECK(stream("abcd", {}) == "a|b|c|d| abcd");
-    CHECK(stream("abcd", {"bc"}) == "a| a");
-    CHECK(stream("abab", {"abc"}) == "ab|ab| abab");
-    CHECK(stream("ababc", {"abc"}) == "ab| ab");
-    CHECK(stream("aaab", {"aab"}) == "a| a");
-    CHECK(stream("xabcd", {"cd", "abcz", "bcd"}) == "x|a| xa");
-    CHECK(stream("abcd", {"", "d"}) == "a|b|c| abc");
-    CHECK(stream("abc", {"a"}) == " ");
 }
 
 TEST_CASE("run_on_threads: stop strings end each request by itself, with its text, on any kind of ranks") {
@@ -351,119 +299,6 @@ TEST_CASE("run_on_threads: more ranks than heads, and prompts that do not fit, a
     auto const ended = run_on_threads(model.source, model.checkpoint->model, endless, {.threads = 1});
     REQUIRE(ended);
     CHECK(ended->generations[0].reason == FinishReason::length);
-}
-
-TEST_CASE(
-    "serve_on_threads: one request after another gives what each gives alone; refused and ended ones harm nobody") {
-    FormulaLlama const model;
-    auto const requests = two_requests();
-    auto const alone = run_on_threads(model.source, model.checkpoint->model, requests, {.is_deterministic = true});
-    REQUIRE(alone);
-    for (std::int32_t const tp : {1, 3}) {
-        CAPTURE(tp);
-        // A prompt that is too long, one whose answer is ended behind the second token, and the two again.
-        auto asked = std::vector{requests[0], requests[0], requests[0], requests[1], requests[0]};
-        asked[1].prompt.assign(1000, 7);
-        auto const tokenizer = letters();
-        auto const text = *tokenizer.decode(alone->generations[1].tokens);
-        asked[3].stop_strings = {text.substr(text.size() - 1)};
-        std::size_t turn = 0;
-        std::size_t answers = 0;
-        std::int64_t heard = 0;
-        RunOptions options{.tp = tp, .threads = 2, .is_deterministic = true, .context = 24};
-        options.tokenizer = &tokenizer;
-        options.on_token = [&](std::int64_t, std::int32_t) { return turn != 3 || ++heard < 2; };
-        auto const next = [&]() -> std::optional<GenerationRequest> {
-            return turn < asked.size() ? std::optional(asked[turn++]) : std::nullopt;
-        };
-        auto const on_generation = [&](Result<Generation> const& generation) {
-            ++answers;
-            CHECK(generation.has_value() == (turn != 2));
-            if (!generation) return;
-            auto expected = alone->generations[turn == 4 ? 1 : 0].tokens;
-            if (turn == 3) expected.resize(2);
-            if (turn == 4) {
-                expected.resize(text.find(text.back()) + 1);
-                CHECK(generation->reason == FinishReason::stop_string);
-                CHECK(generation->text == text.substr(0, text.find(text.back())));
-            }
-            CHECK(generation->tokens == expected);
-            CHECK((generation->reason == FinishReason::cancelled) == (turn == 3));
-        };
-        auto const served = serve_on_threads(model.source, model.checkpoint->model, options, next, on_generation);
-        CHECK_MESSAGE(served, (served ? "" : served.error().message()));
-        CHECK(answers == asked.size());
-    }
-}
-
-TEST_CASE("serve_on_threads: a callback that throws ends all ranks") {
-    FormulaLlama const model;
-    auto const next = []() -> std::optional<GenerationRequest> { throw std::runtime_error("no more paper"); };
-    auto const served = serve_on_threads(model.source, model.checkpoint->model,
-                                         {.tp = 3, .threads = 1, .context = 24, .timeout = std::chrono::seconds(50)},
-                                         next, [](Result<Generation> const&) {});
-    REQUIRE(!served);
-    CHECK(served.error().message().find("no more paper") != std::string::npos);
-}
-
-/// A line of /proc/self/status, in bytes.
-std::int64_t of_process(std::string const& key) {
-    std::ifstream file("/proc/self/status");
-    for (std::string line; std::getline(file, line);) {
-        if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
-    }
-    return -1;
-}
-
-TEST_SUITE("long") {
-    TEST_CASE("run_on_threads: a process grows by what was predicted, within 5 %, with a model of over 500 MB") {
-        TemporaryFolder const folder;
-        (void)folder.write("config.json", R"({"model_type":"llama","architectures":["LlamaForCausalLM"],)"
-                                          R"("vocab_size":32000,"hidden_size":1024,"num_hidden_layers":15,)"
-                                          R"("intermediate_size":4096,"num_attention_heads":16,)"
-                                          R"("num_key_value_heads":8,"max_position_embeddings":2048})");
-        auto const only = find_model(folder / "config.json", {}, HubCache(HubEnvironment{}));
-        REQUIRE(only);
-        auto const described = read_checkpoint(*only);
-        REQUIRE(described);
-        std::vector<WrittenTensor> tensors;
-        walk_tensors(described->model.tree, [&](std::string_view name, Tensor const& tensor) {
-            std::vector<std::int64_t> shape;
-            for (std::size_t i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
-            if (tensor.is_parameter())
-                tensors.push_back({std::string(name), "BF16", shape, 2 * tensor.shape.elements()});
-        });
-        write_safetensors(folder / "model.safetensors", tensors);
-        auto const source = find_model(folder.path(), {}, HubCache(HubEnvironment{}));
-        REQUIRE(source);
-        auto const checkpoint = read_checkpoint(*source);
-        REQUIRE(checkpoint);
-        GenerationRequest request;
-        request.prompt.assign(300, 7);
-        request.max_new_tokens = 4;
-        struct Form {
-            std::int32_t tp;
-            Optional<Dtype> dtype;
-        };
-        for (auto const& form : {Form{1, {}}, Form{2, {}}, Form{1, Dtype::f32}}) {
-            auto const tp = form.tp;
-            CAPTURE(tp);
-            // What the last run freed goes back to the system, and the highest mark so far is forgotten.
-            (void)malloc_trim(0);
-            std::ofstream("/proc/self/clear_refs") << "5";
-            auto const start = of_process("VmRSS");
-            if (of_process("VmHWM") > start + (1 << 20)) SHARDWISE_SKIP("the kernel does not forget VmHWM");
-            auto const ran = run_on_threads(*source, checkpoint->model, {request},
-                                            {.tp = tp, .threads = 2, .load = {.dtype = form.dtype}});
-            REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
-            auto const grown = static_cast<double>(of_process("VmHWM") - start);
-            double predicted = 0.0;
-            for (auto const& rank : ran->ranks) predicted += static_cast<double>(rank.predicted.count());
-            CHECK(predicted > 5e8);
-            CHECK(grown > 0.95 * predicted);
-            CHECK(grown < 1.05 * predicted);
-        }
-    }
 }
 
 }  // namespace

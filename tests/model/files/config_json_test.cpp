@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "config_text.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -12,31 +14,11 @@
 #include <string_view>
 
 using namespace shardwise;
+using namespace shardwise::testing;
 
 namespace {
 
 std::string const golden = SHARDWISE_SOURCE_DIR "/tests/golden/";
-
-ConfigFile read(std::string const& text) {
-    auto const file = read_config(text, "config.json");
-    REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
-    return *file;
-}
-
-std::string message(std::string const& text) {
-    auto const file = read_config(text, "config.json");
-    return file ? "accepted" : file.error().message();
-}
-ErrorCode code(std::string const& text) {
-    auto const file = read_config(text, "config.json");
-    REQUIRE_FALSE(file);
-    return file.error().code();
-}
-
-/// A llama config with more members.
-std::string llama(std::string const& members) {
-    return R"({"model_type": "llama")" + (members.empty() ? "" : ", " + members) + "}";
-}
 
 }  // namespace
 
@@ -334,48 +316,6 @@ TEST_CASE("read_config: auto_map is never executed, but warned of") {
     auto const file = read(llama(R"("auto_map": {"AutoModel": "evil.py--Model"})"));
     REQUIRE(file.warnings.size() == 1);
     CHECK(file.warnings[0] == "config.json: auto_map names code of the repository; it is never executed");
-}
-
-TEST_CASE("read_config: quantization_config becomes a scheme and the modules it leaves alone") {
-    auto const scheme = [](std::string const& members) {
-        auto const file = read(llama("\"quantization_config\": {" + members + "}"));
-        REQUIRE(file.quantization);
-        return file.quantization->scheme;
-    };
-    CHECK(scheme(R"("quant_method": "bitsandbytes", "load_in_8bit": true)") == QuantScheme::int8());
-    CHECK(scheme(R"("quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
-                    "bnb_4bit_use_double_quant": true)") == QuantScheme::nf4(true));
-    auto const awq = scheme(R"("quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm")");
-    CHECK(awq.method == QuantMethod::awq);
-    CHECK(awq.group == 64);
-    CHECK(scheme(R"("quant_method": "fp8", "weight_block_size": [128, 64])") == QuantScheme::fp8_blocks(128, 64));
-    auto const gptq = scheme(R"("quant_method": "gptq", "bits": 8, "group_size": -1, "desc_act": true)");
-    CHECK(gptq.bits == 8);
-    CHECK(gptq.group == -1);
-    CHECK(gptq.desc_act);
-
-    auto const oss = read_config_file(golden + "configs/gpt-oss-20b.json");
-    REQUIRE(oss);
-    REQUIRE(oss->quantization);
-    CHECK(oss->quantization->scheme == QuantScheme::mxfp4());
-    CHECK(oss->quantization->kept.size() == 4);
-    CHECK(oss->quantization->kept[0] == "model.layers.*.self_attn");
-    CHECK_FALSE(read(llama(R"("quantization_config": null)")).quantization);
-}
-
-TEST_CASE("read_config: a quantisation that is unknown or malformed names its key") {
-    auto const refused = [](std::string const& members) {
-        return message(llama("\"quantization_config\": {" + members + "}"));
-    };
-    CHECK(code(llama(R"("quantization_config": {"quant_method": "hqq"})")) == ErrorCode::unsupported);
-    CHECK(refused(R"("quant_method": "hqq")").find("hqq") != std::string::npos);
-    CHECK(refused(R"("quant_method": "gptq", "bits": "4")") ==
-          "config.json: quantization_config.bits: must be an integer, but is a string");
-    CHECK(refused(R"("quant_method": "gptq", "bits": 5)").starts_with("config.json: quantization_config.bits: "));
-    CHECK(refused(R"("quant_method": "fp8", "weight_block_size": [128])") ==
-          "config.json: quantization_config.weight_block_size: must have two numbers");
-    CHECK(refused(R"("quant_method": "fp8", "weight_block_size": [0, 128])").find("at least 1") != std::string::npos);
-    CHECK(message(llama(R"("quantization_config": "fp8")")).find("must be an object") != std::string::npos);
 }
 
 TEST_CASE("read_config: deep and long texts are refused") {

@@ -1,0 +1,57 @@
+#include <doctest/doctest.h>
+
+#include "program.hpp"
+#include "small_llama.hpp"
+
+#include <string>
+#include <vector>
+
+using namespace shardwise;
+using namespace shardwise::tests;
+
+TEST_CASE("run: what cannot be run is refused by name, with the right status") {
+    SmallLlama const model;
+    auto const status = [&](std::vector<std::string> arguments, std::string const& text) {
+        auto const ran = run(arguments);
+        CHECK_MESSAGE(ran.says(text), ran.err);
+        return ran.status;
+    };
+    auto const& path = model.folder.path();
+    CHECK(status({"run", path}, "--prompt-ids") == 2);
+    CHECK(status({"run", "--prompt", "hello"}, "MODEL: was not given") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--top-p", "2"}, "from 0 to 1") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--logits", "/nowhere/at/all"}, "cannot be written to") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--logits", ""}, "name the file") == 1);
+    // 3 and 63 more, of which the last needs no position, are more than 64.
+    CHECK(status({"run", path, "--prompt-ids", "1,2,3", "--max-new-tokens", "63"}, "use at most 62") == 1);
+    CHECK(run({"run", path, "--prompt-ids", "1,2,3", "--max-new-tokens", "62"}).status == 0);
+    CHECK(status({"run", path, "--prompt-ids", "1,x"}, "is not a whole number") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--prompt-ids=2"}, "--prompt-ids: was given more than once") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "hot"}, "--temperature") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "0"}, "--tp") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "fp8"}, "use fp32, bf16 or fp16") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--dtype", "bf17"}, "did you mean bf16?") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "q4_k_m"}, "Q8_0") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--quant", "nf4"}, "whole blocks") == 1);
+    CHECK(status({"run", "llama-3-8b", "--prompt-ids", "1"}, "there are no weights to run") == 1);
+    CHECK(status({"run", path + "/config.json", "--prompt-ids", "1"}, "has no weights to run") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "61"}, "not in the vocabulary") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--max-new-tokens", "2"}, "query heads") == 1);
+}
+
+TEST_CASE("run: text needs a tokenizer, and one prompt") {
+    SmallLlama const model;
+    auto const& path = model.folder.path();
+    auto const none = run({"run", path, "--prompt", "hello"});
+    CHECK(none.status == 1);
+    CHECK(none.says("tokenizer.json"));
+    auto const two = run({"run", path, "--prompt", "hello", "--prompt-ids", "1"});
+    CHECK(two.status == 2);
+    CHECK(two.says("more than one way"));
+    auto const chat = run({"run", path, "--prompt-ids", "1", "--chat"});
+    CHECK(chat.status == 2);
+    CHECK(chat.says("--chat"));
+    auto const stop = run({"run", path, "--prompt-ids", "1", "--stop", "."});
+    CHECK(stop.status == 1);
+    CHECK(stop.says("--stop"));
+}

@@ -1,0 +1,128 @@
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/executor/rank_executor.hpp>
+#include <shardwise/json/value.hpp>
+
+#include <doctest/doctest.h>
+
+#include "golden_models.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+/// An encoder's states and results as transformers gives them, sequences one behind another.
+struct EncoderCase {
+    std::string name, config;
+    std::uint64_t seed = 0;
+    std::vector<std::vector<std::int32_t>> sequences;
+    std::vector<float> hidden, output;
+};
+
+std::vector<EncoderCase> encoders() {
+    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/encoders.json");
+    std::stringstream text;
+    text << file.rdbuf();
+    auto const document = parse_json(text.str());
+    REQUIRE(document);
+    std::vector<EncoderCase> out;
+    for (auto const entry : document->root()) {
+        EncoderCase one;
+        one.name = entry.key();
+        one.config = *entry.find("config")->string();
+        one.seed = static_cast<std::uint64_t>(*entry.find("seed")->integer());
+        auto const sequences = entry.find("sequences");
+        for (auto const sequence : *sequences) {
+            one.sequences.emplace_back();
+            for (auto const id : sequence) one.sequences.back().push_back(static_cast<std::int32_t>(*id.integer()));
+        }
+        auto const read = [&](char const* key, std::vector<float>& to) {
+            auto const values = entry.find(key);
+            for (auto const value : *values) to.push_back(static_cast<float>(*value.real()));
+        };
+        read("hidden", one.hidden);
+        read("output", one.output);
+        out.push_back(std::move(one));
+    }
+    return out;
+}
+
+/// What an encoder makes of some sequences in one step.
+template <class Policy>
+std::vector<float> encode(FormulaModel const& model, std::vector<std::vector<std::int32_t>> const& sequences, bool has_head,
+                          std::int32_t ranks) {
+    auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
+    REQUIRE(parameters);
+    std::vector<std::int32_t> ids;
+    std::vector<SequencePart> parts;
+    for (auto const& sequence : sequences) {
+        parts.push_back({static_cast<std::int64_t>(parts.size()), 0, static_cast<std::int64_t>(sequence.size())});
+        ids.insert(ids.end(), sequence.begin(), sequence.end());
+    }
+    std::vector<float> out;
+    auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        auto executor = RankExecutor<Host, Policy>::create(
+            context, model.checkpoint->model, *parameters, {comm.size(), comm.rank()},
+            {.sequences = 3, .context = 20, .step_tokens = 24, .has_head = has_head});
+        if (!executor) return executor.error();
+        // Only decoders look back.
+        CHECK((executor->cache_bytes().count() > 0) == (model.checkpoint->model.config.model_type.view() == "llama"));
+        auto const& made = executor->output();
+        auto const rows = made.rows == Rows::tokens ? ids.size() : parts.size();
+        std::vector<float> values(rows * static_cast<std::size_t>(made.width));
+        TensorView<float, 2, Host> const view(values.data(), {static_cast<std::int64_t>(rows), made.width});
+        if (auto const ran = executor->forward(ids, parts, view, comm, stream); !ran) return ran;
+        if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
+        if (comm.rank() == comm.size() - 1) out = std::move(values);
+        return {};
+    });
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+    return out;
+}
+
+TEST_CASE("RankExecutor: states, pooled and masked results of encoders are transformers' within 1e-4, over any ranks") {
+    for (auto const& one : encoders()) {
+        CAPTURE(one.name);
+        FormulaModel const model(one.config, one.seed);
+        CHECK(worst(encode<Fast>(model, one.sequences, false, 1), one.hidden) < 1e-4);
+        CHECK(worst(encode<Fast>(model, one.sequences, true, 3), one.output) < 1e-4);
+        auto const alone = encode<Deterministic>(model, one.sequences, true, 1);
+        CHECK(worst(alone, one.output) < 1e-4);
+        for (std::int32_t const ranks : {2, 3, 4})
+            CHECK(encode<Deterministic>(model, one.sequences, true, ranks) == alone);
+    }
+}
+
+TEST_CASE("RankExecutor: an encoder takes its sequences whole") {
+    auto const one = encoders().front();
+    FormulaModel const model(one.config, one.seed);
+    auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
+    REQUIRE(parameters);
+    auto const done = run_threads(1, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        auto executor = RankExecutor<Host, Fast>::create(context, model.checkpoint->model, *parameters, {1, 0},
+                                                         {.sequences = 1, .context = 8, .step_tokens = 8});
+        if (!executor) return executor.error();
+        std::vector<float> values(36);
+        TensorView<float, 2, Host> const view(values.data(), {1, 36});
+        SequencePart const part{0, 2, 2};
+        std::int32_t const ids[] = {1, 2};
+        return executor->forward(ids, {&part, 1}, view, comm, stream);
+    });
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code() == ErrorCode::invalid_argument);
+    CHECK(done.error().message().find("sees in both directions") != std::string::npos);
+}
+
+}  // namespace

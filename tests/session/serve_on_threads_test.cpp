@@ -1,0 +1,75 @@
+#include <shardwise/session/run_on_threads.hpp>
+#include <shardwise/session/serve_on_threads.hpp>
+
+#include <doctest/doctest.h>
+
+#include "formula_llama.hpp"
+#include "letters.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+TEST_CASE(
+    "serve_on_threads: one request after another gives what each gives alone; refused and ended ones harm nobody") {
+    FormulaLlama const model;
+    auto const requests = two_requests();
+    auto const alone = run_on_threads(model.source, model.checkpoint->model, requests, {.is_deterministic = true});
+    REQUIRE(alone);
+    for (std::int32_t const tp : {1, 3}) {
+        CAPTURE(tp);
+        // A prompt that is too long, one whose answer is ended behind the second token, and the two again.
+        auto asked = std::vector{requests[0], requests[0], requests[0], requests[1], requests[0]};
+        asked[1].prompt.assign(1000, 7);
+        auto const tokenizer = letters();
+        auto const text = *tokenizer.decode(alone->generations[1].tokens);
+        asked[3].stop_strings = {text.substr(text.size() - 1)};
+        std::size_t turn = 0;
+        std::size_t answers = 0;
+        std::int64_t heard = 0;
+        RunOptions options{.tp = tp, .threads = 2, .is_deterministic = true, .context = 24};
+        options.tokenizer = &tokenizer;
+        options.on_token = [&](std::int64_t, std::int32_t) { return turn != 3 || ++heard < 2; };
+        auto const next = [&]() -> std::optional<GenerationRequest> {
+            return turn < asked.size() ? std::optional(asked[turn++]) : std::nullopt;
+        };
+        auto const on_generation = [&](Result<Generation> const& generation) {
+            ++answers;
+            CHECK(generation.has_value() == (turn != 2));
+            if (!generation) return;
+            auto expected = alone->generations[turn == 4 ? 1 : 0].tokens;
+            if (turn == 3) expected.resize(2);
+            if (turn == 4) {
+                expected.resize(text.find(text.back()) + 1);
+                CHECK(generation->reason == FinishReason::stop_string);
+                CHECK(generation->text == text.substr(0, text.find(text.back())));
+            }
+            CHECK(generation->tokens == expected);
+            CHECK((generation->reason == FinishReason::cancelled) == (turn == 3));
+        };
+        auto const served = serve_on_threads(model.source, model.checkpoint->model, options, next, on_generation);
+        CHECK_MESSAGE(served, (served ? "" : served.error().message()));
+        CHECK(answers == asked.size());
+    }
+}
+
+TEST_CASE("serve_on_threads: a callback that throws ends all ranks") {
+    FormulaLlama const model;
+    auto const next = []() -> std::optional<GenerationRequest> { throw std::runtime_error("no more paper"); };
+    auto const served = serve_on_threads(model.source, model.checkpoint->model,
+                                         {.tp = 3, .threads = 1, .context = 24, .timeout = std::chrono::seconds(50)},
+                                         next, [](Result<Generation> const&) {});
+    REQUIRE(!served);
+    CHECK(served.error().message().find("no more paper") != std::string::npos);
+}
+
+}  // namespace
