@@ -57,8 +57,8 @@ std::vector<EncoderCase> encoders() {
 
 /// What an encoder makes of some sequences in one step.
 template <class Policy>
-std::vector<float> encode(FormulaModel const& model, std::vector<std::vector<std::int32_t>> const& sequences, bool has_head,
-                          std::int32_t ranks) {
+std::vector<float> encode(FormulaModel const& model, std::vector<std::vector<std::int32_t>> const& sequences,
+                          bool has_head, std::int32_t ranks) {
     auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
     REQUIRE(parameters);
     std::vector<std::int32_t> ids;

@@ -104,7 +104,7 @@ TEST_CASE("RankExecutor: a stream that queues its work gives the same bits") {
 
 TEST_CASE("RankExecutor: rounded linear biases are refused, not left out") {
     FormulaModel const model(R"({"model_type":"falcon","vocab_size":31,"hidden_size":16,"num_hidden_layers":1,)"
-                       R"("num_attention_heads":2,"alibi":true})");
+                             R"("num_attention_heads":2,"alibi":true})");
     auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
     REQUIRE(parameters);
     HostContext context({.threads = 1});

@@ -71,8 +71,8 @@ inline constexpr auto down_proj = "model.layers.0.mlp.down_proj.weight";
     }
     return out;
 }
-[[nodiscard]] inline std::vector<float> load(StoredParameters const& parameters, std::string_view name, MatrixPart const& part,
-                                      LoadOptions const& options = {}) {
+[[nodiscard]] inline std::vector<float> load(StoredParameters const& parameters, std::string_view name,
+                                             MatrixPart const& part, LoadOptions const& options = {}) {
     HostContext context({.threads = 2});
     ParameterLoader<Host> loader(context, parameters, options);
     auto const found = parameters.find(name);
