@@ -23,7 +23,7 @@ enum class Mistake {
     none,
     relaxed_publish,    // a flag without the release that goes with it
     relaxed_wait,       // a relaxed start barrier: torn reads
-    one_half,           // no exit barrier and no second half
+    one_half,           // no exit barrier and no second half; of two ranks, no areas in turn
     early_publish,      // the flag before the data
     flags_do_not_wrap,  // steps compared as plain numbers
     skipped_rank,       // a rank that is not waited for
@@ -31,6 +31,10 @@ enum class Mistake {
     late_reset,         // flags that hold what an earlier group left, set back when others may look already
     shared_counter,     // two kinds of steps on one flag, each waiting for its own count
     other_grid,         // a rank that takes fewer steps than its peers wait for
+    own_area,           // of two ranks: reading what one wrote oneself, which the peer may write over
+    same_area,          // of two ranks: one counts its areas from another step
+    failed_writer,  // of two ranks: one that gives up waiting writes for a further step, where a late one writes still
+    gives_up,       // no mistake: the same without writing
 };
 
 /// An atomic whose orders are what the mistake makes of them.
@@ -50,7 +54,7 @@ private:
     Mistake mistake_;
 };
 
-/// All executions of `steps` steps: every rank writes its half, publishes, waits for all and reads all.
+/// All executions of `steps` steps: every rank writes its half or area, publishes, waits for all and reads all others.
 Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uint32_t first, Mistake mistake) {
     struct State {
         std::vector<Flag> arrived;
@@ -58,8 +62,21 @@ Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uin
     };
     State state;
     Explorer explorer;
-    auto const cell = [&](std::size_t rank, std::uint32_t half) -> ModelCell& {
-        return state.cells[rank * 2 + (mistake == Mistake::one_half ? 0 : half)];
+    auto const count = static_cast<std::int32_t>(ranks);
+    auto const cell = [&](std::int32_t area, std::uint32_t half) -> ModelCell& {
+        bool const has_one = mistake == Mistake::one_half || StepProtocol::swaps(count);
+        return state.cells[static_cast<std::size_t>(area) * 2 + (has_one ? 0 : half)];
+    };
+    auto const written = [&](std::size_t rank, std::uint32_t step) -> ModelCell& {
+        auto const one = static_cast<std::int32_t>(rank);
+        auto const counted = mistake == Mistake::same_area && rank == 1 ? step + 1 : step;
+        auto const area = mistake == Mistake::one_half ? one : StepProtocol::area_to_write(one, count, counted);
+        return cell(area, StepProtocol::half_to_write(step));
+    };
+    auto const readable = [&](std::size_t rank, std::uint32_t step) -> ModelCell& {
+        auto const one = static_cast<std::int32_t>(rank);
+        auto const area = mistake == Mistake::one_half ? one : StepProtocol::area_to_read(one, count, step);
+        return cell(area, StepProtocol::half_to_read(step));
     };
     auto const prepare = [&] {
         state = {};
@@ -75,11 +92,16 @@ Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uin
         auto const own_steps = mistake == Mistake::other_grid && rank == 0 ? steps - 1 : steps;
         for (std::uint32_t turn = 0; turn < own_steps; ++turn) {
             auto const value = [&](std::size_t of) { return std::uint64_t{1000} * of + turn + 1; };
-            auto& own = cell(rank, StepProtocol::half_to_write(step));
+            auto& own = written(rank, step);
             ++step;
             if (mistake == Mistake::early_publish) StepProtocol::publish(state.arrived[rank], step);
             own.write(value(rank));
             if (mistake != Mistake::early_publish) StepProtocol::publish(state.arrived[rank], step);
+            bool const gives_up = mistake == Mistake::gives_up || mistake == Mistake::failed_writer;
+            if (gives_up && rank == 0 && turn + 1 == steps) {
+                if (mistake == Mistake::failed_writer) written(rank, step).write(0);
+                return;
+            }
             // Of two kinds in turn, each counts its own steps only.
             auto const awaited = mistake == Mistake::lagging_wait     ? step - 1
                                  : mistake == Mistake::shared_counter ? first + turn / 2 + 1
@@ -93,7 +115,8 @@ Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uin
                 });
             }
             for (std::size_t peer = 0; peer < ranks; ++peer) {
-                if (cell(peer, StepProtocol::half_to_read(step)).read() != value(peer)) {
+                if (peer == rank && mistake != Mistake::own_area) continue;
+                if (readable(peer, step).read() != value(peer)) {
                     explorer.report("rank " + std::to_string(rank) + " reads another step's value");
                 }
             }
@@ -205,6 +228,25 @@ TEST_CASE("StepProtocol: each mistake that others made is caught") {
             CAPTURE(static_cast<int>(mistake));
             CHECK(outcome.problem != "");
         }
+    }
+    CHECK(explore_steps(2, 3, UINT32_MAX - 1U, Mistake::gives_up).problem == "");
+    CHECK(explore_steps(3, 2, UINT32_MAX - 1U, Mistake::gives_up).problem == "");
+    for (auto const mistake : {Mistake::own_area, Mistake::same_area, Mistake::failed_writer}) {
+        CAPTURE(static_cast<int>(mistake));
+        CHECK(explore_steps(2, 3, UINT32_MAX - 1U, mistake).problem != "");
+    }
+}
+
+TEST_CASE(
+    "StepProtocol: two ranks write where the other wrote before, and find each other's area, also where steps wrap") {
+    for (std::uint32_t const step : {0U, 1U, 7U, UINT32_MAX}) {
+        for (std::int32_t const rank : {0, 1}) {
+            auto const area = StepProtocol::area_to_write(rank, 2, step);
+            CHECK(area == 1 - StepProtocol::area_to_write(1 - rank, 2, step));
+            CHECK(area == StepProtocol::area_to_read(rank, 2, step + 1));
+            CHECK(StepProtocol::area_to_write(1 - rank, 2, step + 1) == area);
+        }
+        for (std::int32_t const rank : {0, 1, 2}) CHECK(StepProtocol::area_to_write(rank, 3, step) == rank);
     }
 }
 

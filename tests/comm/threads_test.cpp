@@ -1,6 +1,7 @@
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
+#include <shardwise/comm/detail/pause.hpp>
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/comm/threads.hpp>
 
@@ -250,6 +251,22 @@ TEST_CASE("Threads: without the comparison of calls, equal calls still work and 
     auto const leaves = [](Threads&) { return Result<>{}; };
     auto const lost = run_ranks({reduce(4), leaves}, {.timeout = 60s, .checks_calls = false});
     CHECK(lost.results[0].error().code() == ErrorCode::rank_lost);
+}
+
+TEST_CASE(
+    "Waiter: leaves the core at once to a rank that needs it where ranks outnumber cores, and spins for one "
+    "elsewhere") {
+    detail::Waiter crowded(true, 1s);
+    CHECK(crowded.rest([] { return true; }));
+    int early = 0;
+    for (int turn = 0; turn < 100; ++turn) early += crowded.rest([] { return false; }) ? 1 : 0;
+    CHECK(early == 0);
+    // With a core for each, only who stays away for long is asked about.
+    detail::Waiter waiter(false, 1s);
+    int turns = 1;
+    while (!waiter.rest([] { return true; })) ++turns;
+    CHECK(turns > 50);
+    CHECK(turns < 500);
 }
 
 TEST_CASE("StagedRank: steps of real threads go on where the count of steps wraps around") {

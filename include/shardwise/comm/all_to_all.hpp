@@ -77,6 +77,7 @@ template <class T, SharesMemory C>
     comm.put(comm.mine(ranks * sizeof(std::int64_t)), send_counts.data(), ranks * sizeof(std::int64_t));
     if (auto const stepped = comm.step(); !stepped) return stepped;
     auto const count_of = [&](std::size_t from, std::size_t to) {
+        if (from == rank) return send_counts[to];
         std::int64_t count = 0;
         std::memcpy(&count, comm.theirs(static_cast<std::int32_t>(from)) + to * sizeof count, sizeof count);
         return count;
@@ -115,11 +116,15 @@ template <class T, SharesMemory C>
             auto const first = std::max(begin, sources[from].begin);
             auto const last = std::min(begin + chunk, sources[from].begin + receive_counts[from]);
             if (first >= last) continue;
-            if (from != rank) taken += (last - first) * static_cast<std::int64_t>(sizeof(T));
-            std::memcpy(
-                out + sources[from].place + (first - sources[from].begin),
-                comm.theirs(static_cast<std::int32_t>(from)) + static_cast<std::size_t>(first - begin) * sizeof(T),
-                static_cast<std::size_t>(last - first) * sizeof(T));
+            auto const bytes = static_cast<std::size_t>(last - first) * sizeof(T);
+            auto* const target = out + sources[from].place + (first - sources[from].begin);
+            if (from == rank) {
+                std::memcpy(target, in + first, bytes);
+                continue;
+            }
+            taken += static_cast<std::int64_t>(bytes);
+            auto const* const source = comm.theirs(static_cast<std::int32_t>(from));
+            std::memcpy(target, source + static_cast<std::size_t>(first - begin) * sizeof(T), bytes);
         }
     }
     comm.took(taken > 0 ? 1 : 0, taken);

@@ -25,6 +25,8 @@ struct alignas(64) RankSlot {
     std::atomic<Presence> presence{Presence::absent};
     /// Of a rank that is a process.
     std::atomic<std::int32_t> process{0};
+    /// Where the rank ran when it published last: whoever waits for it on the same core must leave it the core. -1 if unknown.
+    std::atomic<std::int32_t> core{-1};
     /// Of the step that is being published, by the step's parity: a fast rank's next call does not overwrite what a slow one
     /// still compares.
     CollectiveCall call[2]{};
@@ -44,8 +46,8 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks of several
 
 /// How the shared memory of a group is laid out. It holds no pointers, so that processes may map it at different addresses.
 ///
-/// Memory  header | rank slots | mailboxes [to][from] | staging [rank]: two halves of short pieces, a ring of long ones |
-///         mail staging [to][from][2][letter]
+/// Memory  header | rank slots | mailboxes [to][from] | staging [rank]: one piece for two ranks, else two halves of short pieces
+///         and a ring of long ones | mail staging [to][from][2][letter]
 struct GroupRegion {
     std::int32_t ranks = 0;
     /// The longest piece of one step and rank.
@@ -71,7 +73,7 @@ struct GroupRegion {
         return chunk * (rank_count <= 4 ? 8 : rank_count <= 8 ? 4 : StagingRing::least_pieces);
     }
     [[nodiscard]] static constexpr std::size_t staging_size(std::int32_t rank_count, std::size_t chunk) {
-        return 2 * short_size(chunk) + ring_size(rank_count, chunk);
+        return StepProtocol::swaps(rank_count) ? chunk : 2 * short_size(chunk) + ring_size(rank_count, chunk);
     }
     [[nodiscard]] static constexpr std::size_t header_bytes() { return round_up(sizeof(GroupRegion)); }
     [[nodiscard]] static constexpr std::size_t bytes(std::int32_t rank_count, std::size_t chunk) {
@@ -103,9 +105,9 @@ struct GroupRegion {
         auto const first = header_bytes() + index(ranks) * sizeof(RankSlot);
         return *reinterpret_cast<Mailbox*>(start() + first + pair(from, to) * sizeof(Mailbox));
     }
-    /// A rank's staging memory.
-    [[nodiscard]] std::byte* staging(std::int32_t rank) {
-        return start() + staging_begin() + index(rank) * staging_size(ranks, chunk_bytes);
+    /// The staging memory of a rank, or what two ranks use in turn.
+    [[nodiscard]] std::byte* staging(std::int32_t area) {
+        return start() + staging_begin() + index(area) * staging_size(ranks, chunk_bytes);
     }
     [[nodiscard]] std::byte* letter(std::int32_t from, std::int32_t to, std::uint32_t parity) {
         return start() + staging_begin() + index(ranks) * staging_size(ranks, chunk_bytes) +

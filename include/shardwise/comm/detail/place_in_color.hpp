@@ -17,12 +17,12 @@ struct ColorPlace {
 template <Communicator C>
 [[nodiscard]] Result<ColorPlace> place_in_color(C& comm, std::int32_t color) {
     comm.begin({CollectiveKind::split});
-    std::memcpy(comm.mine(sizeof color), &color, sizeof color);
+    comm.put(comm.mine(sizeof color), &color, sizeof color);
     if (auto const stepped = comm.step(); !stepped) return stepped.error();
     ColorPlace place;
     for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
-        std::int32_t theirs = 0;
-        std::memcpy(&theirs, comm.theirs(peer), sizeof theirs);
+        auto theirs = color;
+        if (peer != comm.rank()) std::memcpy(&theirs, comm.theirs(peer), sizeof theirs);
         if (theirs != color) continue;
         if (peer == comm.rank()) place.rank = place.members;
         ++place.members;

@@ -84,8 +84,9 @@ public:
 
 private:
     static constexpr std::size_t header_bytes = GroupRegion::round_up(sizeof(SharedHeader));
-    /// What two builds must agree on to share memory.
-    static constexpr std::uint64_t layout = sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+    /// What two builds must agree on to share memory; first, how often what lies in it has changed its meaning.
+    static constexpr std::uint64_t layout =
+        1'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
 
     [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
         return Error{ErrorCode::backend_failure}

@@ -3,7 +3,6 @@
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
-#include <shardwise/comm/detail/staging_store.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/bytes.hpp>
@@ -69,6 +68,7 @@ public:
     /// Where this rank writes the `bytes` that it publishes in the coming step; all ranks ask for the same, at most
     /// chunk_bytes(). What `theirs` showed before is no longer to be read.
     [[nodiscard]] std::byte* mine(std::size_t bytes) {
+        if (StepProtocol::swaps(size())) return region_->staging(StepProtocol::area_to_write(rank_, size(), step_));
         auto const short_bytes = GroupRegion::short_size(region_->chunk_bytes);
         if (bytes <= short_bytes) {
             place_ = StepProtocol::half_to_write(step_) * short_bytes;
@@ -78,18 +78,17 @@ public:
         }
         return region_->staging(rank_) + place_;
     }
-    /// Copies into `mine`, in the way that was lately the fastest for calls of this size.
-    void begin_stores(std::size_t bytes) { stores_.begin(bytes); }
-    void end_stores() { stores_.end(); }
+    /// Copies into `mine`. Once the group has failed, a rank's memory may be in use by a late one: nothing is written then.
     void put(std::byte* to, void const* from, std::size_t bytes) const {
-        if (stores_.is_past_caches()) return store_past_caches(to, static_cast<std::byte const*>(from), bytes);
-        if (bytes > 0) std::memcpy(to, from, bytes);
+        if (bytes > 0 && !is_poisoned()) std::memcpy(to, from, bytes);
     }
     /// Counts what the call took from the others: its waits for messages and their bytes.
     void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.kind, messages, bytes); }
     [[nodiscard]] Traffic& traffic() { return traffic_; }
-    /// What `rank` published in the step that was finished last.
-    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const { return region_->staging(rank) + place_; }
+    /// What another rank published in the step that was finished last. A rank's own may have been written over already.
+    [[nodiscard]] std::byte const* theirs(std::int32_t rank) const {
+        return region_->staging(StepProtocol::area_to_read(rank, size(), step_)) + place_;
+    }
 
     /// Publishes what was written to `mine` and waits for all other ranks' step.
     ///
@@ -99,12 +98,13 @@ public:
         auto& slot = region_->slot(rank_);
         slot.call[StepProtocol::half_to_write(step_)] = call_;
         slot.call_number[StepProtocol::half_to_write(step_)] = call_number_;
+        slot.core.store(current_core(), std::memory_order_relaxed);
         ++step_;
         StepProtocol::publish(slot.arrived, step_);
         Waiter waiter(is_crowded_, options_.timeout);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             while (!has_arrived(peer)) {
-                if (!waiter.rest()) continue;
+                if (!waiter.rest([&] { return awaits_own_core(peer); })) continue;
                 if (auto const trouble = look_around(waiter)) return fail(*trouble);
             }
         }
@@ -195,6 +195,15 @@ private:
         return StepProtocol::has_published(region_->slot(peer).arrived, step_);
     }
 
+    /// Whether a rank that has not arrived, `first` or one behind it, needs the core that this one waits on.
+    [[nodiscard]] bool awaits_own_core(std::int32_t first) const {
+        auto const core = current_core();
+        for (auto peer = first; peer < size(); ++peer) {
+            if (core == region_->slot(peer).core.load(std::memory_order_relaxed) && !has_arrived(peer)) return true;
+        }
+        return false;
+    }
+
     /// What keeps the step from ever finishing, if something does.
     [[nodiscard]] std::optional<Error> look_around(Waiter& waiter) const {
         if (is_poisoned()) return poisoned();
@@ -269,7 +278,9 @@ private:
         if (is_poisoned()) return *poisoned();
         Waiter waiter(is_crowded_, options_.timeout);
         while (!is_met()) {
-            if (!waiter.rest()) continue;
+            if (!waiter.rest(
+                    [&] { return region_->slot(peer).core.load(std::memory_order_relaxed) == current_core(); }))
+                continue;
             if (is_poisoned()) return *poisoned();
             if (!waiter.is_time_to_look()) continue;
             auto const name = "rank " + std::to_string(peer);
@@ -303,7 +314,6 @@ private:
     bool is_crowded_;
     StagingRing ring_;
     std::size_t place_ = 0;
-    StoreChoice stores_;
     Traffic traffic_;
     CollectiveCall call_{};
     std::uint64_t call_number_ = 0;
