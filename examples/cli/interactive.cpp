@@ -126,6 +126,10 @@ bool is_interactive(Arguments const& arguments) {
     return !has_prompt && !has_file && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
 }
 
+std::int64_t conversation_context(ModelConfig const& config) {
+    return config.max_positions > 0 ? std::min(config.max_positions, most_context) : most_context;
+}
+
 Result<> run_interactive(Arguments const& arguments, RunnableModel const& model, GenerationRequest request,
                          RunOptions options) {
     print_warnings(model.checkpoint.warnings);
@@ -140,8 +144,6 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
         if (!recognised) return recognised.error();
         format = *std::move(recognised);
     }
-    auto const positions = model.checkpoint.model.config.max_positions;
-    options.context = positions > 0 ? std::min(positions, most_context) : most_context;
     Conversation conversation(loaded->tokenizer, std::move(format), options.context, request.max_new_tokens);
     request.stop_strings = arguments.stops;
     options.tokenizer = &loaded->tokenizer;

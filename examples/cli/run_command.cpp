@@ -1,6 +1,7 @@
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
+#include <shardwise/session/run_in_group.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "commands.hpp"
@@ -256,20 +257,18 @@ void catch_interrupts(RunRanks& ranks) {
     return error.code() == ErrorCode::invalid_argument ? Stage::arguments : Stage::work;
 }
 
-/// Checks what a conversation does without: other ranks than threads, and stages. A profile is of layers in memory.
-[[nodiscard]] Result<> check_stages(Arguments const& arguments, RunOptions const& options, bool talks, bool is_group) {
+/// Checks what does not go together: a conversation has ranks that are threads, a profile layers that stay in memory.
+[[nodiscard]] Result<> check_combination(Arguments const& arguments, bool talks, bool is_group) {
     Error error{ErrorCode::unsupported};
     if (arguments.profile_out && has_placement(arguments)) {
         return error.in("--profile-out")
             .because("measures layers where they compute, not those that a placement streams")
             .fix("leave the placement out; --pp cuts the model into stages");
     }
-    if (!talks) return {};
-    error.in("prompts at a terminal");
-    if (options.pp > 1 || options.ep > 1 || has_placement(arguments))
-        return error.because("cannot be had with stages of a pipeline or shared experts yet").fix("use --tp alone");
-    if (is_group) return error.because("are answered by threads only").fix("give --prompt, or --ranks threads");
-    return {};
+    if (!talks || !is_group) return {};
+    return error.in("prompts at a terminal")
+        .because("are answered by threads only")
+        .fix("give --prompt, or --ranks threads");
 }
 
 /// Says what went wrong, on rank 0 only where the ranks have come together. Before that a rank says it itself, unless
@@ -314,11 +313,17 @@ ExitCode run_run(Arguments const& arguments) {
     if (!request) return refuse(request.error());
     auto options = read_run_options(arguments);
     if (!options) return refuse(options.error());
-    if (auto const checked = check_stages(arguments, *options, talks, ranks->is_group()); !checked)
+    if (auto const checked = check_combination(arguments, talks, ranks->is_group()); !checked)
         return refuse(checked.error());
     if (talks) {
         auto const model = find_runnable(*arguments.model);
-        auto const talked = model ? run_interactive(arguments, *model, *request, *options) : model.error();
+        if (!model) return refuse(model.error(), Stage::work);
+        options->context = conversation_context(model->checkpoint.model.config);
+        if (has_placement(arguments)) {
+            auto const done = place_run(arguments, model->checkpoint.model, options->context, *options);
+            if (!done) return refuse(done.error(), stage_of(done.error()));
+        }
+        auto const talked = run_interactive(arguments, *model, *request, *options);
         return talked ? ExitCode::done : refuse(talked.error(), Stage::work);
     }
     // How many ranks there are follows from the placement, and that from the prompt.

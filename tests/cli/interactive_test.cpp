@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 using namespace shardwise;
 using namespace shardwise::tests;
@@ -42,6 +43,28 @@ TEST_CASE("run: on a terminal it asks for prompts, one after another, until Ctrl
     CHECK(terminal.read_until("> ").find(words) != std::string::npos);
     terminal.type("\x04");
     CHECK(terminal.wait() == 0);
+}
+
+TEST_CASE("run: on a terminal stages and placed layers answer as one rank does, processes refuse to") {
+    SmallLlama const model;
+    model.add_tokenizer();
+    auto const& path = model.folder.path();
+    auto const answer = run({"run", path, "--prompt", "Hey", "--max-new-tokens", "9"});
+    auto const words = answer.out.substr(0, answer.out.size() - 1);
+    auto const map = model.folder.write("map.json", R"({"":0,"model.layers.0":"disk"})");
+    using Flags = std::vector<std::string>;
+    for (auto const& flags : {Flags{"--pp", "2"}, Flags{"--map", map}}) {
+        std::vector<std::string> arguments{"run", path, "--max-new-tokens", "9", "--threads", "2"};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        Terminal terminal(arguments);
+        (void)terminal.read_until("> ");
+        terminal.type("Hey\n");
+        CHECK(terminal.read_until("> ").find("Hey\r\n" + words + "\r\n") != std::string::npos);
+        terminal.type("\x04");
+        CHECK(terminal.wait() == 0);
+    }
+    Terminal refused({"run", path, "--ranks", "processes", "--tp", "2"});
+    CHECK(refused.read_until("threads\r\n").find("are answered by threads only") != std::string::npos);
 }
 
 TEST_SUITE("models") {

@@ -21,12 +21,21 @@ using namespace shardwise::testing;
 
 TEST_CASE(
     "serve_on_threads: one request after another gives what each gives alone; refused and ended ones harm nobody") {
-    FormulaLlama const model;
+    FormulaModel const model(
+        R"({"model_type":"mixtral","vocab_size":61,"hidden_size":24,"intermediate_size":20,"num_hidden_layers":2,)"
+        R"("num_attention_heads":4,"num_key_value_heads":2,"num_local_experts":3,"num_experts_per_tok":2,)"
+        R"("max_position_embeddings":64})");
     auto const requests = two_requests();
     auto const alone = run_on_threads(model.source, model.checkpoint->model, requests, {.is_deterministic = true});
     REQUIRE(alone);
-    for (std::int32_t const tp : {1, 3}) {
-        CAPTURE(tp);
+    struct Degrees {
+        std::int32_t tp, pp, ep;
+    };
+    for (auto const& degrees :
+         {Degrees{1, 1, 1}, Degrees{3, 1, 1}, Degrees{1, 2, 1}, Degrees{1, 1, 2}, Degrees{2, 2, 2}}) {
+        CAPTURE(degrees.tp);
+        CAPTURE(degrees.pp);
+        CAPTURE(degrees.ep);
         // A prompt that is too long, one whose answer is ended behind the second token, and the two again.
         auto asked = std::vector{requests[0], requests[0], requests[0], requests[1], requests[0]};
         asked[1].prompt.assign(1000, 7);
@@ -36,7 +45,12 @@ TEST_CASE(
         std::size_t turn = 0;
         std::size_t answers = 0;
         std::int64_t heard = 0;
-        RunOptions options{.tp = tp, .threads = 2, .is_deterministic = true, .context = 24};
+        RunOptions options{.tp = degrees.tp,
+                           .pp = degrees.pp,
+                           .ep = degrees.ep,
+                           .threads = 2,
+                           .is_deterministic = true,
+                           .context = 24};
         options.tokenizer = &tokenizer;
         options.on_token = [&](std::int64_t, std::int32_t) { return turn != 3 || ++heard < 2; };
         auto const next = [&]() -> std::optional<GenerationRequest> {

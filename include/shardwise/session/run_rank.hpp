@@ -14,6 +14,7 @@
 #include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/gather_memory.hpp>
 #include <shardwise/session/largest_of_ranks.hpp>
+#include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -25,6 +26,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -113,13 +115,8 @@ public:
         return {};
     }
 
-    /// Makes the session and queues the requests; every rank does so alike.
-    [[nodiscard]] Result<> begin(std::vector<GenerationRequest> const& requests) {
-        if (is_first()) {
-            auto texts = RequestTexts::create(options_.tokenizer, options_.on_text, requests);
-            if (!texts) return texts.error();
-            texts_ = std::move(*texts);
-        }
+    /// Makes the session; every rank does so alike.
+    [[nodiscard]] Result<> begin() {
         StageRelay<HostCommunicator> relay;
         if (options_.pp > 1) {
             auto const last = options_.tp * (options_.pp - 1);
@@ -140,22 +137,41 @@ public:
         if (!session) return session.error();
         session_.emplace(std::move(*session));
         if (exchange_) session_->share_experts(*exchange_);
-        for (std::size_t i = 0; i < requests.size(); ++i) {
-            if (groups_ && !groups_->owns(static_cast<std::int64_t>(i))) continue;
-            auto request = requests[i];
-            // Random numbers do not depend on who computes.
-            if (!request.random_stream) request.random_stream = i;
-            if (auto const added = session_->add(std::move(request)); !added) return added.error();
-        }
         if (is_first() && options_.on_logits) {
             session_->show_logits([this](std::int64_t own, std::span<float const> logits) {
-                options_.on_logits(groups_ ? groups_->request_of(own) : own, logits);
+                options_.on_logits(earlier_ + index_of(own), logits);
             });
         }
         return {};
     }
 
-    /// Generates for all requests.
+    /// Keeps what the last sequence has in the cache for a prompt that begins with it.
+    void keep_last() { session_->keep_last(true); }
+
+    /// Makes room for the requests' texts, on the first rank.
+    [[nodiscard]] Result<> begin_texts(std::vector<GenerationRequest> const& requests) {
+        if (!is_first()) return {};
+        if (options_.on_text)
+            on_text_ = [this](std::int64_t i, std::string_view text) { options_.on_text(earlier_ + i, text); };
+        auto texts = RequestTexts::create(options_.tokenizer, on_text_, requests);
+        if (!texts) return texts.error();
+        texts_ = std::move(*texts);
+        return {};
+    }
+    /// Queues the requests; every rank of a group does so, and is refused, alike.
+    [[nodiscard]] Result<> queue(std::vector<GenerationRequest> const& requests) {
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            if (groups_ && !groups_->owns(static_cast<std::int64_t>(i))) continue;
+            auto request = requests[i];
+            // Random numbers do not depend on who computes.
+            if (!request.random_stream) request.random_stream = static_cast<std::uint64_t>(earlier_) + i;
+            if (auto const added = session_->add(std::move(request)); !added) return added.error();
+            ++own_;
+        }
+        return {};
+    }
+
+    /// Generates for all requests, which have texts and are queued; requests may follow afterwards.
     [[nodiscard]] Result<> generate(std::vector<GenerationRequest> const& requests, RunReport& report) {
         auto const started = Clock::now();
         auto first_token = started;
@@ -166,13 +182,13 @@ public:
         auto const tell = [&](std::int64_t request, std::int32_t token) {
             if (made++ == 0) first_token = Clock::now();
             if (!is_first()) return;
-            bool const goes_on = !options_.on_token || options_.on_token(request, token);
+            bool const goes_on = !options_.on_token || options_.on_token(earlier_ + request, token);
             bool const is_stop = !texts_.push(request, token);
             if (is_stop || !goes_on)
                 ended_by_caller.push_back(static_cast<std::int32_t>(2 * request + (is_stop ? 1 : 0)));
         };
         auto const on_token = [&](std::int64_t own, std::int32_t token) {
-            auto const request = groups_ ? groups_->request_of(own) : own;
+            auto const request = index_of(own);
             if (groups_) groups_->note(request, token);
             tell(request, token);
             return true;
@@ -187,7 +203,7 @@ public:
             auto ended = session_->step(deadline, on_token);
             if (!ended) return ended.error();
             for (auto& generation : *ended) {
-                if (groups_) generation.request = groups_->request_of(generation.request);
+                generation.request = index_of(generation.request);
                 texts_.finish(generation);
                 report.generations[static_cast<std::size_t>(generation.request)] = std::move(generation);
             }
@@ -205,7 +221,7 @@ public:
                     auto const request = told / 2;
                     if (told < 0 || (groups_ && !groups_->owns(request))) continue;
                     auto const reason = told % 2 == 0 ? FinishReason::cancelled : FinishReason::stop_string;
-                    bool const is_running = session_->cancel(groups_ ? groups_->own_number(request) : request, reason);
+                    bool const is_running = session_->cancel(number_of(request), reason);
                     // It may have ended with the same token.
                     if (!is_running && reason == FinishReason::stop_string)
                         report.generations[static_cast<std::size_t>(request)].reason = reason;
@@ -217,7 +233,12 @@ public:
         if (groups_) {
             if (auto const done = groups_->gather(report.generations); !done) return done;
         }
-        for (auto& generation : report.generations) texts_.finish(generation);
+        for (auto& generation : report.generations) {
+            texts_.finish(generation);
+            generation.request += earlier_;
+        }
+        earlier_ += static_cast<std::int64_t>(requests.size());
+        earlier_own_ = own_;
         if (auto const done = gather_times(); !done) return done;
         if (made > 0) {
             report.prefill_seconds = std::chrono::duration<double>(first_token - started).count();
@@ -225,6 +246,11 @@ public:
         }
         for (auto const& request : requests) report.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
         report.decode_tokens = std::max<std::int64_t>(made - static_cast<std::int64_t>(requests.size()), 0);
+        return {};
+    }
+
+    /// What each rank held.
+    [[nodiscard]] Result<> count_memory(RunReport& report) {
         auto const beside = session_bytes(limits_, model_.config.vocab_size);
         auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
         auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
@@ -274,6 +300,15 @@ private:
         return rank_options(threads, neighbours, world.rank() % neighbours);
     }
     [[nodiscard]] bool is_first() const { return world_.rank() == 0; }
+    /// The place of a request among those that are being computed, by its number in this group's session.
+    [[nodiscard]] std::int64_t index_of(std::int64_t own) const {
+        own -= earlier_own_;
+        return groups_ ? groups_->request_of(own) : own;
+    }
+    /// The other way round.
+    [[nodiscard]] std::int64_t number_of(std::int64_t index) const {
+        return earlier_own_ + (groups_ ? groups_->own_number(index) : index);
+    }
     /// The tensor-parallel ranks of this rank's stage.
     [[nodiscard]] HostCommunicator& group() { return group_ ? *group_ : team(); }
     /// The ranks of this rank's group, which has all of the model but other groups' experts.
@@ -291,6 +326,11 @@ private:
     std::optional<Executor> executor_;
     std::optional<Exchange> exchange_;
     std::optional<RankSession> session_;
+    /// Requests that are done, of all groups and of this one; what this one's session has had.
+    std::int64_t earlier_ = 0;
+    std::int64_t earlier_own_ = 0;
+    std::int64_t own_ = 0;
+    OnText on_text_;
     RequestTexts texts_;
     /// Of this rank's stage, where rank 0 wants to know and is another rank.
     std::optional<BlockTimes> own_times_;
@@ -307,9 +347,15 @@ template <ReductionPolicy Policy>
     RunReport report;
     RunRank<Policy> rank(world, model, options, limits_for(requests, model.config, options));
     auto done = agree_on(world, rank.load(parameters, stages));
-    if (done) done = agree_on(world, rank.begin(requests));
+    if (done) done = agree_on(world, rank.begin());
+    if (done) {
+        auto queued = rank.begin_texts(requests);
+        if (queued) queued = rank.queue(requests);
+        done = agree_on(world, queued);
+    }
     report.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     if (done) done = rank.generate(requests, report);
+    if (done) done = rank.count_memory(report);
     if (!done) return rank.fail(done.error());
     return Result<RunReport>(std::move(report));
 }
@@ -324,65 +370,5 @@ template <ReductionPolicy Policy>
 }
 
 }  // namespace detail
-
-/// Checks what can be said of a run before any rank starts; the blocks of each stage.
-///
-/// Errors  invalid_argument for impossible ranks, with those that are legal
-[[nodiscard]] inline Result<std::vector<StageBlocks>> plan_stages(Model const& model, RunOptions const& options) {
-    Error refused{ErrorCode::invalid_argument};
-    if (options.tp < 1) return refused.in("tp").because("is less than one rank").got(options.tp).expected(1);
-    if (options.pp < 1) return refused.in("pp").because("is less than one stage").got(options.pp).expected(1);
-    if (options.pp > 1 && options.cache_tokens > 0) {
-        // Stages whose layers see unequally far would admit sequences at different steps.
-        return Error{ErrorCode::unsupported}
-            .in("cache_tokens")
-            .because("cannot be shared by the sequences of a pipeline yet")
-            .fix("leave it 0: each sequence then has its whole context");
-    }
-    if (auto const checked = check_expert_place({options.ep, 0}, model.config); !checked) return checked.error();
-    auto begins = options.stage_begins;
-    // Checks the degrees too.
-    auto const even = even_stages(model, options.tp, begins.empty() ? options.pp : 1);
-    if (!even) return even.error();
-    if (begins.empty()) begins = *even;
-    bool is_legal = begins.size() == static_cast<std::size_t>(options.pp) + 1 && begins.front() == 0 &&
-                    begins.back() == even->back() && std::is_sorted(begins.begin(), begins.end());
-    auto stages = is_legal ? blocks_of_stages(model.program, begins, options.layer_homes) : std::vector<StageBlocks>{};
-    for (auto const& stage : stages) is_legal = is_legal && stage.begin < stage.end;
-    if (is_legal) return stages;
-    return refused.in("stages")
-        .because("are not one run of consecutive layers after another, one for each stage")
-        .got(static_cast<std::int64_t>(begins.size()) - 1)
-        .expected(options.pp);
-}
-
-/// Runs one rank of a group that runs a checkpoint together: every rank calls it with the same model, requests and
-/// options, but that only rank 0 needs callbacks. All ranks get the report.
-///
-/// `source` and `model` are what find_model and read_checkpoint gave. `world` has options.ranks() ranks.
-///
-/// Errors  invalid_argument for impossible ranks or requests; those of loading, of the executor and of the ranks: of
-///         the first rank that fails, with its number
-[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, ModelSource const& source,
-                                                    Model const& model, std::vector<GenerationRequest> const& requests,
-                                                    RunOptions const& options = {}) {
-    auto const begin = std::chrono::steady_clock::now();
-    auto const stages = plan_stages(model, options);
-    if (!stages) return stages.error();
-    if (world.size() != options.ranks()) {
-        return Error{ErrorCode::invalid_argument}
-            .in("tp * pp * ep")
-            .because("is another number of ranks than the group has")
-            .got(options.ranks())
-            .expected(world.size());
-    }
-    auto const parameters = StoredParameters::open(source, model);
-    auto const opened = parameters ? Result<>{} : Result<>{parameters.error()};
-    if (auto const agreed = agree_on(world, opened); !agreed) return agreed.error();
-    auto const headers = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    auto report = detail::run_opened(world, model, *parameters, requests, options, *stages);
-    if (report) report->load_seconds += headers;
-    return report;
-}
 
 }  // namespace shardwise::inline v0_2_0

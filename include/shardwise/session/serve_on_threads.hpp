@@ -1,17 +1,16 @@
 #pragma once
 
-#include <shardwise/backend/host/host_rank.hpp>
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
-#include <shardwise/session/largest_of_ranks.hpp>
-#include <shardwise/session/run_on_threads.hpp>
+#include <shardwise/session/run_rank.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,84 +63,50 @@ private:
     RequestBoard* board_;
 };
 
+/// Generates for one request; refused requests are no error.
 template <ReductionPolicy Policy>
-class RankServer {
-public:
-    RankServer(HostCommunicator& comm, RunOptions const& options, RequestBoard& board)
-        : comm_(comm), options_(options), board_(board) {}
+[[nodiscard]] Result<> serve_one(RunRank<Policy>& rank, HostCommunicator& world, GenerationRequest request,
+                                 OnGeneration const& on_generation) {
+    bool const is_first = world.rank() == 0;
+    std::vector<GenerationRequest> const one{std::move(request)};
+    // Only the first rank has texts, and only its group computes: the others hear from it whether there is anything to do.
+    auto const is_legal = [&](Result<> const& own) -> Result<bool> {
+        std::int32_t legal = own ? 1 : 0;
+        auto const told = broadcast(world, TensorView<std::int32_t, 1, Host>(&legal, {1}), 0);
+        if (!told) return told.error();
+        if (legal == 0 && is_first) on_generation(own.error());
+        return legal != 0;
+    };
+    auto goes_on = is_legal(rank.begin_texts(one));
+    if (goes_on && *goes_on) goes_on = is_legal(rank.queue(one));
+    if (!goes_on) return goes_on.error();
+    if (!*goes_on) return {};
+    RunReport report;
+    auto const done = rank.generate(one, report);
+    if (done && is_first) on_generation(std::move(report.generations[0]));
+    return done;
+}
 
-    [[nodiscard]] Result<> run(Model const& model, StoredParameters const& parameters, ExecutorLimits const& limits,
-                               NextRequest const& next, OnGeneration const& on_generation) {
-        HostRank host(rank_options(options_.threads, comm_.size(), comm_.rank()));
-        auto load = options_.load;
-        if (comm_.rank() != 0) load.observer = {};
-        if (comm_.size() > 1) load.share_largest = largest_of_ranks(comm_);
-        auto executor = RankExecutor<Host, Policy>::create(host.context, model, parameters,
-                                                           {comm_.size(), comm_.rank()}, limits, {}, load);
-        if (!executor) return executor.error();
-        auto session =
-            Session<Host, Policy, HostCommunicator>::create(host.context, *executor, limits, comm_, host.stream);
-        if (!session) return session.error();
-        session->keep_last(true);
-        // Nobody is asked anything before all ranks are ready.
-        if (auto const ready = barrier(comm_); !ready) return ready;
-        for (std::int64_t turn = 1;; ++turn) {
-            if (comm_.rank() == 0) board_.post(next());
-            auto request = board_.take(turn);
-            if (!request) return {};
-            // The next request is not posted before all ranks have this one.
-            if (auto const taken = barrier(comm_); !taken) return taken;
-            auto const generated = serve(*session, *std::move(request));
-            bool const is_refused = !generated && generated.error().code() == ErrorCode::invalid_argument;
-            if (comm_.rank() == 0 && (generated || is_refused)) on_generation(generated);
-            if (!generated && !is_refused) return generated.error();
-        }
+template <ReductionPolicy Policy>
+[[nodiscard]] Result<> serve_rank(HostCommunicator& world, Model const& model, StoredParameters const& parameters,
+                                  ExecutorLimits const& limits, RunOptions const& options,
+                                  std::vector<StageBlocks> const& stages, RequestBoard& board, NextRequest const& next,
+                                  OnGeneration const& on_generation) {
+    RunRank<Policy> rank(world, model, options, limits);
+    auto done = agree_on(world, rank.load(parameters, stages));
+    // Nobody is asked anything before all ranks are ready.
+    if (done) done = agree_on(world, rank.begin());
+    if (done) rank.keep_last();
+    for (std::int64_t turn = 1; done; ++turn) {
+        if (world.rank() == 0) board.post(next());
+        auto request = board.take(turn);
+        if (!request) return {};
+        // The next request is not posted before all ranks have this one.
+        done = barrier(world);
+        if (done) done = serve_one(rank, world, *std::move(request), on_generation);
     }
-
-private:
-    [[nodiscard]] Result<Generation> serve(Session<Host, Policy, HostCommunicator>& session,
-                                           GenerationRequest request) {
-        std::int64_t shown = 0;
-        OnText on_text;
-        if (options_.on_text)
-            on_text = [this, &shown](std::int64_t, std::string_view text) { options_.on_text(shown, text); };
-        // Refused on all ranks alike: they share the options.
-        auto texts = RequestTexts::create(options_.tokenizer, on_text, {request});
-        if (!texts) return texts.error();
-        auto const number = session.add(std::move(request));
-        if (!number) return number.error();
-        auto const deadline = Deadline::after(options_.limit);
-        // Only rank 0 has a caller; all ranks end the request behind the same step.
-        constexpr std::int32_t by_caller = 1;
-        constexpr std::int32_t by_stop = 2;
-        std::int32_t is_over = 0;
-        shown = *number;
-        auto const on_token = [&](std::int64_t id, std::int32_t token) {
-            if (comm_.rank() != 0) return true;
-            if (options_.on_token && !options_.on_token(id, token)) is_over = by_caller;
-            if (!texts->push(0, token)) is_over = by_stop;
-            return true;
-        };
-        Generation last;
-        while (session.is_busy()) {
-            auto ended = session.step(deadline, on_token);
-            if (!ended) return ended.error();
-            for (auto& generation : *ended) last = std::move(generation);
-            auto const told = broadcast(comm_, TensorView<std::int32_t, 1, Host>(&is_over, {1}), 0);
-            if (!told) return told.error();
-            if (is_over != 0) (void)session.cancel(*number);
-        }
-        if (is_over != 0) last.reason = is_over == by_stop ? FinishReason::stop_string : FinishReason::cancelled;
-        last.request = 0;
-        if (comm_.rank() == 0) texts->finish(last);
-        last.request = *number;
-        return last;
-    }
-
-    HostCommunicator& comm_;
-    RunOptions const& options_;
-    RequestBoard& board_;
-};
+    return rank.fail(done.error());
+}
 
 }  // namespace detail
 
@@ -154,6 +119,8 @@ private:
 ///         refused is no error: `on_generation` gets why.
 [[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
                                                NextRequest const& next, OnGeneration const& on_generation) {
+    auto const stages = plan_stages(model, options);
+    if (!stages) return stages.error();
     auto const parameters = StoredParameters::open(source, model);
     if (!parameters) return parameters.error();
     auto context = options.context;
@@ -161,17 +128,18 @@ private:
     ExecutorLimits const limits{1, context, std::max<std::int64_t>(std::min(options.step_tokens, context), 1), 0,
                                 options.kv_dtype};
     detail::RequestBoard board;
-    return run_threads(
-        options.tp,
-        [&](Threads& thread) -> Result<> {
-            HostCommunicator comm(std::move(thread));
-            // Nobody waits for a request of a first rank that has gone, also where a callback throws.
-            detail::BoardEnd const end(comm.rank() == 0 ? &board : nullptr);
-            auto const serve = [&](auto server) { return server.run(model, *parameters, limits, next, on_generation); };
-            return options.is_deterministic ? serve(detail::RankServer<Deterministic>(comm, options, board))
-                                            : serve(detail::RankServer<Fast>(comm, options, board));
-        },
-        {.timeout = options.timeout});
+    return run_threads(static_cast<std::int32_t>(options.ranks()),
+                       [&](Threads& thread) -> Result<> {
+                           HostCommunicator world(std::move(thread));
+                           // Nobody waits for a request of a first rank that has gone, also where a callback throws.
+                           detail::BoardEnd const end(world.rank() == 0 ? &board : nullptr);
+                           return options.is_deterministic
+                                      ? detail::serve_rank<Deterministic>(world, model, *parameters, limits, options,
+                                                                          *stages, board, next, on_generation)
+                                      : detail::serve_rank<Fast>(world, model, *parameters, limits, options, *stages,
+                                                                 board, next, on_generation);
+                       },
+                       {.timeout = options.timeout});
 }
 
 }  // namespace shardwise::inline v0_2_0

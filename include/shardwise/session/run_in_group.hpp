@@ -1,0 +1,45 @@
+#pragma once
+
+#include <shardwise/comm/agree_on.hpp>
+#include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/session/plan_stages.hpp>
+#include <shardwise/session/run_rank.hpp>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline v0_2_0 {
+
+/// Runs one rank of a group that runs a checkpoint together: every rank calls it with the same model, requests and
+/// options, but that only rank 0 needs callbacks. All ranks get the report.
+///
+/// `source` and `model` are what find_model and read_checkpoint gave. `world` has options.ranks() ranks.
+///
+/// Errors  invalid_argument for impossible ranks or requests; those of loading, of the executor and of the ranks: of
+///         the first rank that fails, with its number
+[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, ModelSource const& source,
+                                                    Model const& model, std::vector<GenerationRequest> const& requests,
+                                                    RunOptions const& options = {}) {
+    auto const begin = std::chrono::steady_clock::now();
+    auto const stages = plan_stages(model, options);
+    if (!stages) return stages.error();
+    if (world.size() != options.ranks()) {
+        return Error{ErrorCode::invalid_argument}
+            .in("tp * pp * ep")
+            .because("is another number of ranks than the group has")
+            .got(options.ranks())
+            .expected(world.size());
+    }
+    auto const parameters = StoredParameters::open(source, model);
+    auto const opened = parameters ? Result<>{} : Result<>{parameters.error()};
+    if (auto const agreed = agree_on(world, opened); !agreed) return agreed.error();
+    auto const headers = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    auto report = detail::run_opened(world, model, *parameters, requests, options, *stages);
+    if (report) report->load_seconds += headers;
+    return report;
+}
+
+}  // namespace shardwise::inline v0_2_0
