@@ -66,9 +66,10 @@ struct Report {
     }
 };
 
-std::vector<Contender> contenders(bench::PeerWays ways) {
+std::vector<Contender> contenders(bench::PeerWays ways, int threads) {
     std::vector<Contender> made;
-    for (auto& way : ways) made.push_back({std::move(way)});
+    for (auto& way : ways)
+        made.push_back({std::move(way), [threads] { bench::wake_openmp(threads); }, bench::rest_openmp});
     return made;
 }
 
@@ -135,8 +136,8 @@ int main(int argc, char** argv) {
         };
         auto wide = ours(*wide_weight);
         auto half = ours(*narrow_weight);
-        auto eigen = contenders(bench::eigen_ways(product));
-        auto onednn = contenders(bench::onednn_ways(product));
+        auto eigen = contenders(bench::eigen_ways(product), threads);
+        auto onednn = contenders(bench::onednn_ways(product), threads);
         bench::ReadProbe wide_memory(context, {memory_of(*wide_weight)});
         bench::ReadProbe half_memory(context, {memory_of(*narrow_weight)});
         auto reading_wide = wide_memory.contender();

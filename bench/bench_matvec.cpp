@@ -305,8 +305,12 @@ private:
                                              inputs,
                                              context_.pool().size(),
                                              false};
-            for (auto& way : bench::eigen_ways(product)) dense[0].push_back({std::move(way)});
-            for (auto& way : bench::onednn_ways(product)) dense[1].push_back({std::move(way)});
+            auto const add = [&](std::vector<Contender>& to, bench::PeerWays ways) {
+                auto const wake = [threads = product.threads] { bench::wake_openmp(threads); };
+                for (auto& way : ways) to.push_back({std::move(way), wake, bench::rest_openmp});
+            };
+            add(dense[0], bench::eigen_ways(product));
+            add(dense[1], bench::onednn_ways(product));
         }
         bench::ReadProbe memory(context_, copies.memory());
         auto reading = memory.contender();

@@ -33,6 +33,11 @@ PeerWays onednn_ways(PeerProduct const& product);
 /// threads onto few cores.
 void pin_openmp(int threads);
 
+/// Brings OpenMP's threads out of their sleep, before a turn is timed.
+void wake_openmp(int threads);
+/// Waits until they sleep again: idle ones turn in a loop for some milliseconds, on the cores that the next contender needs.
+void rest_openmp();
+
 /// What they are, for people.
 std::string_view eigen_configuration();
 std::string_view onednn_configuration();

@@ -1,6 +1,8 @@
 #include "matmul_peers.hpp"
 
+#include <chrono>
 #include <cstddef>
+#include <thread>
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -25,6 +27,23 @@ void pin_openmp([[maybe_unused]] int threads) {
             (void)sched_setaffinity(0, sizeof one, &one);
         }
     }
+#endif
+}
+
+void wake_openmp([[maybe_unused]] int threads) {
+#if defined(_OPENMP)
+    auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+    while (std::chrono::steady_clock::now() < until) {
+#pragma omp parallel num_threads(threads)
+        {}
+    }
+#endif
+}
+
+void rest_openmp() {
+#if defined(_OPENMP)
+    // libgomp: 300,000 pauses of at most 65 cycles each.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
 #endif
 }
 
