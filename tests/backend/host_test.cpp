@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -39,6 +40,35 @@ TEST_CASE("ThreadPool: ranges cover the whole count, are as many as grains, and 
             if (grain == 1000 && count > 0) CHECK(ranges.load() == 1);
         }
     }
+}
+
+TEST_CASE(
+    "ThreadPool: a loop in order covers the whole count once, and threads that are done help those that are not") {
+    for (int const threads : {1, 2, 3, 70}) {
+        ThreadPool pool(threads);
+        for (std::int64_t const count : {0, 1, 2, 7, 200}) {
+            for (std::int64_t const grain : {1, 3, 500}) {
+                std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
+                std::atomic<bool> is_short = true;
+                auto const visit = [&](std::int64_t begin, std::int64_t end) {
+                    if ((threads > 1 && end - begin > grain) || end <= begin) is_short = false;
+                    for (auto i = begin; i < end; ++i) seen[static_cast<std::size_t>(i)].fetch_add(1);
+                };
+                pool.run_in_order(count, grain, visit);
+                CHECK(is_short.load());
+                CHECK(std::all_of(seen.begin(), seen.end(), [](auto const& times) { return times == 1; }));
+            }
+        }
+    }
+    // The first piece of a range waits for all others.
+    ThreadPool pool(2);
+    std::atomic<int> others = 0;
+    pool.run_in_order(100, 1, [&](std::int64_t begin, std::int64_t) {
+        if (begin != 50) return static_cast<void>(others.fetch_add(1));
+        auto const end = std::chrono::steady_clock::now() + 20s;
+        while (others < 99 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        CHECK(others.load() == 99);
+    });
 }
 
 TEST_CASE("ThreadPool: a loop inside a loop, and loops of several callers, are complete") {

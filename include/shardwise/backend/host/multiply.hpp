@@ -27,6 +27,16 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     auto const panels = ceil_divide(task.weight.outputs, panel_outputs);
     auto const pairs = ceil_divide(panels, 2);
     auto const cut = cut_product(task.rows, panels, task.weight.inputs, pool.size());
+    if (task.rows <= streamed_rows && cut.row_parts == 1) {
+        auto const at_once = cut.panel_parts == 1 ? pairs : streamed_pairs(task.rows, task.weight.inputs);
+        pool.run_in_order(pairs, at_once, [&](std::int64_t first, std::int64_t last) {
+            auto part = task;
+            part.first_panel = first * 2;
+            part.last_panel = std::min(last * 2, panels);
+            kernel.multiply(part);
+        });
+        return;
+    }
     pool.run(cut.panel_parts * cut.row_parts, [&](std::int64_t index) {
         auto const panel_part = index / cut.row_parts;
         auto const row_part = index % cut.row_parts;

@@ -2,8 +2,10 @@
 
 #include <shardwise/backend/host/core_pin.hpp>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -83,7 +85,46 @@ public:
         run(pieces, [&](std::int64_t piece) { body(count * piece / pieces, count * (piece + 1) / pieces); });
     }
 
+    /// Calls body(begin, end) for pieces of [0, count) of at most `grain` each, or for all of it where there is one thread: every thread
+    /// goes through a range of its own from its beginning to its end, and then helps the others with what is left of theirs.
+    ///
+    /// Memory that such a loop streams is read in order, a few streams in all, to the end without a thread that waits: products of
+    /// one row were 2 to 5 % faster than with `run` of pieces that the threads take in turns (bench/bench_matvec.cpp).
+    template <class Body>
+    void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
+        auto const ranges = size() < most_ranges ? size() : most_ranges;
+        if (workers_.empty() || count <= grain) {
+            if (count > 0) body(std::int64_t{0}, count);
+            return;
+        }
+        std::array<Range, most_ranges> left;
+        for (int i = 0; i < ranges; ++i) {
+            auto& range = left[static_cast<std::size_t>(i)];
+            range.next.store(count * i / ranges, std::memory_order_relaxed);
+            range.end = count * (i + 1) / ranges;
+        }
+        run(size(), [&](std::int64_t thread) {
+            for (int i = 0; i < ranges; ++i) {
+                auto& range = left[static_cast<std::size_t>((thread + i) % ranges)];
+                for (auto begin = range.take(grain); begin < range.end; begin = range.take(grain)) {
+                    body(begin, begin + grain < range.end ? begin + grain : range.end);
+                }
+            }
+        });
+    }
+
 private:
+    /// Ranges of a loop in order, on the stack of who runs it: more threads than that share them.
+    static constexpr int most_ranges = 64;
+
+    /// What is left of a range. Its line is written by one thread as long as nobody helps it.
+    struct alignas(64) Range {
+        std::atomic<std::int64_t> next{0};
+        std::int64_t end = 0;
+
+        std::int64_t take(std::int64_t count) { return next.fetch_add(count, std::memory_order_relaxed); }
+    };
+
     /// About 20 microseconds. A thread that gave its core away at once would get it back milliseconds later where others want it.
     static constexpr int spins_before_yield = 1000;
     /// About 80 microseconds: a step's next loop usually comes sooner than a sleeping thread wakes (50 us).

@@ -48,6 +48,39 @@ struct ReadF16 {
     }
 };
 
+/// One row by all inputs of one panel and then of the other, so that memory is read from the first byte to the last, which is what
+/// the core's own prefetching likes best: two panels side by side, prefetching by hand or a call for every tile were 2 to 5 % slower
+/// beyond the caches. The sums of tile_inputs products are added in the order in which tiles would come.
+template <class Read>
+inline void multiply_row(TileTask const& task) {
+    for (std::size_t index = 0; index < tile_panels && task.outputs[index] > 0; ++index) {
+        auto const* panel = task.panels[index];
+        auto const mask = static_cast<__mmask16>((1U << static_cast<unsigned>(task.outputs[index])) - 1U);
+        auto* const out = task.out + index * panel_outputs;
+        auto total = task.accumulates ? _mm512_maskz_loadu_ps(mask, out) : _mm512_setzero_ps();
+        for (std::int64_t begin = 0; begin < task.inputs; begin += tile_inputs) {
+            auto const end = task.inputs - begin > tile_inputs ? begin + tile_inputs : task.inputs;
+            auto sum = _mm512_setzero_ps();
+            auto k = begin;
+            for (; k + Read::inputs <= end; k += Read::inputs, panel += Read::bytes) {
+                __m512 values[Read::inputs];
+                Read::read(panel, values);
+                SHARDWISE_UNROLL
+                for (unsigned i = 0; i < Read::inputs; ++i)
+                    sum = _mm512_fmadd_ps(_mm512_set1_ps(task.in[k + i]), values[i], sum);
+            }
+            if (k < end) {
+                __m512 value;
+                Read::read_last(panel, &value);
+                sum = _mm512_fmadd_ps(_mm512_set1_ps(task.in[k]), value, sum);
+            }
+            // A sum of -0 stays.
+            total = begin > 0 || task.accumulates ? _mm512_add_ps(total, sum) : sum;
+        }
+        _mm512_mask_storeu_ps(out, mask, total);
+    }
+}
+
 template <class Read, unsigned rows>
 inline void multiply_tile(TileTask const& task) {
     __m512 sums[std::size_t{rows}][2];
@@ -112,11 +145,12 @@ inline void multiply_tile(TileTask const& task) {
 
 template <class Read>
 inline constexpr TileKernels tile_kernels{
-    {&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>,
+    {&multiply_row<Read>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>,
      &multiply_tile<Read, 5>, &multiply_tile<Read, 6>, &multiply_tile<Read, 7>, &multiply_tile<Read, 8>,
      &multiply_tile<Read, 9>, &multiply_tile<Read, 10>, &multiply_tile<Read, 11>, &multiply_tile<Read, 12>},
     12,
-    Read::bytes / std::int64_t{Read::inputs}};
+    Read::bytes / std::int64_t{Read::inputs},
+    1};
 
 }  // namespace detail::avx512
 

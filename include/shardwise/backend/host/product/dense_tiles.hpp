@@ -31,7 +31,7 @@ inline constexpr std::int64_t block_rows = 384;
 inline constexpr std::int64_t block_panels = 8;
 inline constexpr std::int64_t result_panels = 32;
 
-/// A tile of a product: some rows by two panels, up to tile_inputs inputs.
+/// A tile of a product: some rows by two panels, up to tile_inputs inputs, or all where the kernel takes them.
 ///
 /// Shapes  in [rows, inputs], out [rows, outputs]
 struct TileTask {
@@ -58,6 +58,8 @@ struct TileKernels {
     std::int64_t most_rows = 0;
     /// Bytes of one input in a panel.
     std::int64_t input_bytes = 0;
+    /// Up to so many rows the kernels take any number of inputs in one call.
+    std::int64_t whole_rows = 0;
 };
 
 /// A dense product as run_tiles walks through it.
@@ -78,6 +80,7 @@ struct TilePlace {
     std::int64_t last_row = 0;
     std::int64_t panel = 0;
     std::int64_t first_input = 0;
+    std::int64_t last_input = 0;
     /// Which of the tiles that read these panels it is.
     std::int64_t turn = 0;
     std::int64_t turns = 1;
@@ -87,8 +90,7 @@ struct TilePlace {
 /// Multiplies some rows, at most as many as the kernels have, by two panels (or by the last one).
 inline void run_tile(TileWalk const& walk, TilePlace const& place, float const* in, std::int64_t in_stride) {
     auto const& task = walk.task;
-    auto const inputs = std::min(tile_inputs, task.weight.inputs - place.first_input);
-    TileTask tile{.in = in, .in_stride = in_stride, .inputs = inputs};
+    TileTask tile{.in = in, .in_stride = in_stride, .inputs = place.last_input - place.first_input};
     for (std::int64_t i = 0; i < tile_panels; ++i) {
         // A second panel that is not there is computed as the first and not written.
         bool const is_there = place.panel + i < task.last_panel;
@@ -116,14 +118,16 @@ inline void run_streamed(TileWalk const& walk) {
     auto const& task = walk.task;
     auto const most_rows = std::min(walk.kernels.most_rows, direct_rows);
     auto const turns = ceil_divide(task.rows, most_rows);
+    auto const inputs = task.weight.inputs;
+    auto const step = task.rows <= walk.kernels.whole_rows ? inputs : tile_inputs;
     for (auto panel = task.first_panel; panel < task.last_panel; panel += tile_panels) {
-        for (std::int64_t k = 0; k < task.weight.inputs; k += tile_inputs) {
-            bool const is_last = k + tile_inputs >= task.weight.inputs;
-            auto const* const next = is_last ? walk.at(panel + tile_panels, 0) : walk.at(panel, k + tile_inputs);
+        for (std::int64_t k = 0; k < inputs; k += step) {
+            auto const last = std::min(k + step, inputs);
+            auto const* const next = last == inputs ? walk.at(panel + tile_panels, 0) : walk.at(panel, last);
             std::int64_t turn = 0;
             for (std::int64_t row = 0; row < task.rows; ++turn) {
                 auto const end = tile_end(row, task.rows, most_rows);
-                run_tile(walk, {row, end, panel, k, turn, turns, next}, task.in + row * task.in_stride + k,
+                run_tile(walk, {row, end, panel, k, last, turn, turns, next}, task.in + row * task.in_stride + k,
                          task.in_stride);
                 row = end;
             }
@@ -156,7 +160,8 @@ inline void run_blocked(TileWalk const& walk) {
                                         static_cast<std::size_t>(count) * sizeof(float));
                         }
                         for (auto panel = block; panel < block_end; panel += tile_panels) {
-                            run_tile(walk, {row, end, panel, k, turn, turns, next + (panel - block) * walk.stride},
+                            run_tile(walk,
+                                     {row, end, panel, k, k + count, turn, turns, next + (panel - block) * walk.stride},
                                      copied, copied_stride);
                         }
                         row = end;
