@@ -55,6 +55,8 @@ struct Combination {
     ExecutorLimits limits;
     /// What weights are packed into while they are loaded; empty: nothing.
     char const* quant = "";
+    /// By block, the embedding's first.
+    std::vector<LayerHome> homes{};
 };
 
 /// Loads and runs the largest step and the shortest one, and holds the prediction against the counting allocator.
@@ -68,11 +70,13 @@ void check(EmptyModel const& model, Combination const& one) {
         HostContext context({.threads = 1});
         auto stream = context.make_stream();
         TensorPlace const place{comm.size(), comm.rank()};
-        auto const predicted =
-            predict_memory<Host, Policy>(model.model, formats_of(*parameters, load), place, one.limits, *stream.isa());
+        StageBlocks stage;
+        stage.homes = one.homes;
+        auto const predicted = predict_memory<Host, Policy>(model.model, formats_of(*parameters, load), place,
+                                                            one.limits, *stream.isa(), {}, stage);
         if (!predicted) return predicted.error();
         auto executor =
-            RankExecutor<Host, Policy>::create(context, model.model, *parameters, place, one.limits, {}, load);
+            RankExecutor<Host, Policy>::create(context, model.model, *parameters, place, one.limits, {}, load, stage);
         if (!executor) return executor.error();
         CHECK(executor->weight_bytes() == predicted->weights);
         CHECK(executor->cache_bytes() == predicted->kv_cache);
@@ -145,6 +149,7 @@ constexpr char const* mixtral =
 
 TEST_CASE(
     "predict_memory: weights and cache to the byte, the peak within 2 % and never under, over many combinations") {
+    using enum LayerHome;
     Combination const combinations[] = {
         {llama, "F32", 1, {1, 33, 33}},
         {llama, "F32", 2, {2, 100, 64}},
@@ -182,6 +187,12 @@ TEST_CASE(
         {mixtral, "F32", 2, {2, 80, 40}},
         {mixtral, "BF16", 3, {1, 80, 20, 0, Dtype::bf16}},
         {deepseek, "BF16", 3, {2, 80, 40, 0, Dtype::i8}},
+        {llama, "F32", 1, {1, 33, 33}, "", {resident, disk, cpu}},
+        {llama, "BF16", 2, {1, 200, 150}, "", {resident, resident, disk, disk}},
+        {mistral, "BF16", 2, {2, 64, 32}, "int8", {resident, disk, disk, disk}},
+        {deepseek, "F32", 1, {1, 80, 40}, "", {resident, cpu, disk}},
+        {mixtral, "F32", 2, {2, 200, 160}, "", {resident, disk}},
+        {mixtral, "BF16", 1, {1, 80, 20}, "", {disk, disk, disk}},
     };
     int count = 0;
     for (auto const& one : combinations) {

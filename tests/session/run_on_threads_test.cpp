@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -239,6 +240,45 @@ TEST_CASE("run_on_threads: stages that do not cover the layers, or are more than
     // What stands before or behind the layers may be a stage.
     CHECK(refusal({.pp = 2, .stage_begins = {0, 0, 2}}).empty());
     CHECK(refusal({.pp = 2, .stage_begins = {0, 2, 2}}).empty());
+}
+
+TEST_CASE(
+    "run_on_threads: layers that are fetched, experts and latents too, give the resident ones' bits and take less") {
+    for (
+        std::string const config :
+        {R"({"model_type":"mixtral","vocab_size":61,"hidden_size":24,"intermediate_size":20,"num_hidden_layers":4,)"
+         R"("num_attention_heads":4,"num_key_value_heads":2,"num_local_experts":8,"num_experts_per_tok":2,)"
+         R"("max_position_embeddings":64})",
+         R"({"model_type":"deepseek_v2","vocab_size":61,"hidden_size":48,"intermediate_size":52,"num_hidden_layers":4,)"
+         R"("num_attention_heads":4,"num_key_value_heads":4,"q_lora_rank":null,"kv_lora_rank":32,)"
+         R"("qk_nope_head_dim":16,"qk_rope_head_dim":8,"v_head_dim":16,"first_k_dense_replace":2,)"
+         R"("n_routed_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":16,"max_position_embeddings":64})"}) {
+        CAPTURE(config);
+        FormulaModel const model(config);
+        auto const run = [&](std::vector<LayerHome> homes, std::int32_t tp) {
+            auto ran =
+                run_on_threads(model.source, model.checkpoint->model, two_requests(),
+                               {.tp = tp, .layer_homes = std::move(homes), .threads = 2, .is_deterministic = true});
+            REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+            for (auto const& rank : ran->ranks) {
+                CHECK(rank.peak <= rank.predicted);
+                CHECK(rank.predicted.count() <= rank.peak.count() + rank.peak.count() / 50);
+            }
+            return std::move(*ran);
+        };
+        for (std::int32_t const tp : {1, 2}) {
+            CAPTURE(tp);
+            auto const resident = run({}, tp);
+            auto const fetched = run(std::vector(4, LayerHome::disk), tp);
+            auto const mixed = run({LayerHome::cpu, LayerHome::resident, LayerHome::disk, LayerHome::cpu}, tp);
+            for (std::size_t i = 0; i < 2; ++i) {
+                CHECK(fetched.generations[i].tokens == resident.generations[i].tokens);
+                CHECK(mixed.generations[i].tokens == resident.generations[i].tokens);
+            }
+            // Four layers, of which two are there at a time.
+            CHECK(fetched.ranks[0].weights.count() < resident.ranks[0].weights.count() * 2 / 3);
+        }
+    }
 }
 
 TEST_CASE("run_on_threads: a callback ends its own request, on all ranks at the same token") {

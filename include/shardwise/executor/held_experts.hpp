@@ -43,6 +43,12 @@ struct ExpertRuns {
 template <ComputeBackend Backend>
 struct ExpertColumns {
     std::vector<ColumnLinear<Backend>> experts;
+
+    /// Calls visit(weight) for the weights of all of them.
+    template <class Visit>
+    void for_each_weight(Visit const& visit) {
+        for (auto& expert : experts) expert.for_each_weight(visit);
+    }
 };
 
 /// One linear layer of every expert that a rank has, its inputs dealt to the tensor-parallel ranks. Deterministic sums a row over
@@ -90,6 +96,14 @@ public:
         expert.bias = std::move(*held_bias);
         experts_.push_back(std::move(expert));
         return {};
+    }
+
+    /// Calls visit(weight) for the weights of all experts, in an order of their own.
+    template <class Visit>
+    void for_each_weight(Visit const& visit) {
+        for (auto& expert : experts_) {
+            for (auto& weight : expert.weights) visit(weight);
+        }
     }
 
     /// Floats that `forward` needs beside its tensors, for `rows` rows or fewer.

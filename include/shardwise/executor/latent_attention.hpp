@@ -113,6 +113,15 @@ public:
         return Result<LatentHeads>(std::move(layer));
     }
 
+    /// Calls visit(weight) for the weights of its heads, in an order of their own.
+    template <class Visit>
+    void for_each_weight(Visit const& visit) {
+        for (auto& head : heads_) {
+            visit(head.into);
+            visit(head.out_of);
+        }
+    }
+
     /// Floats that `attend` needs beside its tensors, for so many tokens of a sequence that is `context` long with
     /// them.
     [[nodiscard]] std::int64_t workspace(std::int64_t tokens, std::int64_t context) const {

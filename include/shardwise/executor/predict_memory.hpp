@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/multiply.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/step_room.hpp>
@@ -12,6 +13,7 @@
 #include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
+#include <shardwise/parallel/weight_stream.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -35,15 +37,21 @@ using FormatOf = std::function<Result<ParameterFormat>(std::string const& name)>
 
 /// The memory of one rank of a run before it is loaded: what its context's counting allocator will have given out.
 struct PredictedMemory {
-    /// As products read them, with what panels and blocks are filled up by; tables, vectors, rotary frequencies.
+    /// As products read them, with what panels and blocks are filled up by; tables, vectors, rotary frequencies. Of layers
+    /// that are fetched for every step what the cpu keeps, and the memory that they are fetched into.
     Bytes weights{};
     Bytes kv_cache{};
     /// The arena, scratch of kernels and sums, ids and positions of a step.
     Bytes activations{};
     /// Activations that a product brings into a form of its own while it runs.
     Bytes products{};
+    /// The most that there is of weights while layers are loaded and moved out; 0 where all stay.
+    Bytes loading{};
 
-    [[nodiscard]] constexpr Bytes total() const { return weights + kv_cache + activations + products; }
+    /// The most that there is at once.
+    [[nodiscard]] constexpr Bytes total() const {
+        return std::max(weights + kv_cache + activations + products, loading);
+    }
 };
 
 /// How the parameters of a checkpoint are held by ranks that load them with these options.
@@ -67,7 +75,30 @@ public:
                     IsaLevel isa, TensorPlace experts)
         : model_(model), format_of_(format_of), place_(place), experts_(experts), limits_(limits), isa_(isa) {}
 
-    [[nodiscard]] Result<> add(BlockBody const& body, std::string const& prefix) {
+    /// Adds a block, whose weights lie there between its uses.
+    [[nodiscard]] Result<> add(BlockBody const& body, std::string const& prefix, LayerHome home) {
+        packed_ = 0;
+        if (auto const done = add_resident(body, prefix); !done) return done;
+        if (home == LayerHome::resident) return {};
+        // As OffloadedBlocks does it: there is room for all of the layer's weights elsewhere before any of them goes.
+        loading_ = std::max(loading_, weights_ + packed_);
+        if (home == LayerHome::disk) weights_ -= packed_;
+        largest_fetched_ = std::max(largest_fetched_, packed_);
+        ++fetched_layers_;
+        return {};
+    }
+
+    [[nodiscard]] PredictedMemory sum() const {
+        return {.weights = Bytes{weights_ + std::min(fetched_layers_, weight_stream_depth) * largest_fetched_},
+                .kv_cache = Bytes{cache_},
+                .activations = Bytes{4 * (arena_ + scratch_ + 2 * limits_.step_tokens)},
+                .products = Bytes{products_},
+                .loading = Bytes{loading_}};
+    }
+
+private:
+    /// What a rank has of a block while all of it is resident.
+    [[nodiscard]] Result<> add_resident(BlockBody const& body, std::string const& prefix) {
         auto const name_of = [&](Operation const& op) {
             auto name = prefix.empty() ? std::string(op.parameters[0]) : prefix + "." + std::string(op.parameters[0]);
             // Experts are held alike.
@@ -102,14 +133,6 @@ public:
         return {};
     }
 
-    [[nodiscard]] PredictedMemory sum() const {
-        return {.weights = Bytes{weights_},
-                .kv_cache = Bytes{cache_},
-                .activations = Bytes{4 * (arena_ + scratch_ + 2 * limits_.step_tokens)},
-                .products = Bytes{products_}};
-    }
-
-private:
     [[nodiscard]] Result<> add_operation(Operation const& op, BlockBody const& body, BlockCut const& cut,
                                          ParameterFormat held) {
         auto const vector = [&](std::size_t slot, std::int64_t elements) {
@@ -152,7 +175,7 @@ private:
     [[nodiscard]] Result<> add_latent(AttentionShape const& shape, std::int64_t heads, ParameterFormat held) {
         auto const bytes = latent_weight_bytes(held.format, shape, heads, held.group);
         if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(heads);
-        weights_ += bytes->count();
+        add_packed(bytes->count());
         if (heads == 0) return {};
         auto const width = shape.latent - shape.rotary;
         products_ = std::max(products_, prepared_buffer_bytes(product_kernel(held.format, isa_), width, latent_rows));
@@ -176,7 +199,7 @@ private:
             if (outputs == 0 || inputs == 0) return {};
             auto const bytes = packed_weight_bytes(held.format, outputs, inputs, held.group);
             if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(outputs);
-            weights_ += layers * bytes->count();
+            add_packed(layers * bytes->count());
             products_ = std::max(products_, prepared_buffer_bytes(product_kernel(held.format, isa_), inputs, rows));
             return {};
         };
@@ -200,6 +223,10 @@ private:
         return {};
     }
 
+    void add_packed(std::int64_t bytes) {
+        weights_ += bytes;
+        packed_ += bytes;
+    }
     [[nodiscard]] UnitRange own_experts(Operation const& op) const {
         return split_units(op.experts, experts_.ranks, experts_.rank);
     }
@@ -211,6 +238,11 @@ private:
     ExecutorLimits const& limits_;
     IsaLevel isa_;
     std::int64_t weights_ = 0;
+    /// Of the block that was added last, what products read.
+    std::int64_t packed_ = 0;
+    std::int64_t fetched_layers_ = 0;
+    std::int64_t largest_fetched_ = 0;
+    std::int64_t loading_ = 0;
     std::int64_t cache_ = 0;
     /// In floats.
     std::int64_t arena_ = 0;
@@ -237,7 +269,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
             if (!stage.has(number)) continue;
             auto prefix = std::string(block.module);
             if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
-            auto const done = predictor.add(model.program.body(block), prefix);
+            auto const done = predictor.add(model.program.body(block), prefix, stage.home(number));
             if (!done) return done.error();
         }
     }

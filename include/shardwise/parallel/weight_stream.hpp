@@ -26,6 +26,9 @@ concept LayerWorker = requires(L& layer, std::span<std::byte const> weights, Hos
     { layer(std::int64_t{}, weights, stream) } -> std::same_as<Result<>>;
 };
 
+/// Layers that a stream has room for unless told otherwise: one is computed, the next is fetched.
+inline constexpr std::int64_t weight_stream_depth = 2;
+
 /// Walks over layers whose weights lie elsewhere (LayerSource): while one is computed the next ones are fetched, by a thread of
 /// the stream's own, into as many buffers as `depth` says. The next walk's first layers are fetched before this one ends. When it
 /// goes it waits for what its layers put into the caller's stream.
@@ -38,7 +41,8 @@ public:
     /// Allocates the buffers and begins to fetch the first layers. The context outlives the stream.
     ///
     /// Errors  invalid_argument for a depth below 2, with which nothing would overlap; out_of_memory
-    [[nodiscard]] static Result<WeightStream> create(HostContext& context, Source source, std::int64_t depth = 2) {
+    [[nodiscard]] static Result<WeightStream> create(HostContext& context, Source source,
+                                                     std::int64_t depth = weight_stream_depth) {
         if (depth < 2) {
             return Error{ErrorCode::invalid_argument}
                 .in("weight stream")

@@ -66,8 +66,7 @@ struct RunMemory {
     Bytes weights{};
     Bytes cache{};
     Bytes activations{};
-    /// What it was to hold at most, said before anything was loaded; layers that lie on cpu or disk count as if they
-    /// were resident.
+    /// What it was to hold at most, said before anything was loaded.
     Bytes predicted{};
     /// The most that it held at once: what the counting allocator saw, and its share of its groups' staging memory.
     Bytes peak{};
