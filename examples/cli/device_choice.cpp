@@ -194,6 +194,17 @@ Result<DeviceChoice> choose_devices(std::string_view word) {
         if (!topology) return named_flag(topology.error());
         return DeviceChoice{*std::move(topology), {}};
     }
+    if (!has_own) {
+        std::string joined(word);
+        std::replace(joined.begin(), joined.end(), ',', '+');
+        if (parse_topology(joined)) {
+            return Error{ErrorCode::invalid_argument}
+                .in("--devices")
+                .at(word)
+                .because("separates kinds of devices by commas, which are for devices of this machine")
+                .fix("write " + joined);
+        }
+    }
     auto detection = detect_devices(program_detection_options());
     if (!detection) return detection.error();
     OwnDevices devices(*std::move(detection));

@@ -227,6 +227,7 @@ TEST_CASE("--devices with what does not exist is exit 4 with the reason; twice, 
     CHECK(message("hip:0", 4).find("hip:0: is not a device") != std::string::npos);
     CHECK(message("cuda:0,cuda:0", 2).find("is named before") != std::string::npos);
     CHECK(message("cuda:0,2xA100-40GB", 4).find("2xA100-40GB: is not a device of this machine") != std::string::npos);
+    CHECK(message("2xRTX4090,cpu:32GiB", 2).find("write 2xRTX4090+cpu:32GiB") != std::string::npos);
     CHECK(message("cuda:0,", 4).find("is not a device of this machine") != std::string::npos);
     CHECK(message("no-such-file.json", 1).find("no-such-file.json") != std::string::npos);
     machine.options().nvml_library = machine.folder() / "none";
