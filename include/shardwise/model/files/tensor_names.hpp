@@ -15,11 +15,11 @@ namespace shardwise::inline v0_2_0 {
 
 /// The distinct names of a file's tensors in the order they were added, numbered from 0, found in constant time.
 ///
-/// Memory  16 bytes per name, those of the table of numbers, and the text
+/// Memory  12 bytes per name, those of the table of numbers, and the text
 class TensorNames {
 public:
-    [[nodiscard]] std::size_t size() const { return entries_.size(); }
-    [[nodiscard]] std::string_view operator[](std::size_t id) const { return {entries_[id].text, entries_[id].size}; }
+    [[nodiscard]] std::size_t size() const { return begins_.size(); }
+    [[nodiscard]] std::string_view operator[](std::size_t id) const { return {begins_[id], sizes_[id]}; }
 
     /// Adds a name and returns its number; nothing where it was added before.
     [[nodiscard]] std::optional<std::uint32_t> add(std::string_view name) {
@@ -28,7 +28,8 @@ public:
         if (!added.second) return std::nullopt;
         auto const kept = texts_.join(name);
         text_size_ += kept.size();
-        entries_.push_back({kept.data(), static_cast<std::uint32_t>(kept.size())});
+        begins_.push_back(kept.data());
+        sizes_.push_back(static_cast<std::uint32_t>(kept.size()));
         return added.first;
     }
     /// The number of a name; nothing where there is no such name.
@@ -40,24 +41,21 @@ public:
     ///
     /// Units  bytes
     [[nodiscard]] std::size_t memory() const {
-        return entries_.size() * sizeof(Entry) + numbers_.memory() + text_size_;
+        return size() * (sizeof(char const*) + sizeof(std::uint32_t)) + numbers_.memory() + text_size_;
     }
 
     /// The text of all names, which stays where it is; no name may be asked for afterwards.
     [[nodiscard]] NameArena take_texts() && { return std::move(texts_); }
 
 private:
-    struct Entry {
-        char const* text;
-        std::uint32_t size;
-    };
-
     [[nodiscard]] static std::uint32_t short_hash(std::string_view name) {
         return static_cast<std::uint32_t>(detail::hash_name(name));
     }
+
     NameArena texts_;
     std::size_t text_size_ = 0;
-    std::vector<Entry> entries_;
+    std::vector<char const*> begins_;
+    std::vector<std::uint32_t> sizes_;
     detail::NumberTable numbers_;
 };
 
