@@ -9,6 +9,8 @@
 #include <shardwise/comm/shared_memory.hpp>
 #include <shardwise/comm/threads.hpp>
 
+#include "all_reduce_times.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,12 +18,12 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <functional>
-#include <map>
 #include <sched.h>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -32,12 +34,8 @@
 namespace {
 
 using namespace shardwise;
+using namespace all_reduce_times;
 using Clock = std::chrono::steady_clock;
-
-enum Kind { threads, shared_memory, open_mpi, kinds };
-
-/// Microseconds of the better batch of each turn, by size and kind.
-using Times = std::map<std::int64_t, std::map<int, std::vector<double>>>;
 
 struct Setup {
     int ranks;
@@ -57,47 +55,6 @@ constexpr double most_seconds = 25.0;
 int calls_in_batch(std::int64_t bytes, int ranks) {
     // Short batches: the best one is one that nothing else on the machine has interrupted.
     return static_cast<int>(std::clamp<std::int64_t>((2 << 20) / bytes, 1, ranks > 2 ? 200 : 1000));
-}
-
-/// Ours and the peer's in one turn.
-struct Pair {
-    double ours = 0.0;
-    double theirs = 0.0;
-};
-
-/// The turn whose ratio is the median: the host moves the cores about, nearer and farther by a factor of ten, so that the best turns
-/// of the two need not have met the same machine.
-Pair median_turn(std::vector<double> const& ours, std::vector<double> const& theirs) {
-    std::vector<Pair> turns;
-    for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) turns.push_back({ours[i], theirs[i]});
-    if (turns.empty()) return {};
-    auto const middle = turns.begin() + static_cast<std::ptrdiff_t>(turns.size() / 2);
-    std::nth_element(turns.begin(), middle, turns.end(),
-                     [](Pair const& a, Pair const& b) { return a.theirs * b.ours < b.theirs * a.ours; });
-    return *middle;
-}
-
-/// The median turn of the peer's setting that is best against ours, by size and kind.
-using Medians = std::map<std::int64_t, std::map<int, Pair>>;
-
-void keep_setting(Medians& medians, Times const& times) {
-    for (auto const& [bytes, of_kinds] : times) {
-        auto const peer = of_kinds.find(open_mpi);
-        for (auto const& [kind, turns] : of_kinds) {
-            if (kind == open_mpi) continue;
-            auto const found = peer == of_kinds.end() ? Pair{*std::min_element(turns.begin(), turns.end()), 0.0}
-                                                      : median_turn(turns, peer->second);
-            auto const [place, is_new] = medians[bytes].emplace(kind, found);
-            if (!is_new && found.theirs * place->second.ours < place->second.theirs * found.ours) place->second = found;
-        }
-    }
-}
-
-/// The better of two times; ends the process where a call failed.
-double best_of(double one, double other) {
-    if (one >= 0.0 && other >= 0.0) return std::min(one, other);
-    std::fprintf(stderr, "an all-reduce failed\n");
-    std::exit(1);
 }
 
 /// Microseconds of a call, the average of a batch that all ranks begin together. Negative where a call fails.
@@ -123,51 +80,49 @@ double time_ours(C& comm, std::vector<float>& data, std::int64_t bytes) {
         [&] { return barrier(comm).has_value(); });
 }
 
-double time_threads(int ranks, std::vector<std::vector<float>>& data, std::int64_t bytes) {
-    double time = -1.0;
-    auto const result = run_threads(ranks, [&](Threads& comm) -> Result<> {
-        // As mpirun binds its ranks: a kernel that packs threads onto few cores would put both ranks on one.
-        CorePin const pin(comm.rank());
-        auto const own = time_ours(comm, data[static_cast<std::size_t>(comm.rank())], bytes);
-        if (comm.rank() == 0) time = own;
-        return {};
-    });
-    if (!result) std::fprintf(stderr, "threads: %s\n", result.error().message().c_str());
-    return time;
-}
+/// A group of threads that lives as long as the processes' groups do; its threads do not.
+class ThreadRanks {
+public:
+    explicit ThreadRanks(int ranks) {
+        auto const group = ThreadsGroup::create(ranks);
+        for (int rank = 0; group && rank < ranks; ++rank) {
+            if (auto comm = group->join(rank)) comms_.push_back(*std::move(comm));
+        }
+    }
+
+    [[nodiscard]] double time(std::vector<std::vector<float>>& data, std::int64_t bytes) {
+        double time = -1.0;
+        auto const run = [&](std::size_t rank) {
+            // As mpirun binds its ranks: a kernel that packs threads onto few cores would put both ranks on one.
+            CorePin const pin(comms_.size() > 2 ? -1 : static_cast<int>(rank));
+            auto const own = time_ours(comms_[rank], data[rank], bytes);
+            if (rank == 0) time = own;
+        };
+        std::vector<std::thread> threads;
+        for (std::size_t rank = 1; rank < comms_.size(); ++rank) threads.emplace_back(run, rank);
+        if (!comms_.empty()) run(0);
+        for (auto& thread : threads) thread.join();
+        return time;
+    }
+
+private:
+    std::vector<Threads> comms_;
+};
 
 std::vector<std::vector<float>> buffers(int count, std::int64_t bytes) {
     return std::vector<std::vector<float>>(static_cast<std::size_t>(count),
                                            std::vector<float>(static_cast<std::size_t>(bytes) / sizeof(float)));
 }
 
-void print_times(std::FILE* to, Times const& times) {
-    for (auto const& [bytes, of_kinds] : times) {
-        for (auto const& [kind, turns] : of_kinds) {
-            for (auto const time : turns) std::fprintf(to, "%lld %d %.6f\n", static_cast<long long>(bytes), kind, time);
-        }
-    }
-}
-
-bool read_times(std::FILE* from, Times& times) {
-    long long bytes = 0;
-    int kind = 0;
-    double time = 0.0;
-    bool has_any = false;
-    while (std::fscanf(from, "%lld %d %lf", &bytes, &kind, &time) == 3) {
-        times[bytes][kind].push_back(time);
-        has_any = has_any || time > 0.0;
-    }
-    return has_any;
-}
-
 /// Without a peer: threads here, and forked ranks that tell their times through a pipe.
 bool measure_alone(Setup const& setup, Medians& medians) {
     Times times;
     auto data = buffers(setup.ranks, setup.sizes.back());
+    ThreadRanks ranks(setup.ranks);
     for (int pass = 0; pass < passes; ++pass) {
         for (auto const bytes : setup.sizes) {
-            times[bytes][threads].push_back(time_threads(setup.ranks, data, bytes));
+            auto const first = ranks.time(data, bytes);
+            times[bytes][threads].push_back(best_of(first, ranks.time(data, bytes)));
         }
     }
     int ends[2];
@@ -177,12 +132,15 @@ bool measure_alone(Setup const& setup, Medians& medians) {
     for (int rank = 0; rank < setup.ranks; ++rank) {
         processes.push_back(fork());
         if (processes.back() != 0) continue;
-        CorePin const pin(rank);
+        CorePin const pin(setup.ranks > 2 ? -1 : rank);
         auto comm = SharedMemory::join(key, rank, setup.ranks);
         if (!comm) _exit(1);
         Times own;
         for (int pass = 0; pass < passes; ++pass) {
-            for (auto const bytes : setup.sizes) own[bytes][shared_memory].push_back(time_ours(*comm, data[0], bytes));
+            for (auto const bytes : setup.sizes) {
+                auto const first = time_ours(*comm, data[0], bytes);
+                own[bytes][shared_memory].push_back(best_of(first, time_ours(*comm, data[0], bytes)));
+            }
         }
         auto* const stream = fdopen(ends[1], "w");
         if (rank == 0) print_times(stream, own);
@@ -265,6 +223,7 @@ int run_together(int argc, char** argv) {
         std::fprintf(stderr, "%s\n", comm.error().message().c_str());
         return 1;
     }
+    ThreadRanks own_threads(rank == 0 ? ranks : 1);
     auto data = buffers(rank == 0 ? ranks : 1, sizes.back());
     auto result = buffers(1, sizes.back()).front();
     Times times;
@@ -289,8 +248,8 @@ int run_together(int argc, char** argv) {
             times[bytes][shared_memory].push_back(best_of(own, time_ours(*comm, data[0], bytes)));
             if (rank == 0) {
                 Unbound const unbound;
-                auto const first = time_threads(ranks, data, bytes);
-                times[bytes][threads].push_back(best_of(first, time_threads(ranks, data, bytes)));
+                auto const first = own_threads.time(data, bytes);
+                times[bytes][threads].push_back(best_of(first, own_threads.time(data, bytes)));
                 if (!bell.ring()) return 1;
             } else if (!bell.sleep()) {
                 return 1;
