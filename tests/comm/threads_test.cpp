@@ -272,7 +272,7 @@ TEST_CASE(
 TEST_CASE("StagedRank: steps of real threads go on where the count of steps wraps around") {
     constexpr std::size_t chunk = 64;
     auto const bytes = detail::GroupRegion::bytes(2, chunk);
-    auto* const memory = ::operator new (bytes, std::align_val_t{64});
+    auto* const memory = ::operator new (bytes, std::align_val_t{detail::line_pair_bytes});
     auto* const region = detail::GroupRegion::create(memory, 2, chunk, UINT32_MAX - 20U);
     std::atomic<int> wrong{0};
     auto const run = [&](std::int32_t number) {
@@ -291,7 +291,7 @@ TEST_CASE("StagedRank: steps of real threads go on where the count of steps wrap
     run(0);
     other.join();
     CHECK(wrong.load() == 0);
-    ::operator delete (memory, std::align_val_t{64});
+    ::operator delete (memory, std::align_val_t{detail::line_pair_bytes});
 }
 
 // facts/reliability.md: the exact limits, on an otherwise idle machine.

@@ -79,7 +79,7 @@ private:
     friend class Threads;
 
     static constexpr std::int32_t max_ranks = 1024;
-    static constexpr std::align_val_t alignment{64};
+    static constexpr std::align_val_t alignment{detail::line_pair_bytes};
 
     struct Free {
         void operator()(detail::GroupRegion* region) const { ::operator delete(static_cast<void*>(region), alignment); }

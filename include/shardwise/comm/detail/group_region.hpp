@@ -17,20 +17,32 @@ enum class Presence : std::uint32_t { absent, joined, left };
 /// Where the first error of a group is kept.
 enum class Poison : std::uint32_t { none, writing, written };
 
-/// One rank's part of the memory that a group shares. Everything in it is either atomic or written before `arrived` is
-/// raised and read after it was seen raised.
-struct alignas(64) RankSlot {
-    /// Steps that this rank has published; wraps around.
+/// Processors fetch lines in pairs: what two ranks write lies this far apart.
+inline constexpr std::size_t line_pair_bytes = 128;
+
+/// What a rank publishes with a step: one line of the cache, so that a short message takes no longer than the news of it.
+/// All but `arrived` and `core` is written before `arrived` is raised and read after it was seen raised.
+struct alignas(line_pair_bytes) PublishedStep {
+    static constexpr std::size_t most_bytes = 32;
+
+    /// The step; wraps around.
     std::atomic<std::uint32_t> arrived{0};
+    /// Where the rank ran: whoever waits for it on the same core must leave it the core. -1 if unknown.
+    std::atomic<std::int32_t> core{-1};
+    CollectiveCall call{};
+    std::uint64_t call_number = 0;
+    /// What the rank publishes, if it is no longer.
+    std::byte bytes[most_bytes]{};
+};
+static_assert(offsetof(PublishedStep, bytes) + PublishedStep::most_bytes <= 64, "a step is published in one line");
+
+/// One rank's part of the memory that a group shares.
+struct RankSlot {
+    /// By the step's parity: a fast rank's next step does not overwrite what a slow one still reads.
+    PublishedStep steps[2];
     std::atomic<Presence> presence{Presence::absent};
     /// Of a rank that is a process.
     std::atomic<std::int32_t> process{0};
-    /// Where the rank ran when it published last: whoever waits for it on the same core must leave it the core. -1 if unknown.
-    std::atomic<std::int32_t> core{-1};
-    /// Of the step that is being published, by the step's parity: a fast rank's next call does not overwrite what a slow one
-    /// still compares.
-    CollectiveCall call[2]{};
-    std::uint64_t call_number[2]{};
 };
 
 /// A one-way channel from one rank to another: two halves of staging memory, filled and emptied in turn.
@@ -46,9 +58,9 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks of several
 
 /// How the shared memory of a group is laid out. It holds no pointers, so that processes may map it at different addresses.
 ///
-/// Memory  header | rank slots | mailboxes [to][from] | staging [rank]: one piece for two ranks, else two halves of short pieces
+/// Memory  header | rank slots, with steps of a few bytes | mailboxes [to][from] | staging [rank]: one piece for two ranks, else two halves of short pieces
 ///         and a ring of long ones | mail staging [to][from][2][letter]
-struct GroupRegion {
+struct alignas(line_pair_bytes) GroupRegion {
     std::int32_t ranks = 0;
     /// The longest piece of one step and rank.
     std::size_t chunk_bytes = 0;
@@ -75,14 +87,14 @@ struct GroupRegion {
     [[nodiscard]] static constexpr std::size_t staging_size(std::int32_t rank_count, std::size_t chunk) {
         return StepProtocol::swaps(rank_count) ? chunk : 2 * short_size(chunk) + ring_size(rank_count, chunk);
     }
-    [[nodiscard]] static constexpr std::size_t header_bytes() { return round_up(sizeof(GroupRegion)); }
+    [[nodiscard]] static constexpr std::size_t header_bytes() { return sizeof(GroupRegion); }
     [[nodiscard]] static constexpr std::size_t bytes(std::int32_t rank_count, std::size_t chunk) {
         auto const n = static_cast<std::size_t>(rank_count);
         return header_bytes() + n * sizeof(RankSlot) + n * n * sizeof(Mailbox) + n * staging_size(rank_count, chunk) +
                n * n * 2 * letter_size(rank_count);
     }
 
-    /// Makes a region in memory of `bytes(ranks, chunk)` bytes, aligned to 64. Steps are counted from `first_step`.
+    /// Makes a region in memory of `bytes(ranks, chunk)` bytes, aligned to `line_pair_bytes`. Steps are counted from `first_step`.
     static GroupRegion* create(void* memory, std::int32_t rank_count, std::size_t chunk, std::uint32_t first_step = 0) {
         auto* const region = new (memory) GroupRegion;
         region->ranks = rank_count;
@@ -90,7 +102,7 @@ struct GroupRegion {
         region->letter_bytes = letter_size(rank_count);
         for (std::int32_t rank = 0; rank < rank_count; ++rank) {
             new (&region->slot(rank)) RankSlot;
-            region->slot(rank).arrived.store(first_step, std::memory_order_relaxed);
+            for (auto& step : region->slot(rank).steps) step.arrived.store(first_step, std::memory_order_relaxed);
         }
         for (std::int32_t to = 0; to < rank_count; ++to) {
             for (std::int32_t from = 0; from < rank_count; ++from) new (&region->mailbox(from, to)) Mailbox;

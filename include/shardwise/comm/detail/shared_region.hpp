@@ -83,10 +83,11 @@ public:
     [[nodiscard]] std::string const& name() const { return name_; }
 
 private:
-    static constexpr std::size_t header_bytes = GroupRegion::round_up(sizeof(SharedHeader));
+    static constexpr std::size_t header_bytes = line_pair_bytes;
+    static_assert(sizeof(SharedHeader) <= header_bytes);
     /// What two builds must agree on to share memory; first, how often what lies in it has changed its meaning.
     static constexpr std::uint64_t layout =
-        1'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+        2'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
 
     [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
         return Error{ErrorCode::backend_failure}

@@ -45,7 +45,7 @@ public:
           rank_(rank),
           options_(options),
           watch_(std::move(watch)),
-          step_(region.slot(rank).arrived.load(std::memory_order_relaxed)),
+          step_(region.slot(rank).steps[0].arrived.load(std::memory_order_relaxed)),
           is_crowded_(outnumbers_cores(region.ranks)) {}
 
     [[nodiscard]] std::int32_t rank() const { return rank_; }
@@ -68,6 +68,8 @@ public:
     /// Where this rank writes the `bytes` that it publishes in the coming step; all ranks ask for the same, at most
     /// chunk_bytes(). What `theirs` showed before is no longer to be read.
     [[nodiscard]] std::byte* mine(std::size_t bytes) {
+        is_short_ = bytes <= PublishedStep::most_bytes;
+        if (is_short_) return region_->slot(rank_).steps[StepProtocol::half_to_write(step_)].bytes;
         if (StepProtocol::swaps(size())) return region_->staging(StepProtocol::area_to_write(rank_, size(), step_));
         auto const short_bytes = GroupRegion::short_size(region_->chunk_bytes);
         if (bytes <= short_bytes) {
@@ -87,6 +89,7 @@ public:
     [[nodiscard]] Traffic& traffic() { return traffic_; }
     /// What another rank published in the step that was finished last. A rank's own may have been written over already.
     [[nodiscard]] std::byte const* theirs(std::int32_t rank) const {
+        if (is_short_) return published(rank).bytes;
         return region_->staging(StepProtocol::area_to_read(rank, size(), step_)) + place_;
     }
 
@@ -95,15 +98,15 @@ public:
     /// Errors  the group's first error; collective_mismatch; rank_lost; deadline_exceeded with the missing ranks
     [[nodiscard]] Result<> step() {
         if (is_poisoned()) return *poisoned();
-        auto& slot = region_->slot(rank_);
-        slot.call[StepProtocol::half_to_write(step_)] = call_;
-        slot.call_number[StepProtocol::half_to_write(step_)] = call_number_;
-        slot.core.store(current_core(), std::memory_order_relaxed);
+        auto& own = region_->slot(rank_).steps[StepProtocol::half_to_write(step_)];
+        own.call = call_;
+        own.call_number = call_number_;
+        own.core.store(current_core(), std::memory_order_relaxed);
         ++step_;
-        StepProtocol::publish(slot.arrived, step_);
+        StepProtocol::publish(own.arrived, step_);
         Waiter waiter(is_crowded_, options_.timeout);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
-            while (!has_arrived(peer)) {
+            while (peer != rank_ && !has_arrived(peer)) {
                 if (!waiter.rest([&] { return awaits_own_core(peer); })) continue;
                 if (auto const trouble = look_around(waiter)) return fail(*trouble);
             }
@@ -192,14 +195,22 @@ private:
     }
     [[nodiscard]] bool is_poisoned() const { return region_->poison.load(std::memory_order_acquire) != Poison::none; }
     [[nodiscard]] bool has_arrived(std::int32_t peer) const {
-        return StepProtocol::has_published(region_->slot(peer).arrived, step_);
+        return StepProtocol::has_published(published(peer).arrived, step_);
+    }
+    /// Where a rank publishes the step that this one is at.
+    [[nodiscard]] PublishedStep const& published(std::int32_t rank) const {
+        return region_->slot(rank).steps[StepProtocol::half_to_read(step_)];
+    }
+    /// Where a rank ran that has not arrived: at the step before.
+    [[nodiscard]] std::int32_t core_of(std::int32_t rank) const {
+        return region_->slot(rank).steps[StepProtocol::half_to_write(step_)].core.load(std::memory_order_relaxed);
     }
 
     /// Whether a rank that has not arrived, `first` or one behind it, needs the core that this one waits on.
     [[nodiscard]] bool awaits_own_core(std::int32_t first) const {
         auto const core = current_core();
         for (auto peer = first; peer < size(); ++peer) {
-            if (core == region_->slot(peer).core.load(std::memory_order_relaxed) && !has_arrived(peer)) return true;
+            if (core == core_of(peer) && !has_arrived(peer)) return true;
         }
         return false;
     }
@@ -246,18 +257,16 @@ private:
     }
 
     [[nodiscard]] Result<> compare_calls() const {
-        auto const parity = StepProtocol::half_to_read(step_);
-        auto const& own = region_->slot(rank_);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
-            auto const& slot = region_->slot(peer);
-            if (slot.call[parity] == own.call[parity] && slot.call_number[parity] == own.call_number[parity]) continue;
+            // What one published oneself is in another core's cache by now.
+            if (peer == rank_) continue;
+            auto const& theirs = published(peer);
+            if (theirs.call == call_ && theirs.call_number == call_number_) continue;
             auto const low = std::min(peer, rank_);
             auto const high = std::max(peer, rank_);
-            auto const of = [&](std::int32_t rank) {
-                auto const& each = region_->slot(rank);
-                return NumberedCall{each.call[parity], each.call_number[parity]};
-            };
-            return fail(call_mismatch(low, of(low), high, of(high)));
+            NumberedCall const own{call_, call_number_};
+            NumberedCall const other{theirs.call, theirs.call_number};
+            return fail(call_mismatch(low, low == rank_ ? own : other, high, low == rank_ ? other : own));
         }
         return {};
     }
@@ -278,8 +287,9 @@ private:
         if (is_poisoned()) return *poisoned();
         Waiter waiter(is_crowded_, options_.timeout);
         while (!is_met()) {
-            if (!waiter.rest(
-                    [&] { return region_->slot(peer).core.load(std::memory_order_relaxed) == current_core(); }))
+            if (!waiter.rest([&] {
+                    return region_->slot(peer).steps[0].core.load(std::memory_order_relaxed) == current_core();
+                }))
                 continue;
             if (is_poisoned()) return *poisoned();
             if (!waiter.is_time_to_look()) continue;
@@ -314,6 +324,7 @@ private:
     bool is_crowded_;
     StagingRing ring_;
     std::size_t place_ = 0;
+    bool is_short_ = false;
     Traffic traffic_;
     CollectiveCall call_{};
     std::uint64_t call_number_ = 0;
