@@ -86,11 +86,10 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
         if (!option.is_list) return;
         auto const count = std::count_if(
             argv, argv + argc, [&](std::string_view word) { return word.substr(0, word.find('=')) == option.flag; });
-        if (count > 1)
-            found = Error{ErrorCode::invalid_argument}
-                        .in(option.flag)
-                        .because("was given more than once")
-                        .fix("see shardwise " + command.get_name() + " --help");
+        if (count < 2) return;
+        auto const help = "see shardwise " + command.get_name() + " --help";
+        Error error{ErrorCode::invalid_argument};
+        found = error.in(option.flag).because("was given more than once").fix(help);
     });
     return found;
 }

@@ -40,7 +40,7 @@ inline void score_experts(float* scores, std::int64_t experts, RouterScore kind)
     for (std::int64_t i = 0; i < experts; ++i) scores[i] /= sum;
 }
 
-/// The best of `count` ranks that are not taken yet; the first of equals.
+/// The best of `count` ranks that are not taken yet, the first of equals; -1 where all are.
 [[nodiscard]] inline std::int64_t best_left(float const* ranks, std::int64_t count,
                                             List<unsigned char> const& is_taken) {
     std::int64_t best = -1;
@@ -72,7 +72,9 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     }
     List<unsigned char> is_kept(static_cast<std::size_t>(options.groups), 0);
     for (std::int64_t i = 0; i < options.kept_groups; ++i) {
-        is_kept[static_cast<std::size_t>(best_left(group_ranks.data(), options.groups, is_kept))] = 1;
+        auto const best = best_left(group_ranks.data(), options.groups, is_kept);
+        if (best < 0) break;
+        is_kept[static_cast<std::size_t>(best)] = 1;
     }
     for (std::int64_t i = 0; i < experts; ++i) {
         is_taken[static_cast<std::size_t>(i)] = is_kept[static_cast<std::size_t>(i / width)] == 0 ? 1 : 0;
