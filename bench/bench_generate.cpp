@@ -10,6 +10,8 @@
 #include "generate_model.hpp"
 #include "generate_turns.hpp"
 #include "machine_rates.hpp"
+#include "read_probe.hpp"
+#include "turns.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -218,8 +220,9 @@ double bytes_of(Form const& form, bench::LlamaShape const& shape) {
     return bytes;
 }
 
-constexpr int rounds = 5;
-constexpr int tokens_of_turn = 8;
+/// Many short turns: the rate at which the memory of a shared machine is read changes within a tenth of a second.
+constexpr int rounds = 15;
+constexpr int tokens_of_turn = 2;
 
 /// A row of what two sides reached in turns.
 void add_rounds(Report& report, std::string const& name, std::string const& peer, std::vector<bench::Round> const& all,
@@ -242,9 +245,16 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
                "\",\"threads\":" + std::to_string(threads) + "}' 2>/dev/null";
     };
     HostContext context({.threads = threads, .is_pinned = true});
-    auto const read_rate = [&context, bytes = bytes_of(form, shape)] {
+    bench::ReadProbe probe(context);
+    // A turn of reading as many bytes as the tokens of a turn are multiplied by, in tokens per second.
+    auto const read_rate = [&, wake = bench::waken(context), bytes = bytes_of(form, shape)] {
         CorePin const pin(0);
-        return bench::measure_read_rate(context, 0.15) / bytes;
+        wake();
+        double done = 0.0;
+        auto const seconds = bench::time_once([&] {
+            for (; done < bytes * tokens_of_turn; done += probe.bytes()) probe.run();
+        });
+        return done / bytes / seconds;
     };
     RunOptions options{.threads = threads, .load = form.load};
     bench::DecodeTurns one(loaded.source, loaded.checkpoint.model, options);
@@ -266,7 +276,7 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
                 report.is_everything_met = false;
                 return;
             }
-            bounds.push_back({*ours, std::max(before, after)});
+            bounds.push_back({*ours, (before + after) / 2});
             shares.push_back({*shared, *ours});
             if (auto const theirs = llama.turn(tokens_of_turn)) peers.push_back({*ours, *theirs});
         }
