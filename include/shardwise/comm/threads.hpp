@@ -126,7 +126,9 @@ public:
     }
 
     using Base::begin;
+    using Base::begin_stores;
     using Base::chunk_bytes;
+    using Base::end_stores;
     using Base::fail;
     using Base::mine;
     using Base::put;
