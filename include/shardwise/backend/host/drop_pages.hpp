@@ -13,7 +13,8 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Has the pages of a mapped file's bytes ready before they are read: one call of the system instead of a fault for every few of them.
+/// Has the pages of a mapped file's bytes ready before they are read: one call of the system instead of a fault for
+/// every few of them.
 inline void map_pages([[maybe_unused]] std::span<std::byte const> mapped) {
 #if defined(__linux__) && defined(MADV_POPULATE_READ)
     auto const page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -85,11 +85,13 @@ public:
         run(pieces, [&](std::int64_t piece) { body(count * piece / pieces, count * (piece + 1) / pieces); });
     }
 
-    /// Calls body(begin, end) for pieces of [0, count) of at most `grain` each, or for all of it where there is one thread: every thread
-    /// goes through a range of its own from its beginning to its end, and then helps the others with what is left of theirs.
+    /// Calls body(begin, end) for pieces of [0, count) of at most `grain` each, or for all of it where there is one
+    /// thread: every thread goes through a range of its own from its beginning to its end, and then helps the others with
+    /// what is left of theirs.
     ///
-    /// Memory that such a loop streams is read in order, a few streams in all, to the end without a thread that waits: products of
-    /// one row were 2 to 5 % faster than with `run` of pieces that the threads take in turns (bench/bench_matvec.cpp).
+    /// Memory that such a loop streams is read in order, a few streams in all, and no thread waits long for the last: the
+    /// weights of one row came 1.5 to 4 % faster than in pieces that threads take in turns
+    /// (bench/results/2026-11-22-decode-epyc.md).
     template <class Body>
     void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
         auto const ranges = size() < most_ranges ? size() : most_ranges;
@@ -114,10 +116,10 @@ public:
     }
 
 private:
-    /// Ranges of a loop in order, on the stack of who runs it: more threads than that share them.
+    /// Ranges of a loop in order, on the stack of who runs it: more threads than these share them.
     static constexpr int most_ranges = 64;
 
-    /// What is left of a range. Its line is written by one thread as long as nobody helps it.
+    /// What is left of a range, on a line that one thread writes to as long as nobody helps it.
     struct alignas(64) Range {
         std::atomic<std::int64_t> next{0};
         std::int64_t end = 0;

@@ -38,7 +38,7 @@ struct ProductCut {
     return cut;
 }
 
-/// Pairs of panels that a thread takes at a time of a weight that streams past it: the last ones keep nobody waiting for long.
+/// Pairs of panels that a thread takes at a time of a weight that streams past it: the last ones keep nobody waiting.
 [[nodiscard]] constexpr std::int64_t streamed_pairs(std::int64_t rows, std::int64_t inputs) {
     auto const work = std::max<std::int64_t>(rows * inputs, 1) * 2 * panel_outputs;
     return std::max<std::int64_t>(least_part_work / 2 / work, 1);

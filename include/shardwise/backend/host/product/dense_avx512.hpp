@@ -48,9 +48,10 @@ struct ReadF16 {
     }
 };
 
-/// One row by all inputs of one panel and then of the other, so that memory is read from the first byte to the last, which is what
-/// the core's own prefetching likes best: two panels side by side, prefetching by hand or a call for every tile were 2 to 5 % slower
-/// beyond the caches. The sums of tile_inputs products are added in the order in which tiles would come.
+/// One row by all inputs of one panel and then of the other, so that memory is read from the first byte to the last,
+/// which is what the core's own prefetching likes best: two panels side by side, prefetching by hand or a call for every
+/// tile were slower beyond the caches (bench/results/2026-11-22-decode-epyc.md). The sums of tile_inputs products are
+/// added in the order in which tiles would come.
 template <class Read>
 inline void multiply_row(TileTask const& task) {
     for (std::size_t index = 0; index < tile_panels && task.outputs[index] > 0; ++index) {
