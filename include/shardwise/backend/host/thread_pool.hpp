@@ -90,7 +90,7 @@ public:
     /// what is left of theirs.
     ///
     /// Memory that such a loop streams is read in order, a few streams in all, and no thread waits long for the last: the
-    /// weights of one row came 1.5 to 4 % faster than in pieces that threads take in turns
+    /// weights of one row came 1 to 5 % faster than in pieces that threads take in turns
     /// (bench/results/2026-11-22-decode-epyc.md).
     template <class Body>
     void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
