@@ -161,6 +161,20 @@ TEST_CASE("search: what groups could be at best no layout's groups are better th
     }
 }
 
+TEST_CASE("search: the best of devices is no slower than any of them, in types that only some of them name") {
+    auto const topology = cluster("2xT4+2xA100-80GB+2xRTX4090");
+    DeviceClasses const classes(topology);
+    for (auto const dtype : {Dtype::f16, Dtype::bf16, Dtype::f32}) {
+        auto const best = device_rates(classes.strongest(), dtype);
+        for (std::size_t i = 0; i < classes.count(); ++i) {
+            auto const own = device_rates(classes.device(i), dtype);
+            CHECK(own.products <= best.products);
+            CHECK(own.attention <= best.attention);
+            CHECK(own.memory <= best.memory);
+        }
+    }
+}
+
 TEST_CASE("search: the least reduction is none that a cut has") {
     auto const model = *describe(presets::llama_2_7b);
     EstimateRequest const job{.batch = 16, .context = 128, .training = TrainingPlan{}};

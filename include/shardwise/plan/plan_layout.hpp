@@ -66,7 +66,13 @@ namespace detail {
     auto mixed = a;
     auto const pick = [is_better](double x, double y) { return (x > y) == is_better ? x : y; };
     mixed.bandwidth = pick(a.bandwidth, b.bandwidth);
-    for (auto const& each : all_rates) mixed.peak.*each.rate = pick(a.peak.*each.rate, b.peak.*each.rate);
+    for (auto const& each : all_rates) {
+        auto const one = a.peak.*each.rate;
+        auto const other = b.peak.*each.rate;
+        mixed.peak.*each.rate = pick(one, other);
+        // A rate that is not given is another type's, which may be the better one.
+        if (is_better && one != other) mixed.peak.*each.rate = pick(a.peak.of(each.dtype), b.peak.of(each.dtype));
+    }
     // A cpu has no launches.
     bool const is_cpu = a.kind == DeviceKind::cpu;
     if (is_cpu != (b.kind == DeviceKind::cpu)) mixed.kind = is_cpu == is_better ? a.kind : b.kind;
