@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -45,6 +47,9 @@ TEST_CASE(
         std::size_t turn = 0;
         std::size_t answers = 0;
         std::int64_t heard = 0;
+        // Those that are refused have no number.
+        std::int64_t number = 0;
+        int wrong = 0;
         RunOptions options{.tp = degrees.tp,
                            .pp = degrees.pp,
                            .ep = degrees.ep,
@@ -52,7 +57,12 @@ TEST_CASE(
                            .is_deterministic = true,
                            .context = 24};
         options.tokenizer = &tokenizer;
-        options.on_token = [&](std::int64_t, std::int32_t) { return turn != 3 || ++heard < 2; };
+        options.on_token = [&](std::int64_t request, std::int32_t) {
+            wrong += request == number ? 0 : 1;
+            return turn != 3 || ++heard < 2;
+        };
+        options.on_text = [&](std::int64_t request, std::string_view) { wrong += request == number ? 0 : 1; };
+        options.on_logits = [&](std::int64_t request, std::span<float const>) { wrong += request == number ? 0 : 1; };
         auto const next = [&]() -> std::optional<GenerationRequest> {
             return turn < asked.size() ? std::optional(asked[turn++]) : std::nullopt;
         };
@@ -60,6 +70,7 @@ TEST_CASE(
             ++answers;
             CHECK(generation.has_value() == (turn != 2));
             if (!generation) return;
+            CHECK(generation->request == number++);
             auto expected = alone->generations[turn == 4 ? 1 : 0].tokens;
             if (turn == 3) expected.resize(2);
             if (turn == 4) {
@@ -73,7 +84,35 @@ TEST_CASE(
         auto const served = serve_on_threads(model.source, model.checkpoint->model, options, next, on_generation);
         CHECK_MESSAGE(served, (served ? "" : served.error().message()));
         CHECK(answers == asked.size());
+        CHECK(wrong == 0);
     }
+}
+
+TEST_CASE("serve_on_threads: stages whose layers see unequally far know the same of the last conversation") {
+    FormulaModel const model(
+        R"({"model_type":"qwen2","architectures":["Qwen2ForCausalLM"],"vocab_size":61,"hidden_size":24,)"
+        R"("intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
+        R"("use_sliding_window":true,"sliding_window":4,"max_window_layers":1,"max_position_embeddings":512})");
+    // The second begins as the first, which the layer with a window has written over by then.
+    std::vector<GenerationRequest> asked(2);
+    for (std::int32_t i = 0; i < 200; ++i) asked[0].prompt.push_back(i % 50);
+    for (std::int32_t i = 0; i < 20; ++i) asked[1].prompt.push_back(i % 10);
+    for (auto& request : asked) request.max_new_tokens = 4;
+    auto const alone = run_on_threads(model.source, model.checkpoint->model, asked, {.is_deterministic = true});
+    REQUIRE(alone);
+    RunOptions const options{.pp = 2, .threads = 2, .is_deterministic = true, .context = 256, .step_tokens = 16};
+    std::size_t turn = 0;
+    std::size_t answers = 0;
+    auto const next = [&]() -> std::optional<GenerationRequest> {
+        return turn < asked.size() ? std::optional(asked[turn++]) : std::nullopt;
+    };
+    auto const on_generation = [&](Result<Generation> const& generation) {
+        REQUIRE(generation);
+        CHECK(generation->tokens == alone->generations[answers++].tokens);
+    };
+    auto const served = serve_on_threads(model.source, model.checkpoint->model, options, next, on_generation);
+    CHECK_MESSAGE(served, (served ? "" : served.error().message()));
+    CHECK(answers == 2);
 }
 
 TEST_CASE("serve_on_threads: a callback that throws ends all ranks") {

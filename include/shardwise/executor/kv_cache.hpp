@@ -91,11 +91,6 @@ public:
                    return group.needed(tokens) <= static_cast<std::int64_t>(group.free.size());
                });
     }
-    /// Whether a sequence of so many tokens has all of them: no layer with a window has used a page again.
-    [[nodiscard]] bool is_whole(std::int64_t tokens) const {
-        return std::all_of(groups_.begin(), groups_.end(),
-                           [tokens](Group const& group) { return ceil_divide(tokens, kv_page_tokens) <= group.most; });
-    }
     /// Pages that no sequence has, in layers that see everything (or, where there are none, the first window).
     [[nodiscard]] std::int64_t free_pages() const {
         return groups_.empty() ? 0 : static_cast<std::int64_t>(groups_.front().free.size());

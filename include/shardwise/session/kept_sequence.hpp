@@ -1,11 +1,27 @@
 #pragma once
 
+#include <shardwise/memory/kv_pages.hpp>
+#include <shardwise/model/block_program.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
+
+/// Tokens that a sequence may have before a layer with a window writes over its first ones. It is of the whole model: stages of a
+/// pipeline, whose layers see unequally far, know the same of a sequence.
+[[nodiscard]] inline std::int64_t whole_tokens(BlockProgram const& program, KvRoom const& room) {
+    auto pages = kv_sequence_pages(room, 0, room.context);
+    for (auto const& block : program.blocks()) {
+        for (auto const& op : program.body(block).operations()) {
+            if (op.kind != OpKind::attention) continue;
+            pages = std::min(pages, kv_sequence_pages(room, op.attention.window, room.context));
+        }
+    }
+    return pages * kv_page_tokens;
+}
 
 /// A sequence that has ended, whose keys and values are still in the cache: what a prompt begins with like it need not be
 /// computed again.

@@ -288,6 +288,8 @@ private:
         auto const done = all_gather(team(), TensorView<double const, 1, Host>(own.data(), {size}),
                                      TensorView<double, 1, Host>(all.data(), {static_cast<std::int64_t>(all.size())}),
                                      std::span<std::int64_t const>(counts));
+        // The next requests' times are counted from here on.
+        if (own_times_) own_times_.emplace(model_.program);
         if (!done || !is_first()) return done;
         for (std::size_t begin = 0; begin < all.size(); begin += own.size())
             options_.times->add_seconds(std::span<double const>(all).subspan(begin, own.size()));

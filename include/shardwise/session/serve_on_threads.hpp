@@ -119,7 +119,10 @@ template <ReductionPolicy Policy>
 ///         refused is no error: `on_generation` gets why.
 [[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
                                                NextRequest const& next, OnGeneration const& on_generation) {
-    auto const stages = plan_stages(model, options);
+    // Requests come one at a time: no other shares the cache.
+    auto own = options;
+    own.cache_tokens = 0;
+    auto const stages = plan_stages(model, own);
     if (!stages) return stages.error();
     auto const parameters = StoredParameters::open(source, model);
     if (!parameters) return parameters.error();

@@ -65,6 +65,7 @@ public:
         }
         Session session(executor, limits, comm, stream);
         session.relay_ = relay;
+        session.whole_tokens_ = whole_tokens(executor.model().program, executor.cache().room());
         auto const vocabulary = executor.model().config.vocab_size;
         auto logits = Buffer<float, Backend>::allocate(context, limits.sequences * vocabulary);
         if (!logits) return logits.error();
@@ -365,7 +366,7 @@ private:
         ended.push_back({sequence.number, {sequence.tokens.begin() + prompt, sequence.tokens.end()}, reason});
         forget();
         sequence.tokens.resize(static_cast<std::size_t>(sequence.computed));
-        kept_ = KeptSequence{sequence.slot, std::move(sequence.tokens), executor_->cache().is_whole(sequence.computed)};
+        kept_ = KeptSequence{sequence.slot, std::move(sequence.tokens), sequence.computed <= whole_tokens_};
         if (!keeps_last_) forget();
         running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
     }
@@ -385,6 +386,7 @@ private:
     /// Ended between two steps, not yet handed out.
     std::vector<Generation> cancelled_;
     std::optional<KeptSequence> kept_;
+    std::int64_t whole_tokens_ = 0;
     bool keeps_last_ = false;
     OnLogits on_logits_;
     std::int64_t next_request_ = 0;

@@ -17,7 +17,9 @@ struct Texts {
     std::vector<std::string> texts;
     NumberTable numbers;
 
-    static std::uint32_t hash_of(std::string const& text) { return static_cast<std::uint32_t>(text.size() % 3) + 0xFFFFFFFDU; }
+    static std::uint32_t hash_of(std::string const& text) {
+        return static_cast<std::uint32_t>(text.size() % 3) + 0xFFFFFFFDU;
+    }
     auto is(std::string const& text) const {
         return [this, &text](std::uint32_t number) { return texts[number] == text; };
     }

@@ -96,7 +96,8 @@ public:
     void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
         auto const ranges = size() < most_ranges ? size() : most_ranges;
         if (workers_.empty() || count <= grain) {
-            if (count > 0) body(std::int64_t{0}, count);
+            for (std::int64_t begin = 0; begin < count; begin += grain)
+                body(begin, begin + grain < count ? begin + grain : count);
             return;
         }
         std::array<Range, most_ranges> left;
