@@ -7,9 +7,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -267,6 +272,21 @@ TEST_CASE(
     while (!waiter.rest([] { return true; })) ++turns;
     CHECK(turns > 50);
     CHECK(turns < 500);
+}
+
+TEST_CASE("StagedRank: once the group has failed nothing is written, where a late rank may still read or write") {
+    constexpr std::size_t chunk = 4096;
+    auto* const memory =
+        ::operator new (detail::GroupRegion::bytes(2, chunk), std::align_val_t{detail::line_pair_bytes});
+    detail::StagedRank<detail::NobodyDies> rank(*detail::GroupRegion::create(memory, 2, chunk), 0, {}, {});
+    auto* const place = rank.mine(2048);
+    std::vector<std::byte> const first(2048, std::byte{1});
+    std::vector<std::byte> const second(2048, std::byte{2});
+    rank.put(place, first.data(), first.size());
+    (void)rank.fail(Error{ErrorCode::deadline_exceeded});
+    rank.put(place, second.data(), second.size());
+    CHECK(std::equal(first.begin(), first.end(), place));
+    ::operator delete (memory, std::align_val_t{detail::line_pair_bytes});
 }
 
 TEST_CASE("StagedRank: steps of real threads go on where the count of steps wraps around") {

@@ -74,7 +74,7 @@ template <class T, SharesMemory C>
     auto const most = static_cast<std::int64_t>(std::min(comm.chunk_bytes(), piece_bytes) / sizeof(T));
     // Only the last piece may have parts of unequal length.
     auto const piece = most > comm.size() ? most - most % comm.size() : most;
-    comm.begin_stores(bytes);
+    if constexpr (requires { comm.begin_stores(bytes); }) comm.begin_stores(bytes);
     std::int64_t taken = 0;
     for (std::int64_t begin = 0; begin < count || begin == 0; begin += piece) {
         auto const size = std::min(piece, count - begin);
@@ -82,7 +82,7 @@ template <class T, SharesMemory C>
                                          : reduce_in_two_shots(comm, data + begin, size, op, taken);
         if (!reduced) return reduced;
     }
-    comm.end_stores();
+    if constexpr (requires { comm.end_stores(); }) comm.end_stores();
     comm.took(taken == 0 ? 0 : is_one_shot ? 1 : 2, taken);
     return {};
 }

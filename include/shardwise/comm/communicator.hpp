@@ -38,7 +38,8 @@ concept CountsTraffic = requires(C& comm) {
     comm.took(std::int64_t{}, std::int64_t{});
 };
 
-/// The ranks of a communicator see common staging memory: a step shows everyone what the others wrote.
+/// The ranks of a communicator see common staging memory: a step shows everyone what the others wrote (`theirs`, of another
+/// rank than one's own).
 template <class C>
 concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
     comm.begin(call);

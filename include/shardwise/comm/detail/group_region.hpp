@@ -17,7 +17,7 @@ enum class Presence : std::uint32_t { absent, joined, left };
 /// Where the first error of a group is kept.
 enum class Poison : std::uint32_t { none, writing, written };
 
-/// Processors fetch lines in pairs: what two ranks write lies this far apart.
+/// Processors fetch lines in pairs: what two ranks publish steps in lies this far apart.
 inline constexpr std::size_t line_pair_bytes = 128;
 
 /// What a rank publishes with a step: one line of the cache, so that a short message takes no longer than the news of it.
@@ -58,8 +58,8 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks of several
 
 /// How the shared memory of a group is laid out. It holds no pointers, so that processes may map it at different addresses.
 ///
-/// Memory  header | rank slots, with steps of a few bytes | mailboxes [to][from] | staging [rank]: one piece for two ranks, else two halves of short pieces
-///         and a ring of long ones | mail staging [to][from][2][letter]
+/// Memory  header | rank slots, with steps of a few bytes | mailboxes [to][from] | staging [rank]: one piece for two ranks, else
+///         two halves of short pieces and a ring of long ones | mail staging [to][from][2][letter]
 struct alignas(line_pair_bytes) GroupRegion {
     std::int32_t ranks = 0;
     /// The longest piece of one step and rank.

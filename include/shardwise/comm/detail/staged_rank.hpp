@@ -220,7 +220,7 @@ private:
     /// Whether a rank that has not arrived, `first` or one behind it, needs the core that this one waits on.
     [[nodiscard]] bool awaits_own_core(std::int32_t first) const {
         auto const core = current_core();
-        for (auto peer = first; peer < size(); ++peer) {
+        for (auto peer = first; core >= 0 && peer < size(); ++peer) {
             if (core == core_of(peer) && !has_arrived(peer)) return true;
         }
         return false;
@@ -286,6 +286,7 @@ private:
     template <class Letter>
     [[nodiscard]] Result<> mail(std::int64_t count, std::size_t element_bytes, Letter const& letter) {
         auto const total = static_cast<std::size_t>(count) * element_bytes;
+        region_->slot(rank_).steps[0].core.store(current_core(), std::memory_order_relaxed);
         for (std::size_t offset = 0; offset < total || offset == 0; offset += region_->letter_bytes) {
             auto const bytes = std::min(region_->letter_bytes, total - offset);
             if (auto const done = letter(offset, bytes); !done) return done;
@@ -298,10 +299,11 @@ private:
         if (is_poisoned()) return *poisoned();
         Waiter waiter(is_crowded_, options_.timeout);
         while (!is_met()) {
-            if (!waiter.rest([&] {
-                    return region_->slot(peer).steps[0].core.load(std::memory_order_relaxed) == current_core();
-                }))
-                continue;
+            auto const needs_own_core = [&] {
+                auto const core = current_core();
+                return core >= 0 && region_->slot(peer).steps[0].core.load(std::memory_order_relaxed) == core;
+            };
+            if (!waiter.rest(needs_own_core)) continue;
             if (is_poisoned()) return *poisoned();
             if (!waiter.is_time_to_look()) continue;
             auto const name = "rank " + std::to_string(peer);
