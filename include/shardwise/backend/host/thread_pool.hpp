@@ -175,8 +175,9 @@ private:
                 wake_.wait(lock, [&] { return is_new(std::memory_order_seq_cst); });
                 sleepers_.fetch_sub(1, std::memory_order_relaxed);
             }
+            // Before the look at is_stopped_: a worker that took the pool's end for a run it has seen would sleep for ever.
+            seen = state_.load(std::memory_order_acquire) / one_run;
             if (is_stopped_.load(std::memory_order_relaxed)) return;
-            seen = state_.load(std::memory_order_relaxed) / one_run;
             if (!join()) continue;
             take_parts();
             state_.fetch_sub(1, std::memory_order_release);
