@@ -98,6 +98,13 @@ TEST_CASE("ThreadPool: threads that went to sleep wake for the next loop") {
     }
 }
 
+TEST_CASE("ThreadPool: ends although a worker comes too late for the last loop") {
+    for (int pools = 0; pools < 5000; ++pools) {
+        ThreadPool pool(2);
+        for (int loops = 0; loops <= pools % 4; ++loops) pool.run(2, [](std::int64_t) {});
+    }
+}
+
 TEST_CASE("CorePin: a thread stays on one core while it lives, and may use all again afterwards") {
     auto const before = detail::allowed_cores();
     for (int const index : {0, before - 1, before}) {
