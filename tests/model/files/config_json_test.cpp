@@ -25,7 +25,8 @@ std::string const golden = SHARDWISE_SOURCE_DIR "/tests/golden/";
 // Oracle: tests/golden/families/index.tsv, made from the same configurations by transformers 4.57.6.
 TEST_CASE("read_config: a classifier has as many scores as id2label, else num_labels says, else two") {
     auto const labels = [](std::string const& more, std::string const& name = "LlamaForTokenClassification") {
-        auto const config = read(R"({"model_type": "llama", "architectures": [")" + name + "\"]" + more + "}").config;
+        auto const config =
+            config_of(R"({"model_type": "llama", "architectures": [")" + name + "\"]" + more + "}").config;
         return describe(config)->config.labels;
     };
     CHECK(labels("") == 2);
@@ -68,7 +69,7 @@ TEST_CASE("read_config: every golden configuration gives transformers' number of
 // Oracle: tests/golden/config_defaults.json (LlamaConfig, MistralConfig, Qwen3Config, GPT2Config of transformers
 // 4.57.6).
 TEST_CASE("read_config: absent fields take the defaults of their configuration class") {
-    auto const plain = read(llama("")).config;
+    auto const plain = config_of(llama_config("")).config;
     CHECK(plain.vocab_size == 32000);
     CHECK(plain.hidden_size == 4096);
     CHECK(plain.intermediate_size == 11008);
@@ -80,64 +81,68 @@ TEST_CASE("read_config: absent fields take the defaults of their configuration c
     CHECK_FALSE(plain.dtype);
     CHECK(plain.model_class.empty());
 
-    CHECK(read(R"({"model_type": "mistral"})").config.kv_heads == 8);
-    auto const null_heads = read(R"({"model_type": "mistral", "num_key_value_heads": null})").config;
+    CHECK(config_of(R"({"model_type": "mistral"})").config.kv_heads == 8);
+    auto const null_heads = config_of(R"({"model_type": "mistral", "num_key_value_heads": null})").config;
     CHECK(describe(null_heads)->config.kv_heads == 32);
-    CHECK(read(R"({"model_type": "qwen3"})").config.head_dim == 128);
-    CHECK(read(R"({"model_type": "gpt2"})").config.tie_word_embeddings);
+    CHECK(config_of(R"({"model_type": "qwen3"})").config.head_dim == 128);
+    CHECK(config_of(R"({"model_type": "gpt2"})").config.tie_word_embeddings);
 }
 
 TEST_CASE("read_config: an alias beside its field wins, as in transformers") {
-    CHECK(read(R"({"model_type": "gpt2", "hidden_size": 96, "n_embd": 48})").config.hidden_size == 96);
-    CHECK(read(R"({"model_type": "gpt2", "num_hidden_layers": 3})").config.layers == 3);
-    CHECK(read(R"({"model_type": "gpt2", "n_layer": 5})").config.layers == 5);
+    CHECK(config_of(R"({"model_type": "gpt2", "hidden_size": 96, "n_embd": 48})").config.hidden_size == 96);
+    CHECK(config_of(R"({"model_type": "gpt2", "num_hidden_layers": 3})").config.layers == 3);
+    CHECK(config_of(R"({"model_type": "gpt2", "n_layer": 5})").config.layers == 5);
 }
 
 // transformers 4.57.6: T5Config(num_hidden_layers=3).num_decoder_layers, FalconConfig(n_embed=142).ffn_hidden_size,
 // Gemma3TextConfig(_sliding_window_pattern=2)._sliding_window_pattern, GPTNeoXConfig(rope_theta=5.0).rope_theta.
 TEST_CASE("read_config: absent values are derived from keys and defaults, not from aliases") {
-    auto const t5 = read(R"({"model_type": "t5", "num_hidden_layers": 3})").config;
+    auto const t5 = config_of(R"({"model_type": "t5", "num_hidden_layers": 3})").config;
     CHECK(t5.layers == 3);
     CHECK(t5.decoder_layers == 6);
-    CHECK(read(R"({"model_type": "t5", "num_layers": 3})").config.decoder_layers == 3);
-    CHECK(read(R"({"model_type": "falcon", "n_embed": 142})").config.intermediate_size == 4 * 4544);
-    CHECK(read(R"({"model_type": "falcon", "n_embed": 142})").config.hidden_size == 142);
-    CHECK(read(R"({"model_type": "falcon", "n_embed": null, "hidden_size": 142})").config.intermediate_size == 4 * 142);
-    CHECK(code(R"({"model_type": "gpt2", "hidden_size": null, "n_embd": 48})") == ErrorCode::invalid_field);
-    CHECK(read(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 2})").config.sliding_pattern == 6);
-    CHECK(read(R"({"model_type": "gpt_neox", "rope_theta": 5.0})").config.rope.theta == 10000.0);
+    CHECK(config_of(R"({"model_type": "t5", "num_layers": 3})").config.decoder_layers == 3);
+    CHECK(config_of(R"({"model_type": "falcon", "n_embed": 142})").config.intermediate_size == 4 * 4544);
+    CHECK(config_of(R"({"model_type": "falcon", "n_embed": 142})").config.hidden_size == 142);
+    CHECK(config_of(R"({"model_type": "falcon", "n_embed": null, "hidden_size": 142})").config.intermediate_size ==
+          4 * 142);
+    CHECK(refusal_code_of(R"({"model_type": "gpt2", "hidden_size": null, "n_embd": 48})") == ErrorCode::invalid_field);
+    CHECK(config_of(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 2})").config.sliding_pattern == 6);
+    CHECK(config_of(R"({"model_type": "gpt_neox", "rope_theta": 5.0})").config.rope.theta == 10000.0);
 }
 
 TEST_CASE("read_config: flags that add or share weights beyond the description are refused") {
-    CHECK(message(R"({"model_type": "gpt2", "add_cross_attention": true})") ==
+    CHECK(refusal_of(R"({"model_type": "gpt2", "add_cross_attention": true})") ==
           "config.json: add_cross_attention: adds layers of cross-attention, which are not described");
-    CHECK(code(R"({"model_type": "bert", "is_decoder": true, "add_cross_attention": true})") == ErrorCode::unsupported);
-    CHECK(code(R"({"model_type": "roberta", "add_cross_attention": 1})") == ErrorCode::unsupported);
-    CHECK(code(R"({"model_type": "t5", "tie_encoder_decoder": true})") == ErrorCode::unsupported);
-    CHECK(code(R"({"model_type": "t5", "tie_encoder_decoder": "yes"})") == ErrorCode::invalid_field);
-    CHECK(read(R"({"model_type": "t5", "tie_encoder_decoder": false})").config.layers == 6);
-    CHECK(read(R"({"model_type": "gpt2", "add_cross_attention": null})").config.layers == 12);
-    CHECK(read(R"({"model_type": "llama", "add_cross_attention": true})").config.layers == 32);
+    CHECK(refusal_code_of(R"({"model_type": "bert", "is_decoder": true, "add_cross_attention": true})") ==
+          ErrorCode::unsupported);
+    CHECK(refusal_code_of(R"({"model_type": "roberta", "add_cross_attention": 1})") == ErrorCode::unsupported);
+    CHECK(refusal_code_of(R"({"model_type": "t5", "tie_encoder_decoder": true})") == ErrorCode::unsupported);
+    CHECK(refusal_code_of(R"({"model_type": "t5", "tie_encoder_decoder": "yes"})") == ErrorCode::invalid_field);
+    CHECK(config_of(R"({"model_type": "t5", "tie_encoder_decoder": false})").config.layers == 6);
+    CHECK(config_of(R"({"model_type": "gpt2", "add_cross_attention": null})").config.layers == 12);
+    CHECK(config_of(R"({"model_type": "llama", "add_cross_attention": true})").config.layers == 32);
 }
 
 TEST_CASE("read_config: both dialects of dtype, the newer one first") {
-    CHECK(read(llama(R"("torch_dtype": "float16")")).config.dtype == Dtype::f16);
-    CHECK(read(llama(R"("dtype": "bfloat16")")).config.dtype == Dtype::bf16);
-    CHECK(read(llama(R"("torch_dtype": "float16", "dtype": "bfloat16")")).config.dtype == Dtype::bf16);
-    CHECK(read(llama(R"("torch_dtype": "float16", "dtype": null)")).config.dtype == Dtype::f16);
-    CHECK_FALSE(read(llama(R"("torch_dtype": "auto")")).config.dtype);
-    CHECK(code(llama(R"("torch_dtype": "bf17")")) == ErrorCode::invalid_field);
-    CHECK(code(llama(R"("torch_dtype": "int8")")) == ErrorCode::invalid_field);
-    CHECK(message(llama(R"("dtype": 16)")) == "config.json: dtype: must be a string, but is an integer");
+    CHECK(config_of(llama_config(R"("torch_dtype": "float16")")).config.dtype == Dtype::f16);
+    CHECK(config_of(llama_config(R"("dtype": "bfloat16")")).config.dtype == Dtype::bf16);
+    CHECK(config_of(llama_config(R"("torch_dtype": "float16", "dtype": "bfloat16")")).config.dtype == Dtype::bf16);
+    CHECK(config_of(llama_config(R"("torch_dtype": "float16", "dtype": null)")).config.dtype == Dtype::f16);
+    CHECK_FALSE(config_of(llama_config(R"("torch_dtype": "auto")")).config.dtype);
+    CHECK(refusal_code_of(llama_config(R"("torch_dtype": "bf17")")) == ErrorCode::invalid_field);
+    CHECK(refusal_code_of(llama_config(R"("torch_dtype": "int8")")) == ErrorCode::invalid_field);
+    CHECK(refusal_of(llama_config(R"("dtype": 16)")) == "config.json: dtype: must be a string, but is an integer");
 }
 
 TEST_CASE("read_config: both dialects of rotary positions") {
-    auto const older = read(llama(R"("rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.5,
+    auto const older =
+        config_of(llama_config(R"("rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.5,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"))
-                           .config.rope;
-    auto const newer = read(llama(R"("rope_parameters": {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.5,
+            .config.rope;
+    auto const newer =
+        config_of(llama_config(R"("rope_parameters": {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.5,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"))
-                           .config.rope;
+            .config.rope;
     for (auto const& rope : {older, newer}) {
         CHECK(rope.kind == RopeKind::llama3);
         CHECK(rope.theta == 500000.0);
@@ -145,23 +150,25 @@ TEST_CASE("read_config: both dialects of rotary positions") {
         CHECK(rope.low_frequency_factor == 1.5);
         CHECK(rope.original_max_positions == 8192);
     }
-    CHECK(read(llama(R"("rope_scaling": {"type": "linear", "factor": 2})")).config.rope.kind == RopeKind::linear);
-    CHECK(read(llama(R"("rope_scaling": null)")).config.rope.kind == RopeKind::standard);
+    CHECK(config_of(llama_config(R"("rope_scaling": {"type": "linear", "factor": 2})")).config.rope.kind ==
+          RopeKind::linear);
+    CHECK(config_of(llama_config(R"("rope_scaling": null)")).config.rope.kind == RopeKind::standard);
     auto const yarn =
-        read(llama(R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 1.0,
+        config_of(llama_config(R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 1.0,
         "truncate": false})"))
             .config.rope;
     CHECK(yarn.mscale == 0.707);
     CHECK(yarn.mscale_all_dim == 1.0);
     CHECK_FALSE(yarn.truncates);
     CHECK(older.truncates);
-    auto const strange = read(llama(R"("rope_scaling": {"type": "spiral"})"));
+    auto const strange = config_of(llama_config(R"("rope_scaling": {"type": "spiral"})"));
     REQUIRE(strange.warnings.size() == 1);
     CHECK(strange.warnings[0] == "config.json: rope type \"spiral\" is not known; sizes do not depend on it");
     CHECK(strange.config.rope.kind == RopeKind::unknown);
     // The class's default counts where a config says nothing, not where it says null.
     auto const gpt_oss = [](std::string const& more) {
-        auto config = read(R"({"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"])" + more + "}").config;
+        auto config =
+            config_of(R"({"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"])" + more + "}").config;
         CHECK(GptOss::complete(config));
         return config.rope.kind;
     };
@@ -169,13 +176,13 @@ TEST_CASE("read_config: both dialects of rotary positions") {
     CHECK(gpt_oss(R"(, "rope_scaling": null)") == RopeKind::standard);
     CHECK(gpt_oss(R"(, "rope_scaling": {"rope_type": "default"})") == RopeKind::standard);
     CHECK(gpt_oss(R"(, "rope_parameters": {"rope_type": "linear", "factor": 2})") == RopeKind::linear);
-    CHECK(message(llama(R"("rope_scaling": {"type": "linear", "factor": "2"})")) ==
+    CHECK(refusal_of(llama_config(R"("rope_scaling": {"type": "linear", "factor": "2"})")) ==
           "config.json: rope_scaling.factor: must be a number, but is a string");
     auto const split = read_config_file(golden + "configs/gemma-3-1b-v5.json");
     REQUIRE(split);
     CHECK(split->config.rope.theta == 1000000.0);
     CHECK(split->config.rope.local_theta == 10000.0);
-    auto const both = read(R"({"model_type": "gemma3_text", "rope_parameters": {
+    auto const both = config_of(R"({"model_type": "gemma3_text", "rope_parameters": {
         "sliding_attention": {"rope_theta": 12345.0, "rope_type": "default"},
         "full_attention": {"rope_theta": 67890.0, "rope_type": "linear", "factor": 8.0}}})")
                           .config.rope;
@@ -190,10 +197,10 @@ TEST_CASE("read_config: layer_types say which layers slide") {
     CHECK(file->config.layer_types_count == 26);
     CHECK(file->config.sliding_layers.contains(0));
     CHECK_FALSE(file->config.sliding_layers.contains(5));
-    CHECK(code(R"({"model_type": "qwen3", "layer_types": ["linear_attention"]})") == ErrorCode::unsupported);
-    CHECK(code(R"({"model_type": "qwen3", "layer_types": "full_attention"})") == ErrorCode::invalid_field);
-    CHECK(code(R"({"model_type": "qwen3", "layer_types": [1]})") == ErrorCode::invalid_field);
-    CHECK(code(R"({"model_type": "qwen3", "layer_types": ["full_attention"]})") == ErrorCode::invalid_field);
+    CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": ["linear_attention"]})") == ErrorCode::unsupported);
+    CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": "full_attention"})") == ErrorCode::invalid_field);
+    CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": [1]})") == ErrorCode::invalid_field);
+    CHECK(refusal_code_of(R"({"model_type": "qwen3", "layer_types": ["full_attention"]})") == ErrorCode::invalid_field);
 }
 
 TEST_CASE("read_config: a language model under text_config is counted with its own defaults and the whole's dtype") {
@@ -206,13 +213,14 @@ TEST_CASE("read_config: a language model under text_config is counted with its o
     REQUIRE_FALSE(file->warnings.empty());
     CHECK(file->warnings[0].find("only the text model (text_config) is counted") != std::string::npos);
 
-    auto const wrapped = read(R"({"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
+    auto const wrapped = config_of(R"({"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
                                   "text_config": {"model_type": "llama", "num_hidden_layers": 2}})");
     CHECK(wrapped.config.layers == 2);
-    CHECK(code(R"({"model_type": "llava", "text_config": {"model_type": "nonsense"}})") == ErrorCode::unknown_name);
-    CHECK(code(R"({"model_type": "llava", "text_config": {}})") == ErrorCode::missing_field);
-    CHECK(code(R"({"model_type": "llava", "text_config": 3})") == ErrorCode::invalid_field);
-    CHECK(message(R"({"model_type": "llava", "text_config": {"model_type": "llama", "hidden_size": "x"}})") ==
+    CHECK(refusal_code_of(R"({"model_type": "llava", "text_config": {"model_type": "nonsense"}})") ==
+          ErrorCode::unknown_name);
+    CHECK(refusal_code_of(R"({"model_type": "llava", "text_config": {}})") == ErrorCode::missing_field);
+    CHECK(refusal_code_of(R"({"model_type": "llava", "text_config": 3})") == ErrorCode::invalid_field);
+    CHECK(refusal_of(R"({"model_type": "llava", "text_config": {"model_type": "llama", "hidden_size": "x"}})") ==
           "config.json: text_config.hidden_size: must be an integer, but is a string");
 }
 
@@ -253,26 +261,28 @@ TEST_CASE("read_config: impossible values are refused by the name of their field
              Case{R"("architectures": [1])", "architectures", ErrorCode::invalid_field},
          }) {
         CAPTURE(row.members);
-        auto const file = read_config(llama(row.members), "dir/config.json");
+        auto const file = read_config(llama_config(row.members), "dir/config.json");
         REQUIRE_FALSE(file);
         CHECK(file.error().code() == row.code);
         CHECK(file.error().subject() == "dir/config.json");
         CHECK(file.error().place() == row.field);
     }
-    CHECK(message(llama(R"("num_attention_heads": 0)")) ==
+    CHECK(refusal_of(llama_config(R"("num_attention_heads": 0)")) ==
           "config.json: num_attention_heads: must be at least 1 (got 0)");
-    CHECK(message(llama(R"("hidden_size": "32")")) == "config.json: hidden_size: must be an integer, but is a string");
+    CHECK(refusal_of(llama_config(R"("hidden_size": "32")")) ==
+          "config.json: hidden_size: must be an integer, but is a string");
     // hidden_size need not be a multiple of the heads where head_dim is given (row 67).
-    CHECK(message(llama(R"("hidden_size": 4095, "head_dim": 128)")) == "accepted");
+    CHECK(refusal_of(llama_config(R"("hidden_size": 4095, "head_dim": 128)")) == "accepted");
 }
 
 TEST_CASE("read_config: sizes whose products leave 63 bits are refused") {
     auto const big = std::to_string(std::int64_t{1} << 28U);
-    auto const text = llama("\"vocab_size\": " + big + ", \"hidden_size\": " + big + ", \"intermediate_size\": " + big +
-                            ", \"num_attention_heads\": 1, \"head_dim\": " + big + ", \"num_hidden_layers\": 1024");
-    CHECK(code(text) == ErrorCode::size_overflow);
+    auto const text =
+        llama_config("\"vocab_size\": " + big + ", \"hidden_size\": " + big + ", \"intermediate_size\": " + big +
+                     ", \"num_attention_heads\": 1, \"head_dim\": " + big + ", \"num_hidden_layers\": 1024");
+    CHECK(refusal_code_of(text) == ErrorCode::size_overflow);
     auto const experts = R"({"model_type": "mixtral", "num_local_experts": 1000000})";
-    CHECK(code(experts) == ErrorCode::capacity_exceeded);
+    CHECK(refusal_code_of(experts) == ErrorCode::capacity_exceeded);
 }
 
 TEST_CASE("read_config: text that is no configuration is refused") {
@@ -281,12 +291,12 @@ TEST_CASE("read_config: text that is no configuration is refused") {
           "{\"model_type\": \"llama\", \"rms_norm_eps\": Infinity}",
           "{\"model_type\": \"llama\", \"hidden_size\": 1, \"hidden_size\": 2}"}) {
         CAPTURE(text);
-        CHECK(code(text) == ErrorCode::malformed_file);
+        CHECK(refusal_code_of(text) == ErrorCode::malformed_file);
     }
-    CHECK(message("{\"model_type\": \"llama\", \"x\": NaN}") ==
+    CHECK(refusal_of("{\"model_type\": \"llama\", \"x\": NaN}") ==
           "config.json: has NaN or Infinity, which JSON does not have, at byte 29");
-    CHECK(code(R"({"hidden_size": 4096})") == ErrorCode::missing_field);
-    CHECK(code(R"({"model_type": 7})") == ErrorCode::invalid_field);
+    CHECK(refusal_code_of(R"({"hidden_size": 4096})") == ErrorCode::missing_field);
+    CHECK(refusal_code_of(R"({"model_type": 7})") == ErrorCode::invalid_field);
 }
 
 // facts/model_files.md, row 70.
@@ -299,33 +309,33 @@ TEST_CASE("read_config: an unknown model_type is answered with the closest and a
         CAPTURE(Arch::name);
         CHECK(file.error().advice().find(Arch::name) != std::string_view::npos);
     });
-    auto const escape = message("{\"model_type\": \"\\u001b[31mred\"}");
+    auto const escape = refusal_of("{\"model_type\": \"\\u001b[31mred\"}");
     CHECK(escape.find('\x1b') == std::string::npos);
     CHECK(escape.find("\\x1b[31mred") != std::string::npos);
 }
 
 TEST_CASE("read_config: other JSON files of models are recognised") {
-    CHECK(message(R"({"metadata": {}, "weight_map": {}})") ==
+    CHECK(refusal_of(R"({"metadata": {}, "weight_map": {}})") ==
           "config.json: is an index of weights, not a configuration; name the folder that it is in");
-    CHECK(message(R"({"class": "M", "children": []})") ==
+    CHECK(refusal_of(R"({"class": "M", "children": []})") ==
           "config.json: is a tree of modules, not a configuration; pass it with --tree");
 }
 
 // facts/model_files.md, row 71.
 TEST_CASE("read_config: auto_map is never executed, but warned of") {
-    auto const file = read(llama(R"("auto_map": {"AutoModel": "evil.py--Model"})"));
+    auto const file = config_of(llama_config(R"("auto_map": {"AutoModel": "evil.py--Model"})"));
     REQUIRE(file.warnings.size() == 1);
     CHECK(file.warnings[0] == "config.json: auto_map names code of the repository; it is never executed");
 }
 
 TEST_CASE("read_config: deep and long texts are refused") {
-    CHECK(code(R"({"model_type": "llama", "x": )" + std::string(100'000, '[')) == ErrorCode::malformed_file);
+    CHECK(refusal_code_of(R"({"model_type": "llama", "x": )" + std::string(100'000, '[')) == ErrorCode::malformed_file);
     std::string many = R"({"model_type": "llama")";
     for (int i = 0; i < 100'000; ++i) many += ",\"k" + std::to_string(i) + "\":1";
-    CHECK(code(many + "}") == ErrorCode::capacity_exceeded);
+    CHECK(refusal_code_of(many + "}") == ErrorCode::capacity_exceeded);
     std::string layers = R"({"model_type": "qwen3", "layer_types": ["full_attention")";
     for (int i = 0; i < 90'000; ++i) layers += ",\"full_attention\"";
-    CHECK(code(layers + "]}") == ErrorCode::invalid_field);
+    CHECK(refusal_code_of(layers + "]}") == ErrorCode::invalid_field);
 }
 
 // facts/model_files.md: in every case at most a second.
@@ -334,7 +344,7 @@ TEST_SUITE("timing") {
         std::string many = R"({"model_type": "deepseek_v3")";
         for (int i = 0; i < 90'000; ++i) many += ",\"k" + std::to_string(i) + "\":1";
         auto const start = std::chrono::steady_clock::now();
-        (void)message(many + "}");
+        (void)refusal_of(many + "}");
         CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // ten times the limit
     }
 }

@@ -11,7 +11,7 @@ using namespace shardwise::testing;
 
 TEST_CASE("read_config: quantization_config becomes a scheme and the modules it leaves alone") {
     auto const scheme = [](std::string const& members) {
-        auto const file = read(llama("\"quantization_config\": {" + members + "}"));
+        auto const file = config_of(llama_config("\"quantization_config\": {" + members + "}"));
         REQUIRE(file.quantization);
         return file.quantization->scheme;
     };
@@ -33,14 +33,14 @@ TEST_CASE("read_config: quantization_config becomes a scheme and the modules it 
     CHECK(oss->quantization->scheme == QuantScheme::mxfp4());
     CHECK(oss->quantization->kept.size() == 4);
     CHECK(oss->quantization->kept[0] == "model.layers.*.self_attn");
-    CHECK_FALSE(read(llama(R"("quantization_config": null)")).quantization);
+    CHECK_FALSE(config_of(llama_config(R"("quantization_config": null)")).quantization);
 }
 
 TEST_CASE("read_config: a quantisation that is unknown or malformed names its key") {
     auto const refused = [](std::string const& members) {
-        return message(llama("\"quantization_config\": {" + members + "}"));
+        return refusal_of(llama_config("\"quantization_config\": {" + members + "}"));
     };
-    CHECK(code(llama(R"("quantization_config": {"quant_method": "hqq"})")) == ErrorCode::unsupported);
+    CHECK(refusal_code_of(llama_config(R"("quantization_config": {"quant_method": "hqq"})")) == ErrorCode::unsupported);
     CHECK(refused(R"("quant_method": "hqq")").find("hqq") != std::string::npos);
     CHECK(refused(R"("quant_method": "gptq", "bits": "4")") ==
           "config.json: quantization_config.bits: must be an integer, but is a string");
@@ -48,5 +48,5 @@ TEST_CASE("read_config: a quantisation that is unknown or malformed names its ke
     CHECK(refused(R"("quant_method": "fp8", "weight_block_size": [128])") ==
           "config.json: quantization_config.weight_block_size: must have two numbers");
     CHECK(refused(R"("quant_method": "fp8", "weight_block_size": [0, 128])").find("at least 1") != std::string::npos);
-    CHECK(message(llama(R"("quantization_config": "fp8")")).find("must be an object") != std::string::npos);
+    CHECK(refusal_of(llama_config(R"("quantization_config": "fp8")")).find("must be an object") != std::string::npos);
 }
