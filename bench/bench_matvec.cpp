@@ -124,28 +124,13 @@ struct Checkpoint {
     }
 };
 
+/// ggml's number for a format that is compared.
 std::optional<bench::GgmlTypeNumber> ggml_type(WeightFormat format) {
-    using bench::GgmlTypeNumber;
-    switch (format) {
-        case WeightFormat::q4_0:
-            return GgmlTypeNumber::q4_0;
-        case WeightFormat::q4_1:
-            return GgmlTypeNumber::q4_1;
-        case WeightFormat::q5_0:
-            return GgmlTypeNumber::q5_0;
-        case WeightFormat::q5_1:
-            return GgmlTypeNumber::q5_1;
-        case WeightFormat::q8_0:
-            return GgmlTypeNumber::q8_0;
-        case WeightFormat::q4_k:
-            return GgmlTypeNumber::q4_k;
-        case WeightFormat::q5_k:
-            return GgmlTypeNumber::q5_k;
-        case WeightFormat::q6_k:
-            return GgmlTypeNumber::q6_k;
-        default:
-            return std::nullopt;
+    using enum bench::GgmlTypeNumber;
+    for (auto const type : {q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k}) {
+        if (weight_format(static_cast<GgmlType>(type)) == format) return type;
     }
+    return std::nullopt;
 }
 
 /// Copies of one weight, multiplied one after another.
