@@ -12,13 +12,22 @@
 using namespace shardwise;
 using namespace shardwise::tests;
 
+namespace {
+
+/// What the model goes on with after "Hey", asked by a flag.
+std::string answer_to_hey(SmallLlama const& model) {
+    auto const answer = run({"run", model.folder.path(), "--prompt", "Hey", "--max-new-tokens", "9"});
+    REQUIRE_MESSAGE(answer.status == 0, answer.err);
+    return answer.out.substr(0, answer.out.size() - 1);
+}
+
+}  // namespace
+
 TEST_CASE("run: on a terminal it asks for prompts, one after another, until Ctrl-D") {
     SmallLlama const model;
     model.add_tokenizer();
     auto const& path = model.folder.path();
-    auto const answer = run({"run", path, "--prompt", "Hey", "--max-new-tokens", "9"});
-    REQUIRE_MESSAGE(answer.status == 0, answer.err);
-    auto const words = answer.out.substr(0, answer.out.size() - 1);
+    auto const words = answer_to_hey(model);
     CHECK(words.size() > 1);
 
     Terminal terminal({"run", path, "--max-new-tokens", "9", "--tp", "2", "--threads", "2"});
@@ -49,9 +58,7 @@ TEST_CASE("run: on a terminal stages and placed layers answer as one rank does, 
     SmallLlama const model;
     model.add_tokenizer();
     auto const& path = model.folder.path();
-    auto const answer = run({"run", path, "--prompt", "Hey", "--max-new-tokens", "9"});
-    REQUIRE_MESSAGE(answer.status == 0, answer.err);
-    auto const words = answer.out.substr(0, answer.out.size() - 1);
+    auto const words = answer_to_hey(model);
     auto const map = model.folder.write("map.json", R"({"":0,"model.layers.0":"disk"})");
     using Flags = std::vector<std::string>;
     for (auto const& flags : {Flags{"--pp", "2"}, Flags{"--map", map}}) {

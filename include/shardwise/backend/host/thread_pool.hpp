@@ -85,9 +85,8 @@ public:
         run(pieces, [&](std::int64_t piece) { body(count * piece / pieces, count * (piece + 1) / pieces); });
     }
 
-    /// Calls body(begin, end) for pieces of [0, count) of at most `grain` each, or for all of it where there is one
-    /// thread: every thread goes through a range of its own from its beginning to its end, and then helps the others with
-    /// what is left of theirs.
+    /// Calls body(begin, end) for pieces of [0, count) of at most `grain` each: every thread goes through a range of its
+    /// own from its beginning to its end, and then helps the others with what is left of theirs.
     ///
     /// Memory that such a loop streams is read in order, a few streams in all, and no thread waits long for the last: the
     /// weights of one row came 1 to 5 % faster than in pieces that threads take in turns
