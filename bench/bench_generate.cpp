@@ -276,7 +276,7 @@ void compare_form(Report& report, Loaded const& loaded, std::string const& folde
                 report.is_everything_met = false;
                 return;
             }
-            bounds.push_back({*ours, (before + after) / 2});
+            bounds.push_back({*ours, std::max(before, after)});
             shares.push_back({*shared, *ours});
             if (auto const theirs = llama.turn(tokens_of_turn)) peers.push_back({*ours, *theirs});
         }
