@@ -353,6 +353,23 @@ TEST_CASE("hold_weight: keeps a quantised weight in the bytes of its checkpoint,
     CHECK(packed_weight_bytes(WeightFormat::q4_k, 16, std::numeric_limits<std::int64_t>::max()) == std::nullopt);
 }
 
+TEST_CASE("hold_weight: the stretches of a quantised panel begin on cache lines and fill it") {
+    for (auto const format : test::quantised_formats) {
+        for (std::int64_t const multiple : {1, 2, 3, 4, 5, 15, 16, 17}) {
+            for (std::int64_t const group : {32, 64, 96, 20}) {
+                auto const inputs = inputs_of(format, multiple);
+                std::int64_t bytes = 0;
+                for (std::int64_t begin = 0, end = 0; begin < inputs; begin = end) {
+                    end = begin + std::min(detail::stretch_inputs(format, group), inputs - begin);
+                    CHECK(detail::stretch_scale_bytes(format, end - begin, group) % detail::panel_alignment == 0);
+                    bytes += detail::stretch_bytes(format, end - begin, group);
+                }
+                CHECK_MESSAGE(bytes == detail::panel_bytes(format, inputs, group), name_of(format));
+            }
+        }
+    }
+}
+
 TEST_CASE("hold_weight: refuses quantised data and scales of another size, and blocks that would be cut") {
     std::mt19937 random(10);
     HostContext context(options_at(IsaLevel::portable, 1));

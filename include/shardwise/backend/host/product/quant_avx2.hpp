@@ -26,9 +26,6 @@ using Ints = __m256i;
 using Floats = __m256;
 inline constexpr std::int64_t lanes = 8;
 inline constexpr int halves = 2;
-inline constexpr int most_columns = 1;
-template <int rows>
-inline constexpr int columns = 1;
 inline constexpr int tile_rows = 2;
 
 SHARDWISE_ALWAYS_INLINE Ints load_ints(void const* from) {

@@ -25,9 +25,6 @@ namespace detail::quant_avx512 {
 #include <shardwise/backend/host/product/quant_lanes_avx512.inc>
 
 inline constexpr bool has_byte_dot = false;
-inline constexpr int most_columns = 1;
-template <int rows>
-inline constexpr int columns = 1;
 SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints, Ints) {
     return sum;
 }
@@ -54,11 +51,6 @@ namespace detail::quant_avx512_bf16 {
 #include <shardwise/backend/host/product/quant_lanes_avx512.inc>
 
 inline constexpr bool has_byte_dot = true;
-/// One row is multiplied by two panels at a time, which share each factor that is read: a core reads a register's width a cycle,
-/// so that reading would bind beside the dot products. More rows would not leave enough registers.
-inline constexpr int most_columns = 2;
-template <int rows>
-inline constexpr int columns = rows == 1 ? 2 : 1;
 /// Adds to each lane four products of an unsigned and a signed byte.
 SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints codes, Ints factors) {
     return _mm512_dpbusd_epi32(sum, codes, factors);

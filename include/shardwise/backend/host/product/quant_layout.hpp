@@ -1,17 +1,19 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-// A panel of a quantised format holds the bits of the checkpoint in another order: the codes of all blocks of 32 inputs, then
-// the scales of all blocks, then nothing up to a cache line.
+// A panel of a quantised format holds the bits of the checkpoint in another order, in which a product reads them from the first
+// byte to the last: stretch by stretch of blocks of 32 inputs, the scales of its blocks up to a cache line, then their codes.
 //
 // Codes   A block's codes are 64-byte vectors whose 32-bit lane i belongs to output i. Byte b of a lane and step s (0..7) name
 //         the input 4 s + b, so that a step is what one four-way dot product takes.
@@ -68,28 +70,65 @@ struct QuantTraits {
     return bits * quant_block * panel_outputs / 8;
 }
 
-/// Bytes of the codes of a panel, behind which its scales lie.
-[[nodiscard]] constexpr std::int64_t panel_code_bytes(WeightFormat format, std::int64_t inputs) {
-    return ceil_divide(inputs, quant_block) * code_block_bytes(quant_traits(format).bits);
-}
-
-/// Bytes of a block of 32 inputs with its share of the scales, without those of int8 and int4.
-[[nodiscard]] constexpr std::int64_t stored_block_bytes(WeightFormat format) {
-    auto const unit = traits(format);
-    switch (format) {
-        case WeightFormat::nf4:
-            return panel_outputs * (quant_block / 2 + 2);
-        case WeightFormat::mxfp4:
-            return panel_outputs * (quant_block / 2 + 1);
-        default:
-            return unit.block_bytes == 0 ? code_block_bytes(quant_traits(format).bits)
-                                         : panel_outputs * unit.block_bytes * quant_block / unit.block_elements;
-    }
-}
-
 /// Bytes of the scales that eight blocks of a K format share.
 inline constexpr std::int64_t k_scale_bytes = 16 * panel_outputs;
 inline constexpr std::int64_t q6_k_scale_bytes = 18 * panel_outputs;
+
+/// Inputs of a stretch: as few as have scales of whole cache lines. All inputs of a panel where one scale is for all, or where
+/// int4's groups end within blocks.
+[[nodiscard]] constexpr std::int64_t stretch_inputs(WeightFormat format, std::int64_t group) {
+    constexpr auto all = std::numeric_limits<std::int64_t>::max();
+    switch (format) {
+        case WeightFormat::int8:
+            return all;
+        case WeightFormat::int4:
+            return group % quant_block == 0 && group <= all / 2 ? 2 * group : all;
+        case WeightFormat::q4_1:
+        case WeightFormat::q5_1:
+            return quant_block;
+        case WeightFormat::mxfp4:
+            return 4 * quant_block;
+        case WeightFormat::q4_k:
+        case WeightFormat::q5_k:
+            return 8 * quant_block;
+        case WeightFormat::q6_k:
+            return 16 * quant_block;
+        default:
+            return 2 * quant_block;
+    }
+}
+
+/// Bytes from the beginning of a stretch of `inputs` inputs to its codes.
+[[nodiscard]] constexpr std::int64_t stretch_scale_bytes(WeightFormat format, std::int64_t inputs, std::int64_t group) {
+    auto const blocks = ceil_divide(inputs, quant_block);
+    auto const lines = [](std::int64_t bytes) { return round_up(bytes, panel_alignment); };
+    switch (format) {
+        case WeightFormat::int8:
+            return 4 * panel_outputs;
+        case WeightFormat::int4:
+            return lines(ceil_divide(inputs, group) * 2 * panel_outputs);
+        case WeightFormat::nf4:
+            return 4 * panel_outputs;
+        case WeightFormat::mxfp4:
+            return lines(blocks * panel_outputs);
+        case WeightFormat::q4_1:
+        case WeightFormat::q5_1:
+            return lines(blocks * 4 * panel_outputs);
+        case WeightFormat::q4_k:
+        case WeightFormat::q5_k:
+            return ceil_divide(blocks, 8) * k_scale_bytes;
+        case WeightFormat::q6_k:
+            return lines(ceil_divide(blocks, 8) * q6_k_scale_bytes);
+        default:
+            return lines(blocks * 2 * panel_outputs);
+    }
+}
+
+/// Bytes of a stretch of `inputs` inputs.
+[[nodiscard]] constexpr std::int64_t stretch_bytes(WeightFormat format, std::int64_t inputs, std::int64_t group) {
+    return stretch_scale_bytes(format, inputs, group) +
+           ceil_divide(inputs, quant_block) * code_block_bytes(quant_traits(format).bits);
+}
 
 }  // namespace detail
 

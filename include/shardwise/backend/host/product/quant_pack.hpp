@@ -157,42 +157,52 @@ inline void write_k_scales(std::span<std::uint8_t const> from, std::int64_t lane
     }
 }
 
-/// Puts the scales of one row into its lane of a panel's scales; their bytes were zero.
-inline void write_scales(WeightSource const& source, std::int64_t row, std::int64_t lane, std::byte* to) {
-    auto const scale_bytes = [&](std::int64_t count, std::int64_t size) {
-        for (std::int64_t i = 0; i < count; ++i) {
-            std::memcpy(to + (i * panel_outputs + lane) * size, source.scales.data() + (row * count + i) * size,
-                        static_cast<std::size_t>(size));
+/// Some inputs of a row.
+struct InputRange {
+    std::int64_t begin;
+    std::int64_t end;
+};
+
+/// Puts the scales of a stretch of a row into its lane of the stretch's scales; their bytes were zero.
+inline void write_scales(WeightSource const& source, std::int64_t row, InputRange const& inputs, std::int64_t lane,
+                         std::byte* to) {
+    // Scales that lie beside the codes, each of `size` bytes for `shared` inputs.
+    auto const scale_bytes = [&](std::int64_t shared, std::int64_t size) {
+        auto const* const from = source.scales.data() + row * ceil_divide(source.inputs, shared) * size;
+        for (auto i = inputs.begin / shared; i < ceil_divide(inputs.end, shared); ++i) {
+            auto* const place = to + ((i - inputs.begin / shared) * panel_outputs + lane) * size;
+            std::memcpy(place, from + i * size, static_cast<std::size_t>(size));
         }
     };
-    auto const blocks = source.inputs / quant_block;
+    auto const first = inputs.begin / quant_block;
+    auto const last = inputs.end / quant_block;
     switch (source.format) {
         case WeightFormat::int8:
-            return scale_bytes(1, 4);
+            return scale_bytes(source.inputs, 4);
         case WeightFormat::int4:
-            return scale_bytes(ceil_divide(source.inputs, source.group), 2);
+            return scale_bytes(source.group, 2);
         case WeightFormat::nf4:
-            return scale_bytes(source.inputs / 64, 4);
+            return scale_bytes(64, 4);
         case WeightFormat::mxfp4:
-            return scale_bytes(blocks, 1);
+            return scale_bytes(quant_block, 1);
         case WeightFormat::q4_1:
         case WeightFormat::q5_1:
-            for (std::int64_t block = 0; block < blocks; ++block) {
-                auto* const place = to + block * panel_outputs * 4 + 2 * lane;
+            for (auto block = first; block < last; ++block) {
+                auto* const place = to + (block - first) * panel_outputs * 4 + 2 * lane;
                 copy_half(gguf_block(source, row, block), 0, place);
                 copy_half(gguf_block(source, row, block), 2, place + 2 * panel_outputs);
             }
             return;
         case WeightFormat::q4_k:
         case WeightFormat::q5_k:
-            for (std::int64_t block = 0; block < blocks; block += 8) {
-                write_k_scales(gguf_block(source, row, block), lane, to + block / 8 * k_scale_bytes);
+            for (auto block = first; block < last; block += 8) {
+                write_k_scales(gguf_block(source, row, block), lane, to + (block - first) / 8 * k_scale_bytes);
             }
             return;
         case WeightFormat::q6_k:
-            for (std::int64_t block = 0; block < blocks; block += 8) {
+            for (auto block = first; block < last; block += 8) {
                 auto const from = gguf_block(source, row, block);
-                auto* const place = to + block / 8 * q6_k_scale_bytes;
+                auto* const place = to + (block - first) / 8 * q6_k_scale_bytes;
                 copy_half(from, 208, place + 2 * lane);
                 for (std::int64_t i = 0; i < 16; ++i) {
                     place[(2 + i) * panel_outputs + lane] = std::byte{from[static_cast<std::size_t>(192 + i)]};
@@ -200,8 +210,8 @@ inline void write_scales(WeightSource const& source, std::int64_t row, std::int6
             }
             return;
         default:
-            for (std::int64_t block = 0; block < blocks; ++block) {
-                copy_half(gguf_block(source, row, block), 0, to + (block * panel_outputs + lane) * 2);
+            for (auto block = first; block < last; ++block) {
+                copy_half(gguf_block(source, row, block), 0, to + ((block - first) * panel_outputs + lane) * 2);
             }
             return;
     }
@@ -211,7 +221,7 @@ inline void write_scales(WeightSource const& source, std::int64_t row, std::int6
 inline void pack_quant_panels(WeightSource const& source, std::byte* packed, std::int64_t first, std::int64_t last) {
     auto const stride = *panel_bytes(source.format, source.inputs, source.group);
     auto const bits = quant_traits(source.format).bits;
-    auto const blocks = ceil_divide(source.inputs, quant_block);
+    auto const stretch = stretch_inputs(source.format, source.group);
     std::uint8_t codes[quant_block];
     for (auto panel = first; panel < last; ++panel) {
         auto* const out = packed + panel * stride;
@@ -219,11 +229,17 @@ inline void pack_quant_panels(WeightSource const& source, std::byte* packed, std
         auto const filled = std::min(panel_outputs, source.outputs - panel * panel_outputs);
         for (std::int64_t lane = 0; lane < filled; ++lane) {
             auto const row = panel * panel_outputs + lane;
-            for (std::int64_t block = 0; block < blocks; ++block) {
-                read_codes(source, row, block, codes);
-                write_codes(codes, bits, lane, reinterpret_cast<std::uint8_t*>(out) + block * code_block_bytes(bits));
+            auto* place = out;
+            for (std::int64_t begin = 0, end = 0; begin < source.inputs; begin = end) {
+                end = begin + std::min(stretch, source.inputs - begin);
+                write_scales(source, row, {begin, end}, lane, place);
+                place += stretch_scale_bytes(source.format, end - begin, source.group);
+                for (auto block = begin / quant_block; block * quant_block < end; ++block) {
+                    read_codes(source, row, block, codes);
+                    write_codes(codes, bits, lane, reinterpret_cast<std::uint8_t*>(place));
+                    place += code_block_bytes(bits);
+                }
             }
-            write_scales(source, row, lane, out + panel_code_bytes(source.format, source.inputs));
         }
     }
 }

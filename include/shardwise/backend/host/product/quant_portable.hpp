@@ -60,7 +60,7 @@ struct ScaleAndShift {
     float shift = 0;
 };
 
-/// The scale of one input of an output, from its panel's scales.
+/// The scale of one input of an output, from the scales of its stretch, in which inputs are counted.
 [[nodiscard]] inline ScaleAndShift scale_at(PackedView const& weight, std::byte const* scales, std::int64_t input,
                                             std::int64_t lane) {
     auto const block = input / quant_block;
@@ -106,8 +106,13 @@ inline void decode_panel_block(PackedView const& weight, std::byte const* panel,
                                float (*values)[panel_outputs]) {
     auto const format = weight.format;
     auto const kind = quant_traits(format);
-    auto const* const codes = panel + first / quant_block * code_block_bytes(kind.bits);
-    auto const* const scales = panel + panel_code_bytes(format, weight.inputs);
+    auto const stretch = stretch_inputs(format, weight.group);
+    auto const begin = first / stretch * stretch;
+    auto const inputs = std::min(stretch, weight.inputs - begin);
+    auto const* const scales =
+        panel + (begin == 0 ? 0 : first / stretch * stretch_bytes(format, stretch, weight.group));
+    auto const* const codes = scales + stretch_scale_bytes(format, inputs, weight.group) +
+                              (first - begin) / quant_block * code_block_bytes(kind.bits);
     // Inputs that share a scale; int4's groups have any length.
     auto const run = format == WeightFormat::int4 ? std::int64_t{1} : quant_block / kind.parts;
     float scale[panel_outputs];
@@ -116,7 +121,7 @@ inline void decode_panel_block(PackedView const& weight, std::byte const* panel,
     for (std::int64_t i = 0; i < count; ++i) {
         if (i % run == 0) {
             for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
-                auto const found = scale_at(weight, scales, first + i, lane);
+                auto const found = scale_at(weight, scales, first - begin + i, lane);
                 scale[lane] = found.scale;
                 shift[lane] = found.shift;
             }
