@@ -92,9 +92,11 @@ public:
     }
     /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its
     /// stages lie.
-    [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, double gather,
-                                    bool has_messages = true) {
-        auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
+    [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
+                                    double gather, bool has_messages = true) {
+        auto slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
+        auto const even = static_cast<double>(size) / sequence_rate(degrees, degrees.ranks() / degrees.pp, degrees.pp);
+        if (slowest < even) slowest = even;
         auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
         auto const messages = has_messages ? 0.0 : static_cast<double>(degrees.pp - 1) * piece.message;
         return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
@@ -105,21 +107,51 @@ public:
     ///
     /// `shares` are the replicas times the stages of the longest pipeline.
     [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t shares) {
-        auto& group = group_of(degrees);
-        if (group.each < 0.0) group.each = pricer_.least_each(setting_.pass, group.site);
-        auto const work = group.each * static_cast<double>(batch) / static_cast<double>(degrees.ep * shares);
+        auto const rate = sequence_rate(degrees, degrees.tp * degrees.ep, shares);
+        auto const work = static_cast<double>(batch) / (static_cast<double>(degrees.ep) * rate);
         auto const pass = at(degrees, 1, true).prices->total;
-        return (pass < work ? work : pass) * (1.0 - 1e-9);
+        return pass < work ? work : pass * (1.0 - 1e-9);
     }
 
 private:
+    /// Devices on which a group passes so many sequences in a second through all slots at most.
+    struct ClassRate {
+        std::int64_t devices = 0;
+        double rate = 0.0;
+    };
     struct Group {
         StageSite site{};
         /// By their sizes, eight for each power of two.
         List<BatchPiece> pieces;
-        /// What a sequence takes at least, however many there are; negative where it is not known.
-        double each = -1.0;
+        /// The fastest first; empty where they are not known.
+        List<ClassRate> rates;
     };
+
+    /// How many sequences of a group `stages` stages of so many ranks pass in a second at most, where each lies on the
+    /// fastest devices that the others leave: the i-th has no better ones than the last of the i * ranks fastest.
+    [[nodiscard]] double sequence_rate(PlanDegrees const& degrees, std::int64_t ranks, std::int64_t stages) {
+        auto& group = group_of(degrees);
+        if (group.rates.empty()) find_rates(degrees, group);
+        double rate = 0.0;
+        std::int64_t devices = 0;
+        std::int64_t passed = 0;
+        for (auto const& known : group.rates) {
+            devices += known.devices;
+            auto const end = devices / ranks < stages ? devices / ranks : stages;
+            rate += static_cast<double>(end - passed) * known.rate;
+            passed = end;
+        }
+        return rate * (1.0 + 1e-9);
+    }
+    void find_rates(PlanDegrees const& degrees, Group& group) {
+        for (std::size_t i = 0; i < sites_.classes().count(); ++i) {
+            auto const each = pricer_.least_each(setting_.pass, sites_.best_site(degrees.tp, degrees.ep, i));
+            ClassRate const own{sites_.classes().size(i), 1.0 / each};
+            auto place = group.rates.size();
+            while (place > 0 && own.rate > group.rates[place - 1].rate) --place;
+            (void)group.rates.insert(group.rates.begin() + place, own);
+        }
+    }
 
     Group& group_of(PlanDegrees const& degrees) {
         auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];

@@ -149,8 +149,8 @@ private:
         double least = -1.0;
         for (auto const pieces : piece_counts(batch, is_cut ? 2 : 1, is_cut)) {
             degrees.micro_batches = pieces;
-            auto const& piece = pieces_.at(degrees, ceil_divide(batch, pieces), true);
-            auto const seconds = pieces_.first_look(degrees, piece, gather, false);
+            auto const size = ceil_divide(batch, pieces);
+            auto const seconds = pieces_.first_look(degrees, pieces_.at(degrees, size, true), size, gather, false);
             if (least < 0.0 || seconds < least) least = seconds;
         }
         return least;

@@ -148,8 +148,9 @@ private:
         sorted_.clear();
         for (auto const pieces : counts) {
             degrees.micro_batches = pieces;
-            auto const& piece = pieces_.at(degrees, ceil_divide(batch, pieces), true);
-            auto const seconds = pieces_.first_look(degrees, piece, gather_, has_messages);
+            auto const size = ceil_divide(batch, pieces);
+            auto const seconds =
+                pieces_.first_look(degrees, pieces_.at(degrees, size, true), size, gather_, has_messages);
             auto place = sorted_.size();
             while (place > 0 && seconds < sorted_[place - 1].seconds) --place;
             (void)sorted_.insert(sorted_.begin() + place, {seconds, pieces});
