@@ -73,6 +73,21 @@ public:
         }
     }
 
+    /// What a slot of a kind takes at least on each class of devices with pieces of so many sequences, of which `piece`
+    /// has no more. Valid until the next question.
+    [[nodiscard]] List<double> const& slot_seconds(PlanDegrees const& degrees, BatchPiece const& piece,
+                                                   std::int64_t size, std::size_t kind) {
+        auto& group = group_of(degrees);
+        if (group.rates.empty()) find_rates(degrees, group);
+        slot_seconds_.clear();
+        for (auto const& each : group.each) {
+            auto const own = static_cast<double>(size) * each[kind] * (1.0 - 1e-9);
+            auto const best = piece.prices->seconds[kind];
+            slot_seconds_.push_back(own < best ? best : own);
+        }
+        return slot_seconds_;
+    }
+
     /// What one gather of all weights takes at least over the data-parallel ranks; nothing in inference.
     [[nodiscard]] double least_gather(PlanDegrees const& degrees) {
         if (setting_.pass != Pass::training || degrees.dp * degrees.ep == 1) return 0.0;
@@ -94,9 +109,17 @@ public:
     /// stages lie.
     [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
                                     double gather, bool has_messages = true) {
-        auto slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
+        return step_seconds(degrees, piece, least_slowest(degrees, piece, size), gather, has_messages);
+    }
+    /// What the slowest stage takes at least with pieces of so many sequences, of which `piece` has no more.
+    [[nodiscard]] double least_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size) {
+        auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
         auto const even = static_cast<double>(size) / sequence_rate(degrees, degrees.ranks() / degrees.pp, degrees.pp);
-        if (slowest < even) slowest = even;
+        return slowest < even ? even : slowest;
+    }
+    /// A step whose slowest stage takes so long, with what its gathers take at least.
+    [[nodiscard]] double step_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,
+                                      double gather, bool has_messages) const {
         auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
         auto const messages = has_messages ? 0.0 : static_cast<double>(degrees.pp - 1) * piece.message;
         return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
@@ -125,6 +148,8 @@ private:
         List<BatchPiece> pieces;
         /// The fastest first; empty where they are not known.
         List<ClassRate> rates;
+        /// What each sequence takes at least, by class and kind of slots.
+        List<List<double>> each;
     };
 
     /// How many sequences of a group `stages` stages of so many ranks pass in a second at most, where each lies on the
@@ -145,8 +170,8 @@ private:
     }
     void find_rates(PlanDegrees const& degrees, Group& group) {
         for (std::size_t i = 0; i < sites_.classes().count(); ++i) {
-            auto const each = pricer_.least_each(setting_.pass, sites_.best_site(degrees.tp, degrees.ep, i));
-            ClassRate const own{sites_.classes().size(i), 1.0 / each};
+            group.each.push_back(pricer_.least_each(setting_.pass, sites_.best_site(degrees.tp, degrees.ep, i)));
+            ClassRate const own{sites_.classes().size(i), 1.0 / pricer_.total(group.each[i])};
             auto place = group.rates.size();
             while (place > 0 && own.rate > group.rates[place - 1].rate) --place;
             (void)group.rates.insert(group.rates.begin() + place, own);
@@ -170,6 +195,7 @@ private:
     /// Of a group in `groups_`, from 1 on; by tp and ep.
     List<std::int32_t> index_;
     List<Group> groups_;
+    List<double> slot_seconds_;
 };
 
 }  // namespace shardwise::inline v0_2_0

@@ -3,6 +3,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/plan/device_order.hpp>
 #include <shardwise/plan/plan_layout.hpp>
+#include <shardwise/plan/stage_reach.hpp>
 
 #include <array>
 #include <cstddef>
@@ -38,6 +39,21 @@ public:
             });
         }
         return stages;
+    }
+
+    /// On which classes of devices stages may lie, for each order of the devices that differs; nothing of more than 64
+    /// classes.
+    [[nodiscard]] List<OrderReach> const& reaches() {
+        if (!reaches_.empty() || classes().count() > 64) return reaches_;
+        auto const add = [&](bool is_strongest_first) -> List<std::int32_t> const& {
+            auto const& devices = order({false, is_strongest_first, 1}).devices;
+            reaches_.push_back(OrderReach(devices, wiring_));
+            return devices.devices();
+        };
+        auto const plain = add(false);
+        auto const& sorted = order({false, true, 1}).devices.devices();
+        if (!(plain == sorted)) (void)add(true);
+        return reaches_;
     }
 
     /// The class of the device of each stage that leaves the least to a rank.
@@ -284,6 +300,7 @@ private:
 
     DeviceWiring wiring_;
     List<LaidDevices> orders_;
+    List<OrderReach> reaches_;
     /// Of a layout in `orders_`, from 1 on: in the topology's order or the strongest first, and by what it is aligned
     /// to.
     std::array<List<std::int32_t>, 2> index_;

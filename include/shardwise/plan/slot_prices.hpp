@@ -56,17 +56,23 @@ public:
         return priced_.back().back().prices;
     }
 
-    /// What each sequence takes at least in all slots, however many there are.
-    [[nodiscard]] double least_each(Pass pass, StageSite const& site) {
+    /// What each sequence takes at least in one slot of each kind, however many there are.
+    [[nodiscard]] List<double> least_each(Pass pass, StageSite const& site) {
         BlockSetting const setting{.pass = pass, .batch = 1, .tp = site.tp, .ep = site.ep};
         auto const bodies = cost_.price_each(setting, *site.device);
-        double total = 0.0;
-        for (std::size_t kind = 0; kind < examples_.size(); ++kind)
-            total +=
-                counts_[kind] * stage_cost(cost_, {bodies.data(), bodies.size()}, examples_[kind], 1).terms.total();
         // One sequence's rows are dealt to the ranks in whole ones.
         bool const is_dealt = cost_.request().parallel.sequence_parallel;
-        return is_dealt ? total / static_cast<double>(site.tp.ranks) : total;
+        auto const ranks = is_dealt ? static_cast<double>(site.tp.ranks) : 1.0;
+        List<double> kinds;
+        for (auto const example : examples_)
+            kinds.push_back(stage_cost(cost_, {bodies.data(), bodies.size()}, example, 1).terms.total() / ranks);
+        return kinds;
+    }
+    /// Of all slots, from what one of each kind takes.
+    [[nodiscard]] double total(List<double> const& kinds) const {
+        double sum = 0.0;
+        for (std::size_t kind = 0; kind < kinds.size(); ++kind) sum += counts_[kind] * kinds[kind];
+        return sum;
     }
 
     /// What the slowest of `stages` stages takes at least: the mean, and of each kind of slots the most that some stage

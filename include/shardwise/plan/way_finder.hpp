@@ -7,6 +7,7 @@
 #include <shardwise/plan/site_finder.hpp>
 #include <shardwise/plan/slot_prices.hpp>
 #include <shardwise/plan/stage_partition.hpp>
+#include <shardwise/plan/stage_shares.hpp>
 
 #include <array>
 #include <bit>
@@ -36,6 +37,7 @@ public:
           pricer_(pricer),
           sites_(sites),
           room_(room),
+          shares_(sites, room),
           setting_(setting),
           is_dealt_in_rows_(is_sequence_parallel) {}
     WayFinder(WayFinder const&) = delete;
@@ -94,13 +96,24 @@ public:
         degrees.zero = zeros.front();
         bool const is_cut = setting_.pass == Pass::training || degrees.pp > 1;
         sort_pieces(degrees, batch, piece_counts(batch, is_cut ? 2 : 1, setting_.pass == Pass::training), has_messages);
+        double least = -1.0;
         for (auto const& [seconds, pieces] : sorted_) {
+            if (least >= 0.0 && least <= seconds) break;
             degrees.micro_batches = pieces;
             if (is_dealt_in_rows_) return seconds;
             auto const size = ceil_divide(batch, pieces);
-            if (has_room(least_, degrees, pieces_.weighed(degrees, size, true).least_bytes)) return seconds;
+            auto const& piece = pieces_.weighed(degrees, size, true);
+            if (!has_room(least_, degrees, piece.least_bytes)) continue;
+            if (!has_messages || !shares_.is_useful()) return seconds;
+            auto const slowest = shares_.least_slowest(
+                least_, degrees, piece.least_bytes,
+                pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
+                pieces_.least_slowest(degrees, piece, size));
+            if (slowest < 0.0) continue;
+            auto const longer = pieces_.step_seconds(degrees, piece, slowest, gather_, has_messages);
+            if (least < 0.0 || longer < least) least = longer;
         }
-        return -1.0;
+        return least;
     }
 
     /// Calls `visit` with each way that may have room and of which `may_win(seconds)` is true. Where devices differ the
@@ -341,6 +354,7 @@ private:
     SlotPricer& pricer_;
     SiteFinder& sites_;
     RoomCheck& room_;
+    StageShares shares_;
     StepSetting const& setting_;
     /// Each rank has a whole number of a piece's rows: small pieces may take more than their share of a large one.
     bool is_dealt_in_rows_;
