@@ -128,10 +128,11 @@ public:
     /// The least that a step takes that many devices share: each sequence takes what grows with their number, and one
     /// of them has to pass all stages.
     ///
-    /// `shares` are the replicas times the stages of the longest pipeline.
-    [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t shares) {
-        auto const rate = sequence_rate(degrees, degrees.tp * degrees.ep, shares);
-        auto const work = static_cast<double>(batch) / (static_cast<double>(degrees.ep) * rate);
+    /// `stages` are those of the longest pipeline, each of so many replicas; or of one replica all stages of all.
+    [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t replicas,
+                                        std::int64_t stages) {
+        auto const rate = sequence_rate(degrees, degrees.tp * degrees.ep * replicas, stages);
+        auto const work = static_cast<double>(batch) / (static_cast<double>(degrees.ep * replicas) * rate);
         auto const pass = at(degrees, 1, true).prices->total;
         return pass < work ? work : pass * (1.0 - 1e-9);
     }

@@ -85,10 +85,8 @@ public:
             if (own.pp == 1) return add_pipelines(task, own);
             auto const longest = longest_pipeline(task, own);
             if (longest < 2) return;
-            auto whole = own;
-            whole.pp = longest;
-            auto const least = least_seconds(task, whole);
-            if (least <= task.limit) push(task, own, least, pipelines);
+            auto const least = pieces_.shared_seconds(own, task.request.estimate.batch, own.dp, longest);
+            if (least <= task.limit) push(task, own, least < branch.seconds ? branch.seconds : least, pipelines);
         });
     }
 
@@ -135,7 +133,7 @@ private:
         auto const most = degrees.dp == 1 ? 1 : task.devices / (group * degrees.pp);
         auto const replicas = most < task.most.dp ? most : task.most.dp;
         auto const shares = replicas * longest < task.devices / group ? replicas * longest : task.devices / group;
-        auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, shares);
+        auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, 1, shares);
         if (least <= task.limit) push(task, degrees, least, groups);
     }
 

@@ -18,14 +18,14 @@ public:
     /// False where nothing is known of the stages: all devices are alike, or unlike in too many ways.
     [[nodiscard]] bool is_useful() { return !sites_.is_uniform() && !sites_.reaches().empty(); }
 
-    /// What the slowest stage takes at least, and `least` at least; negative where some slots have no room. `seconds`
-    /// are those of one slot on each class of devices, `bytes` those of pieces.
+    /// What the slowest stage takes at least, and `least` at least; negative where some slots have no room or it takes
+    /// more than `most`. `seconds` are those of one slot on each class of devices, `bytes` those of pieces.
     [[nodiscard]] double least_slowest(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
-                                       List<double> const& seconds, double least) {
+                                       List<double> const& seconds, double least, double most) {
         auto found = -1.0;
         for (auto const& reach : sites_.reaches()) {
             deal(reach, held, degrees, bytes, seconds);
-            auto const slowest = longest(least);
+            auto const slowest = longest(least, most);
             if (slowest >= 0.0 && (found < 0.0 || slowest < found)) found = slowest;
         }
         return found;
@@ -81,8 +81,8 @@ private:
         }
         return left <= 0.0;
     }
-    [[nodiscard]] double longest(double least) const {
-        if (!holds_all(1e15)) return -1.0;
+    [[nodiscard]] double longest(double least, double most) const {
+        if (!holds_all(most)) return -1.0;
         if (holds_all(least)) return least;
         auto low = least;
         auto high = 2.0 * low;

@@ -108,7 +108,8 @@ public:
             auto const slowest = shares_.least_slowest(
                 least_, degrees, piece.least_bytes,
                 pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
-                pieces_.least_slowest(degrees, piece, size));
+                pieces_.least_slowest(degrees, piece, size),
+                least < 0.0 ? most_seconds : least / static_cast<double>(pieces));
             if (slowest < 0.0) continue;
             auto const longer = pieces_.step_seconds(degrees, piece, slowest, gather_, has_messages);
             if (least < 0.0 || longer < least) least = longer;
@@ -254,6 +255,8 @@ private:
             }
         } else if (!fits(slowest * rounding)) {
             // Memory or unlike devices keep stages from being as even as they could be.
+            if (slowest < known_slowest_ && !may_win(step(known_slowest_, more)) && !fits(known_slowest_ * rounding))
+                return -1.0;
             auto longest = 2.0 * slowest;
             while (longest < 1e3 * piece.prices->total && !fits(longest * rounding)) {
                 slowest = longest;
@@ -266,7 +269,9 @@ private:
             }
         }
         auto const seconds = step(slowest, more);
-        return may_win(seconds) ? seconds : -1.0;
+        if (!may_win(seconds)) return -1.0;
+        known_slowest_ = slowest;
+        return seconds;
     }
 
     /// What the most frequent slots take longer at least than on the best devices: the fastest stages hold only so
@@ -350,6 +355,8 @@ private:
     }
 
     static constexpr double rounding = 1.0 + 1e-9;
+    /// Longer than any stage takes.
+    static constexpr double most_seconds = 1e15;
     BatchPieces& pieces_;
     SlotPricer& pricer_;
     SiteFinder& sites_;
@@ -363,6 +370,8 @@ private:
     std::array<HeldBytes, 4> held_;
     HeldBytes least_;
     List<SortedPieces> sorted_;
+    /// Of the last way that was found: others mostly take more than it before they can win.
+    double known_slowest_ = 0.0;
     /// Of all weights of the degrees that are looked at, in seconds.
     double gather_ = 0.0;
     List<std::size_t> order_;
