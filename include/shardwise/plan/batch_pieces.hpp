@@ -107,15 +107,22 @@ public:
     }
     /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its
     /// stages lie.
-    [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
+    ///
+    /// Pieces have so many sequences, `piece` no more; `rate` is sequence_rate.
+    [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size, double rate,
                                     double gather, bool has_messages = true) {
-        return step_seconds(degrees, piece, least_slowest(degrees, piece, size), gather, has_messages);
+        return step_seconds(degrees, piece, least_slowest(degrees, piece, size, rate), gather, has_messages);
     }
-    /// What the slowest stage takes at least with pieces of so many sequences, of which `piece` has no more.
-    [[nodiscard]] double least_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size) {
+    /// What the slowest stage takes at least, as first_look.
+    [[nodiscard]] double least_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
+                                       double rate) {
         auto const slowest = pricer_.least_slowest(*piece.prices, degrees.pp);
-        auto const even = static_cast<double>(size) / sequence_rate(degrees, degrees.ranks() / degrees.pp, degrees.pp);
+        auto const even = static_cast<double>(size) / rate;
         return slowest < even ? even : slowest;
+    }
+    /// How many sequences the stages of a replica pass in a second at most.
+    [[nodiscard]] double sequence_rate(PlanDegrees const& degrees) {
+        return sequence_rate(degrees, degrees.ranks() / degrees.pp, degrees.pp);
     }
     /// A step whose slowest stage takes so long, with what its gathers take at least.
     [[nodiscard]] double step_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,

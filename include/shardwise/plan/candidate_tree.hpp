@@ -144,11 +144,13 @@ private:
         if (!zeros.empty()) degrees.zero = zeros.front();
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
         bool const is_cut = task.request.estimate.training || degrees.pp > 1;
+        auto const rate = pieces_.sequence_rate(degrees);
         double least = -1.0;
         for (auto const pieces : piece_counts(batch, is_cut ? 2 : 1, is_cut)) {
             degrees.micro_batches = pieces;
             auto const size = ceil_divide(batch, pieces);
-            auto const seconds = pieces_.first_look(degrees, pieces_.at(degrees, size, true), size, gather, false);
+            auto const& piece = pieces_.at(degrees, size, true);
+            auto const seconds = pieces_.first_look(degrees, piece, size, rate, gather, false);
             if (least < 0.0 || seconds < least) least = seconds;
         }
         return least;
@@ -159,7 +161,7 @@ private:
         auto whole = degrees;
         whole.pp = longest_pipeline(task, degrees);
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
-        auto const least = finder_.least_with_room(whole, batch, task.zeros.of(degrees.dp), false, false);
+        auto const least = finder_.least_with_room(whole, batch, task.zeros.of(degrees.dp), false, false, task.limit);
         if (least < 0.0) {
             too_large_ += whole.pp - 1;
             return;
@@ -180,7 +182,7 @@ private:
             auto least = -1.0;
             if (may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {
                 least = is_none ? least_seconds(task, degrees)
-                                : finder_.least_with_room(degrees, batch, zeros, true, is_known);
+                                : finder_.least_with_room(degrees, batch, zeros, true, is_known, task.limit);
                 is_known = true;
             }
             if (least < 0.0) ++too_large_;

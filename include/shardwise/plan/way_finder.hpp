@@ -83,7 +83,7 @@ public:
     /// Stages behind others keep fewer pieces: what has room in the last of more stages has room in fewer ones. Without
     /// its messages a pipeline stands for all shorter ones.
     [[nodiscard]] double least_with_room(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
-                                         bool has_messages, bool is_known) {
+                                         bool has_messages, bool is_known, double limit) {
         if (zeros.empty()) return -1.0;
         if (!is_known) {
             for (std::size_t i = 0; i < zeros.size(); ++i) {
@@ -98,7 +98,7 @@ public:
         sort_pieces(degrees, batch, piece_counts(batch, is_cut ? 2 : 1, setting_.pass == Pass::training), has_messages);
         double least = -1.0;
         for (auto const& [seconds, pieces] : sorted_) {
-            if (least >= 0.0 && least <= seconds) break;
+            if (seconds > limit || (least >= 0.0 && least <= seconds)) break;
             degrees.micro_batches = pieces;
             if (is_dealt_in_rows_) return seconds;
             auto const size = ceil_divide(batch, pieces);
@@ -108,8 +108,8 @@ public:
             auto const slowest = shares_.least_slowest(
                 least_, degrees, piece.least_bytes,
                 pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
-                pieces_.least_slowest(degrees, piece, size),
-                least < 0.0 ? most_seconds : least / static_cast<double>(pieces));
+                pieces_.least_slowest(degrees, piece, size, pieces_.sequence_rate(degrees)),
+                (least < 0.0 ? limit : least) / static_cast<double>(pieces));
             if (slowest < 0.0) continue;
             auto const longer = pieces_.step_seconds(degrees, piece, slowest, gather_, has_messages);
             if (least < 0.0 || longer < least) least = longer;
@@ -160,11 +160,12 @@ private:
     void sort_pieces(PlanDegrees degrees, std::int64_t batch, List<std::int64_t> const& counts,
                      bool has_messages = true) {
         sorted_.clear();
+        auto const rate = pieces_.sequence_rate(degrees);
         for (auto const pieces : counts) {
             degrees.micro_batches = pieces;
             auto const size = ceil_divide(batch, pieces);
             auto const seconds =
-                pieces_.first_look(degrees, pieces_.at(degrees, size, true), size, gather_, has_messages);
+                pieces_.first_look(degrees, pieces_.at(degrees, size, true), size, rate, gather_, has_messages);
             auto place = sorted_.size();
             while (place > 0 && seconds < sorted_[place - 1].seconds) --place;
             (void)sorted_.insert(sorted_.begin() + place, {seconds, pieces});
@@ -355,8 +356,6 @@ private:
     }
 
     static constexpr double rounding = 1.0 + 1e-9;
-    /// Longer than any stage takes.
-    static constexpr double most_seconds = 1e15;
     BatchPieces& pieces_;
     SlotPricer& pricer_;
     SiteFinder& sites_;
