@@ -139,9 +139,11 @@ public:
     [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t replicas,
                                         std::int64_t stages) {
         auto const rate = sequence_rate(degrees, degrees.tp * degrees.ep * replicas, stages);
-        auto const work = static_cast<double>(batch) / (static_cast<double>(degrees.ep * replicas) * rate);
-        auto const pass = at(degrees, 1, true).prices->total;
-        return pass < work ? work : pass * (1.0 - 1e-9);
+        return static_cast<double>(batch) / (static_cast<double>(degrees.ep * replicas) * rate);
+    }
+    /// The least that a sequence takes through all stages.
+    [[nodiscard]] double pass_seconds(PlanDegrees const& degrees) {
+        return at(degrees, 1, true).prices->total * (1.0 - 1e-9);
     }
 
 private:

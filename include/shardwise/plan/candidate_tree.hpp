@@ -77,6 +77,12 @@ public:
     [[nodiscard]] static bool is_branch(PlanCandidate const& candidate) { return candidate.refined < 0; }
     void grow(CandidateTask const& task, PlanCandidate const& branch) {
         PlanDegrees degrees{.tp = branch.tp, .pp = branch.pp, .dp = branch.dp, .ep = branch.ep};
+        if (branch.refined == unpriced_groups) {
+            auto const pass = pieces_.pass_seconds(degrees);
+            auto const least = pass < branch.seconds ? branch.seconds : pass;
+            if (least <= task.limit) push(task, degrees, least, groups);
+            return;
+        }
         if (branch.refined == pipelines) return weigh_pipelines(task, degrees, branch.seconds);
         if (branch.refined == weighed_pipelines) return add_pipelines(task, degrees);
         bool const is_replicated = degrees.dp > 1;
@@ -94,6 +100,8 @@ private:
     /// What stands for all replicas and pipelines of a group, and for all pipelines of some replicas; where there are
     /// several, degrees of 2 stand for them.
     static constexpr std::int32_t groups = -3;
+    /// The same, before it is known what a sequence takes that passes all stages.
+    static constexpr std::int32_t unpriced_groups = -4;
     static constexpr std::int32_t pipelines = -2;
     /// With pieces of the batch that have room.
     static constexpr std::int32_t weighed_pipelines = -1;
@@ -134,7 +142,7 @@ private:
         auto const replicas = most < task.most.dp ? most : task.most.dp;
         auto const shares = replicas * longest < task.devices / group ? replicas * longest : task.devices / group;
         auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, 1, shares);
-        if (least <= task.limit) push(task, degrees, least, groups);
+        if (least <= task.limit) push(task, degrees, least, unpriced_groups);
     }
 
     /// The least that a step takes with any number of pieces, in a pipeline without its messages.

@@ -126,6 +126,26 @@ public:
         return false;
     }
 
+    /// False where no stages of so many bytes each hold the slots; as may_fit.
+    [[nodiscard]] bool may_fit_alike(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes,
+                                     double most) const {
+        auto const pieces = degrees.micro_batches < degrees.pp ? degrees.micro_batches : degrees.pp;
+        double slots = 0.0;
+        double each = 0.0;
+        double at_work = 0.0;
+        for (auto const& run : runs_) {
+            slots += run.count;
+            auto const own = held.kinds[run.kind] + static_cast<double>(pieces) * bytes[run.kind].kept;
+            auto const working = bytes[run.kind].at_work + held.gathered[run.kind];
+            if (each < own) each = own;
+            if (at_work < working) at_work = working;
+        }
+        // Even stages have room where all slots are like the largest and all pieces are under way.
+        auto const stage = static_cast<double>(ceil_divide(static_cast<std::int64_t>(slots), degrees.pp));
+        if (at_work + stage * each <= most - overhead_) return true;
+        return may_fit(held, degrees, bytes, [most](std::int64_t) { return StageLimit{.bytes = most}; });
+    }
+
     /// The most frequent kind of slots.
     [[nodiscard]] std::size_t most_frequent() const {
         std::size_t most = 0;

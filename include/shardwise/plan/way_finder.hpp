@@ -184,8 +184,7 @@ private:
 
     /// False where not even the largest devices have room.
     bool has_room(HeldBytes const& held, PlanDegrees const& degrees, SlotBytes const* bytes) const {
-        StageLimit const limit{.bytes = sites_.classes().most_memory()};
-        return room_.may_fit(held, degrees, bytes, [&limit](std::int64_t) { return limit; });
+        return room_.may_fit_alike(held, degrees, bytes, sites_.classes().most_memory());
     }
 
     /// What a step takes at least; negative where it has no room or may not win.
