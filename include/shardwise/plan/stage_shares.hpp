@@ -87,7 +87,7 @@ private:
         auto low = least;
         auto high = 2.0 * low;
         for (; !holds_all(high); high *= 2.0) low = high;
-        for (int i = 0; i < 6; ++i) {
+        for (int i = 0; i < 4; ++i) {
             auto const middle = low + (high - low) / 2.0;
             (holds_all(middle) ? high : low) = middle;
         }

@@ -245,6 +245,8 @@ private:
                 return limit;
             });
         };
+        bool const needs_less = slowest < known_slowest_ && !may_win(step(known_slowest_));
+        if (needs_less && degrees.pp > 1 && !fits(known_slowest_ * rounding)) return -1.0;
         if (profile != nullptr && !fits(-1.0)) return -1.0;
         auto const more = profile == nullptr ? 0.0 : least_more(held, degrees, piece, limits);
         if (!may_win(step(slowest, more))) return -1.0;
@@ -255,15 +257,13 @@ private:
             }
         } else if (!fits(slowest * rounding)) {
             // Memory or unlike devices keep stages from being as even as they could be.
-            if (slowest < known_slowest_ && !may_win(step(known_slowest_, more)) && !fits(known_slowest_ * rounding))
-                return -1.0;
             auto longest = 2.0 * slowest;
             while (longest < 1e3 * piece.prices->total && !fits(longest * rounding)) {
                 slowest = longest;
                 if (!may_win(step(slowest, more))) return -1.0;
                 longest *= 2.0;
             }
-            for (int i = 0; i < 7 && may_win(step(slowest, more)); ++i) {
+            for (int i = 0; i < 5 && may_win(step(slowest, more)); ++i) {
                 auto const middle = slowest + (longest - slowest) / 2.0;
                 (fits(middle * rounding) ? longest : slowest) = middle;
             }
