@@ -56,6 +56,8 @@ Passed check_jobs(ModelConfig const& config, EstimateRequest const& job) {
                                                  [room](std::int64_t) { return StageLimit{.bytes = room}; });
                         };
                         CHECK(fits(most));
+                        for (double const share : {0.5, 0.75, 0.95, 1.0, 1.5, 4.0})
+                            CHECK(check.may_fit_alike(held, degrees, bytes, share * most) == fits(share * most));
                         // What is found without a layout is no more.
                         auto const* least = check.slot_bytes(degrees, ceil_divide(batch, pieces), false);
                         for (std::size_t kind = 0; kind < slots.kinds.size(); ++kind) {

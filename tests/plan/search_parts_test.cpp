@@ -259,12 +259,24 @@ TEST_CASE("search: a piece takes no less than the smaller one that stands for it
                     auto const& piece = pieces.at(degrees, size, is_first);
                     CHECK(piece.size <= size);
                     CHECK(piece.prices->total <= exact.total * (1.0 + 1e-12));
+                    auto const& seconds = pieces.slot_seconds(degrees, piece, size, slots.most_frequent());
+                    for (std::size_t i = 0; i < seconds.size(); ++i) {
+                        auto const& own = pricer.at(pass, size, sites.best_site(degrees.tp, degrees.ep, i));
+                        CHECK(seconds[i] <= own.seconds[slots.most_frequent()] * (1.0 + 1e-12));
+                        CHECK(seconds[i] > 0.0);
+                    }
                     CHECK(pieces.step_seconds(degrees, piece, piece.prices->total) <=
                           detail::CutTimes{.sum = exact.total, .slowest = exact.total}.seconds(1.0, setting) *
                               (1.0 + 1e-12));
                 }
             }
-            CHECK(pieces.shared_seconds(degrees, 64, 1) <= pricer.at(pass, ceil_divide(64, degrees.ep), site).total);
+            auto const own = ceil_divide(64, degrees.ep);
+            CHECK(pieces.shared_seconds(degrees, 64, 1, 1) <= pricer.at(pass, own, site).total);
+            if (2 * degrees.ranks() <= sites.count())
+                CHECK(pieces.shared_seconds(degrees, 64, 2, 1) <= pricer.at(pass, ceil_divide(own, 2), site).total);
+            CHECK(pieces.pass_seconds(degrees) <= pricer.at(pass, 1, site).total);
+            CHECK(pieces.pass_seconds(degrees) >
+                  0.5 * pricer.at(pass, 1, sites.best_site(degrees.tp, degrees.ep)).total);
         }
     }
 }

@@ -132,8 +132,7 @@ public:
         return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
     }
 
-    /// The least that a step takes that many devices share: each sequence takes what grows with their number, and one
-    /// of them has to pass all stages.
+    /// The least that a step takes that many devices share: each sequence takes what grows with their number.
     ///
     /// `stages` are those of the longest pipeline, each of so many replicas; or of one replica all stages of all.
     [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t replicas,
@@ -152,6 +151,8 @@ private:
         std::int64_t devices = 0;
         double rate = 0.0;
     };
+    /// Where nothing is known of what a sequence takes.
+    static constexpr double most_rate = 1e300;
     struct Group {
         StageSite site{};
         /// By their sizes, eight for each power of two.
@@ -181,7 +182,8 @@ private:
     void find_rates(PlanDegrees const& degrees, Group& group) {
         for (std::size_t i = 0; i < sites_.classes().count(); ++i) {
             group.each.push_back(pricer_.least_each(setting_.pass, sites_.best_site(degrees.tp, degrees.ep, i)));
-            ClassRate const own{sites_.classes().size(i), 1.0 / pricer_.total(group.each[i])};
+            auto const seconds = pricer_.total(group.each[i]);
+            ClassRate const own{sites_.classes().size(i), seconds > 0.0 ? 1.0 / seconds : most_rate};
             auto place = group.rates.size();
             while (place > 0 && own.rate > group.rates[place - 1].rate) --place;
             (void)group.rates.insert(group.rates.begin() + place, own);
@@ -191,7 +193,7 @@ private:
     Group& group_of(PlanDegrees const& degrees) {
         auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
         if (index == 0) {
-            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}});
+            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}, {}, {}});
             index = static_cast<std::int32_t>(groups_.size());
         }
         return groups_[static_cast<std::size_t>(index) - 1];

@@ -100,11 +100,11 @@ private:
     /// What stands for all replicas and pipelines of a group, and for all pipelines of some replicas; where there are
     /// several, degrees of 2 stand for them.
     static constexpr std::int32_t groups = -3;
-    /// The same, before it is known what a sequence takes that passes all stages.
-    static constexpr std::int32_t unpriced_groups = -4;
     static constexpr std::int32_t pipelines = -2;
     /// With pieces of the batch that have room.
     static constexpr std::int32_t weighed_pipelines = -1;
+    /// Groups of which it is not known what a sequence takes that passes all stages.
+    static constexpr std::int32_t unpriced_groups = -4;
 
     void push(CandidateTask const& task, PlanDegrees const& degrees, double seconds, std::int32_t refined) {
         auto const first =

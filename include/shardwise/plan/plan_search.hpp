@@ -358,7 +358,7 @@ private:
     }
 
     /// Candidates that are priced for a kind that is not the best, and that are looked at for their room.
-    static constexpr std::size_t most_looks = 20;
+    static constexpr std::size_t most_looks = 24;
     static constexpr int most_pops = 500;
     Model const& model_;
     PlanRequest request_;

@@ -85,7 +85,7 @@ private:
         if (!holds_all(most)) return -1.0;
         if (holds_all(least)) return least;
         auto low = least;
-        auto high = 2.0 * low;
+        auto high = low > 0.0 ? 2.0 * low : 1e-9;
         for (; !holds_all(high); high *= 2.0) low = high;
         for (int i = 0; i < 4; ++i) {
             auto const middle = low + (high - low) / 2.0;

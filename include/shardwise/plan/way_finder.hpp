@@ -78,10 +78,12 @@ public:
     }
 
     /// The least that a step takes with a number of pieces that may have room, on the fastest devices; negative where
-    /// none has. Asks what slots hold only where degrees other than the number of stages have changed.
+    /// none has or where it is more than `limit`. Asks what slots hold only where degrees other than the number of
+    /// stages have changed.
     ///
     /// Stages behind others keep fewer pieces: what has room in the last of more stages has room in fewer ones. Without
-    /// its messages a pipeline stands for all shorter ones.
+    /// its messages a pipeline stands for all shorter ones; with them the bound knows what stages on unlike devices
+    /// share.
     [[nodiscard]] double least_with_room(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros,
                                          bool has_messages, bool is_known, double limit) {
         if (zeros.empty()) return -1.0;
@@ -106,8 +108,7 @@ public:
             if (!has_room(least_, degrees, piece.least_bytes)) continue;
             if (!has_messages || !shares_.is_useful()) return seconds;
             auto const slowest = shares_.least_slowest(
-                least_, degrees, piece.least_bytes,
-                pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
+                least_, degrees, piece.least_bytes, pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
                 pieces_.least_slowest(degrees, piece, size, pieces_.sequence_rate(degrees)),
                 (least < 0.0 ? limit : least) / static_cast<double>(pieces));
             if (slowest < 0.0) continue;
@@ -245,6 +246,7 @@ private:
                 return limit;
             });
         };
+        // Most ways that may not win are known by one question.
         bool const needs_less = slowest < known_slowest_ && !may_win(step(known_slowest_));
         if (needs_less && degrees.pp > 1 && !fits(known_slowest_ * rounding)) return -1.0;
         if (profile != nullptr && !fits(-1.0)) return -1.0;
@@ -368,7 +370,7 @@ private:
     std::array<HeldBytes, 4> held_;
     HeldBytes least_;
     List<SortedPieces> sorted_;
-    /// Of the last way that was found: others mostly take more than it before they can win.
+    /// The slowest stage of the last way that was found.
     double known_slowest_ = 0.0;
     /// Of all weights of the degrees that are looked at, in seconds.
     double gather_ = 0.0;

@@ -1,0 +1,156 @@
+#include <shardwise/hardware/spec.hpp>
+#include <shardwise/model/architectures.hpp>
+#include <shardwise/model/presets.hpp>
+#include <shardwise/plan/stage_partition.hpp>
+#include <shardwise/plan/stage_shares.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+using namespace shardwise;
+
+namespace {
+
+Topology mixed_cluster(std::string_view spec) {
+    auto topology = parse_topology(spec);
+    REQUIRE(topology);
+    return *topology;
+}
+
+/// The cuts of a job over a cluster, and how often their bound was more than an even share.
+struct SharedCuts {
+    int cuts = 0;
+    int without_room = 0;
+    int uneven = 0;
+};
+
+/// Holds the bound of all degrees, layouts and pieces to the best stages.
+SharedCuts check_shares(ModelConfig const& config, EstimateRequest const& job, std::string_view spec, Bytes memory) {
+    auto const model = *describe(config);
+    auto topology = mixed_cluster(spec);
+    // The first kind of devices keeps its memory: the others' is for some layers only.
+    for (auto& device : topology.devices) {
+        if (device.name != topology.devices[0].name) device.memory = memory;
+    }
+    CostModel cost(model, job);
+    auto const parts = find_parts(model, depends_on_layer(job));
+    auto const slots = find_slots(model, parts, depends_on_layer(job));
+    SlotPricer pricer(cost, slots);
+    SiteFinder sites(topology);
+    CutMemories memories(model, job, parts, slots);
+    RoomCheck room(model, job, slots, memories);
+    StageShares shares(sites, room);
+    CHECK(shares.is_useful());
+    auto const pass = step_pass(model, job);
+    auto const setting = step_setting(cost, pass);
+    auto const kind = room.most_frequent();
+    SharedCuts checked;
+    for (std::int64_t tp = 1; tp <= 2; ++tp) {
+        for (std::int64_t dp = 1; dp <= 2; ++dp) {
+            for (std::int64_t pp = 2; tp * dp * pp <= sites.count(); ++pp) {
+                for (std::int64_t const pieces : {1, 2, 8}) {
+                    PlanDegrees const degrees{.tp = tp, .pp = pp, .dp = dp, .micro_batches = pieces};
+                    auto const size = ceil_divide(rank_batch(job.batch, degrees), pieces);
+                    HeldBytes held;
+                    room.weigh(degrees, held);
+                    auto const* const bytes = room.slot_bytes(degrees, size);
+                    List<double> seconds;
+                    for (std::size_t i = 0; i < sites.classes().count(); ++i)
+                        seconds.push_back(pricer.at(pass, size, sites.best_site(tp, 1, i)).seconds[kind]);
+                    auto const even = pricer.at(pass, size, sites.best_site(tp, 1)).total / static_cast<double>(pp);
+                    auto const bound = shares.least_slowest(held, degrees, bytes, seconds, even, 1e15);
+                    checked.without_room += bound < 0.0 ? 1 : 0;
+                    checked.uneven += bound > 1.1 * even ? 1 : 0;
+                    // What takes at most so long is told from what takes longer.
+                    if (bound > 1.1 * even) {
+                        CHECK(shares.least_slowest(held, degrees, bytes, seconds, even, 0.9 * bound) < 0.0);
+                        CHECK(shares.least_slowest(held, degrees, bytes, seconds, even, 1.2 * bound) == bound);
+                    }
+                    for (auto const& layout : sites.layouts(degrees)) {
+                        auto const found = sites.sites(degrees, layout);
+                        List<SlotPrices const*> prices;
+                        for (auto const& site : found.stages) prices.push_back(&pricer.at(pass, size, site));
+                        auto const memory_of_cut = memories.of(degrees);
+                        StageTask const task{slots, degrees, found, prices, memory_of_cut, setting};
+                        auto const cut = find_stages(task, 1e300);
+                        if (cut.begins.empty()) continue;
+                        double slowest = 0.0;
+                        for (std::size_t stage = 0; stage < found.stages.size(); ++stage) {
+                            double own = 0.0;
+                            for (auto slot = cut.begins[stage]; slot < cut.begins[stage + 1]; ++slot)
+                                own += prices[stage]->seconds[slots.kind_of[static_cast<std::size_t>(slot)]];
+                            slowest = std::max(slowest, own);
+                        }
+                        CAPTURE(spec);
+                        CAPTURE(tp);
+                        CAPTURE(dp);
+                        CAPTURE(pp);
+                        CAPTURE(pieces);
+                        CHECK(bound >= 0.0);
+                        CHECK(bound <= slowest * (1.0 + 1e-9));
+                        ++checked.cuts;
+                    }
+                }
+            }
+        }
+    }
+    return checked;
+}
+
+}  // namespace
+
+TEST_CASE("shares: a stage has a device of those classes that its place in an order says, in every layout") {
+    int checked = 0;
+    for (std::string_view const spec :
+         {"2x(3xH100-80GB)+7xRTX4090", "5xRTX4090+2x(4xA100-80GB)", "1xT4+3x(3xA100-40GB)+2xT4+1xH100-80GB"}) {
+        auto const topology = mixed_cluster(spec);
+        SiteFinder sites(topology);
+        REQUIRE(!sites.reaches().empty());
+        for (std::int64_t tp = 1; tp <= 3; ++tp) {
+            for (std::int64_t ep = 1; ep <= 2; ++ep) {
+                for (std::int64_t dp = 1; dp <= 3; ++dp) {
+                    for (std::int64_t pp = 1; tp * ep * dp * pp <= sites.count(); ++pp) {
+                        PlanDegrees const degrees{.tp = tp, .pp = pp, .dp = dp, .ep = ep};
+                        for (auto const& layout : sites.layouts(degrees)) {
+                            auto const& reach =
+                                sites.reaches()[layout.is_strongest_first ? sites.reaches().size() - 1 : 0];
+                            auto const classes = sites.classes_of_stages(degrees, layout);
+                            for (std::int64_t stage = 0; stage < pp; ++stage) {
+                                auto const found = reach.of(stage, tp * ep * dp, reach.left_out(tp, ep));
+                                CAPTURE(spec);
+                                CAPTURE(stage);
+                                CHECK((found.first & classes[static_cast<std::size_t>(stage)]) != 0);
+                                CHECK((found.last & classes[static_cast<std::size_t>(stage)]) != 0);
+                                ++checked;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    CHECK(checked > 1000);
+}
+
+TEST_CASE("shares: no stages are faster, or have room, that the bound of their classes denies") {
+    EstimateRequest const serving{.batch = 8, .context = 512};
+    EstimateRequest const training{.batch = 8, .context = 2048, .training = TrainingPlan{}};
+    SharedCuts all;
+    for (std::string_view const spec : {"2x(2xH100-80GB)+5xRTX4090", "4xT4+2x(3xA100-80GB)", "3xRTX4090+3xH100-80GB"}) {
+        for (auto const memory : {4_GiB, 6_GiB, 12_GiB, 24_GiB}) {
+            for (auto const& job : {serving, training}) {
+                auto const checked = check_shares(presets::llama_2_7b, job, spec, memory);
+                all.cuts += checked.cuts;
+                all.without_room += checked.without_room;
+                all.uneven += checked.uneven;
+            }
+        }
+    }
+    CHECK(all.cuts > 500);
+    CHECK(all.without_room > 100);
+    CHECK(all.uneven > 100);
+}
