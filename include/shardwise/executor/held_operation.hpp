@@ -1,7 +1,7 @@
 #pragma once
 
-#include <shardwise/backend/host/drop_pages.hpp>
 #include <shardwise/backend/host/huge_pages.hpp>
+#include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_experts.hpp>
@@ -192,15 +192,11 @@ private:
             Buffer<std::byte, Backend>::allocate(context_, static_cast<std::int64_t>(size + source.scales.size()));
         if (!held) return held.error();
         prefer_huge_pages(held->data(), held->size());
-        context_.pool().run_in_order(
-            static_cast<std::int64_t>(size), std::int64_t{4} << 20, [&](std::int64_t begin, std::int64_t end) {
-                auto const from =
-                    source.data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-                if (source.is_mapped) map_pages(from);
-                std::memcpy(held->data() + begin, from.data(), from.size());
-                if (source.is_mapped) drop_pages(from);
-            });
-        if (source.is_mapped) drop_pages(source.data);
+        read_in_order(context_.pool(), source.data, source.is_mapped, static_cast<std::int64_t>(size), 1,
+                      std::int64_t{4} << 20, [&](std::int64_t begin, std::int64_t end) {
+                          std::memcpy(held->data() + begin, source.data.data() + begin,
+                                      static_cast<std::size_t>(end - begin));
+                      });
         if (!source.scales.empty()) std::memcpy(held->data() + size, source.scales.data(), source.scales.size());
         table.data = std::move(*held);
         table.source = source;

@@ -2,7 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
-#include <shardwise/backend/host/drop_pages.hpp>
+#include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/loaded_matrix.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/backend/host/drop_pages.hpp>
+#include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>

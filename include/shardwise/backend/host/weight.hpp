@@ -1,7 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/backend/host/drop_pages.hpp>
+#include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/host/product/task.hpp>
@@ -70,19 +70,13 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
     auto const row = source.data.size() / static_cast<std::size_t>(std::max<std::int64_t>(source.outputs, 1));
     // Of a mapped file so much at a time as need not be held twice.
     constexpr std::int64_t mapped_at_a_time = std::int64_t{8} << 20U;
-    auto const panel_data = std::max<std::int64_t>(static_cast<std::int64_t>(row) * detail::panel_outputs, 1);
-    auto const step = source.is_mapped ? mapped_at_a_time / context.pool().size() / panel_data : std::int64_t{16};
-    context.pool().run_in_order(panels, std::max<std::int64_t>(step, 1), [&](std::int64_t first, std::int64_t last) {
-        if (!source.is_mapped) return detail::pack_panels(source, packed, first, last);
-        auto const begin = static_cast<std::size_t>(first * detail::panel_outputs) * row;
-        auto const end = std::min(static_cast<std::size_t>(last * detail::panel_outputs) * row, source.data.size());
-        auto const rows = source.data.subspan(begin, end - begin);
-        detail::map_pages(rows);
-        detail::pack_panels(source, packed, first, last);
-        detail::drop_pages(rows);
-    });
-    // Pages that two pieces share.
-    if (source.is_mapped) detail::drop_pages(source.data);
+    auto const panel_data = static_cast<std::int64_t>(row) * detail::panel_outputs;
+    auto const step = source.is_mapped
+                          ? mapped_at_a_time / context.pool().size() / std::max<std::int64_t>(panel_data, 1)
+                          : std::int64_t{16};
+    detail::read_in_order(
+        context.pool(), source.data, source.is_mapped, panels, panel_data, std::max<std::int64_t>(step, 1),
+        [&](std::int64_t first, std::int64_t last) { detail::pack_panels(source, packed, first, last); });
     if (source.is_mapped) detail::drop_pages(source.scales);
     return HostWeight(context, {source.format, source.outputs, source.inputs, source.group, nullptr},
                       std::move(*memory));

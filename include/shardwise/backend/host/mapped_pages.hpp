@@ -1,5 +1,8 @@
 #pragma once
 
+#include <shardwise/backend/host/thread_pool.hpp>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,6 +36,24 @@ inline void drop_pages([[maybe_unused]] std::span<std::byte const> mapped) {
     auto const end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
     if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 #endif
+}
+
+/// Calls `work(first, last)` for all units of some bytes, so many at a time, as run_in_order. Of a mapped file no more
+/// is in memory than what is worked on: its pages come in before, and go back after.
+template <class Work>
+void read_in_order(ThreadPool& pool, std::span<std::byte const> data, bool is_mapped, std::int64_t units,
+                   std::int64_t unit_bytes, std::int64_t step, Work const& work) {
+    pool.run_in_order(units, step, [&](std::int64_t first, std::int64_t last) {
+        if (!is_mapped) return work(first, last);
+        auto const begin = static_cast<std::size_t>(first * unit_bytes);
+        auto const end = std::min(static_cast<std::size_t>(last * unit_bytes), data.size());
+        auto const part = data.subspan(begin, end - begin);
+        map_pages(part);
+        work(first, last);
+        drop_pages(part);
+    });
+    // Pages that two parts share.
+    if (is_mapped) drop_pages(data);
 }
 
 }  // namespace detail
