@@ -2,6 +2,8 @@
 //
 // The program starts itself under mpirun: the same processes run Open MPI's all-reduce, SharedMemory's, and (in the first of
 // them, while the others sleep) Threads', batch by batch in turns, so that whatever the machine does meets all of them alike.
+//
+// bench_all_reduce [--json] [RANKS [BYTES]...]: all setups, those of so many ranks, or so many ranks at these sizes.
 
 #include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/comm/all_reduce.hpp>
@@ -315,11 +317,24 @@ std::string size_text(std::int64_t bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    std::string_view const argument = argc > 1 ? argv[1] : "";
 #ifdef SHARDWISE_HAS_MPI
-    if (argument == "--together") return run_together(argc, argv);
+    if (argc > 1 && std::string_view(argv[1]) == "--together") return run_together(argc, argv);
 #endif
-    bool const is_json = argument == "--json";
+    bool const is_json = argc > 1 && std::string_view(argv[1]) == "--json";
+    std::vector<std::int64_t> numbers;
+    for (int i = is_json ? 2 : 1; i < argc; ++i) numbers.push_back(std::atoll(argv[i]));
+    std::vector<Setup> setups{{2,
+                               {8, 64, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20,
+                                16 << 20, 64 << 20}},
+                              {4, {8, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}}};
+    if (!numbers.empty()) {
+        std::erase_if(setups, [&](Setup const& setup) { return setup.ranks != numbers[0]; });
+        // The last size is the longest.
+        std::sort(numbers.begin() + 1, numbers.end());
+        for (auto& setup : setups) {
+            if (numbers.size() > 1) setup.sizes.assign(numbers.begin() + 1, numbers.end());
+        }
+    }
     std::string rows;
     bool is_everything_met = true;
     if (!is_json) {
@@ -329,10 +344,6 @@ int main(int argc, char** argv) {
             "batches; Open MPI in place and out of place, in the setting that is best against ours\n",
             passes);
     }
-    Setup const setups[] = {{2,
-                             {8, 64, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20,
-                              16 << 20, 64 << 20}},
-                            {4, {8, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}}};
     for (auto const& setup : setups) {
         Medians medians;
         if (!measure_together(setup, medians) && !measure_alone(setup, medians)) return 1;
