@@ -324,8 +324,8 @@ int main(int argc, char** argv) {
     std::vector<std::int64_t> numbers;
     for (int i = is_json ? 2 : 1; i < argc; ++i) numbers.push_back(std::atoll(argv[i]));
     std::vector<Setup> setups{{2,
-                               {8, 64, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20,
-                                16 << 20, 64 << 20}},
+                               {8, 64, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20,
+                                4 << 20, 16 << 20, 64 << 20}},
                               {4, {8, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}}};
     if (!numbers.empty()) {
         std::erase_if(setups, [&](Setup const& setup) { return setup.ranks != numbers[0]; });

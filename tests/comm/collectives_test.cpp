@@ -84,6 +84,45 @@ TEST_CASE_TEMPLATE("all_reduce: sums, maxima and minima of any length over any n
     }
 }
 
+TEST_CASE_TEMPLATE(
+    "all_reduce: long sums in one loan of staging memory or in several, among calls that claim the same memory", T,
+    float, Bfloat16, std::int32_t) {
+    // More ranks than are added in registers, and parts of unequal length.
+    for (std::int32_t const ranks : {3, 4, 17}) {
+        for (auto const& options : {ThreadsOptions{}, ThreadsOptions{.chunk_bytes = 4096}}) {
+            wrong = 0;
+            auto const result = run_threads(
+                ranks,
+                [&](Threads& comm) -> Result<> {
+                    for (std::int64_t const length : {40'001, 50'000, 33'000}) {
+                        for (int turn = 0; turn < 2; ++turn) {
+                            std::vector<T> data(static_cast<std::size_t>(length));
+                            for (std::int64_t i = 0; i < length; ++i) {
+                                auto const value = static_cast<float>((i + comm.rank() * 3 + turn) % 7);
+                                data[static_cast<std::size_t>(i)] = static_cast<T>(value);
+                            }
+                            if (auto const done = all_reduce(comm, view(data)); !done) return done;
+                            for (std::int64_t i = 0; i < length; ++i) {
+                                std::int64_t sum = 0;
+                                for (std::int32_t r = 0; r < comm.size(); ++r) sum += (i + r * 3 + turn) % 7;
+                                expect(static_cast<float>(data[static_cast<std::size_t>(i)]) ==
+                                       static_cast<float>(sum));
+                            }
+                        }
+                        std::vector<T> news(12'345, static_cast<T>(static_cast<float>(comm.rank() + 1)));
+                        if (auto const done = broadcast(comm, view(news), 1); !done) return done;
+                        for (auto const one : news) expect(static_cast<float>(one) == 2.0F);
+                    }
+                    return {};
+                },
+                options);
+            CAPTURE(ranks);
+            REQUIRE(result);
+            CHECK(wrong.load() == 0);
+        }
+    }
+}
+
 TEST_CASE("all_reduce: bfloat16 is added in float and rounded once, and a NaN of one rank reaches all") {
     auto const result = run_threads(3, [&](Threads& comm) -> Result<> {
         // 256 + 1 + 1 is 258 in bfloat16; rounded after each addition it would stay 256.

@@ -10,7 +10,6 @@
 
 using namespace shardwise;
 using detail::MailProtocol;
-using detail::StagingRing;
 using detail::StepProtocol;
 using shardwise::testing::Explorer;
 using shardwise::testing::ModelAtomic;
@@ -138,45 +137,6 @@ Explorer::Outcome explore_steps(std::size_t ranks, std::uint32_t steps, std::uin
     return explorer.explore(ranks, prepare, body);
 }
 
-/// All executions of `steps` steps whose pieces, of one, two and two cells in turn, lie in a ring of `pieces` times two cells.
-Explorer::Outcome explore_ring(std::size_t ranks, std::uint32_t steps, std::size_t pieces) {
-    struct State {
-        std::vector<Flag> arrived;
-        std::vector<ModelCell> cells;
-    };
-    auto const ring = 2 * pieces;
-    State state;
-    Explorer explorer;
-    auto const prepare = [&] {
-        state = {};
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-            state.arrived.emplace_back(0U, Mistake::none);
-            for (std::size_t i = 0; i < ring; ++i) state.cells.emplace_back();
-        }
-    };
-    auto const body = [&](std::size_t rank) {
-        StagingRing places;
-        for (std::uint32_t step = 1; step <= steps; ++step) {
-            std::size_t const length = step % 3 == 1 ? 1 : 2;
-            auto const begin = places.claim(length, ring);
-            auto const value = [&](std::size_t of, std::size_t i) { return std::uint64_t{1000} * of + 10 * step + i; };
-            for (std::size_t i = 0; i < length; ++i) state.cells[rank * ring + begin + i].write(value(rank, i));
-            StepProtocol::publish(state.arrived[rank], step);
-            for (std::size_t peer = 0; peer < ranks; ++peer) {
-                if (peer == rank) continue;
-                explorer.wait_until([&] { return StepProtocol::has_published(state.arrived[peer], step); });
-            }
-            for (std::size_t peer = 0; peer < ranks; ++peer) {
-                for (std::size_t i = 0; i < length; ++i) {
-                    if (state.cells[peer * ring + begin + i].read() != value(peer, i))
-                        explorer.report("rank " + std::to_string(rank) + " reads another step's piece");
-                }
-            }
-        }
-    };
-    return explorer.explore(ranks, prepare, body);
-}
-
 /// All executions of `letters` letters from rank 0 to rank 1.
 Explorer::Outcome explore_mail(std::uint32_t letters, std::uint32_t first, Mistake mistake) {
     struct State {
@@ -265,40 +225,6 @@ TEST_CASE(
         }
         for (std::int32_t const rank : {0, 1, 2}) CHECK(StepProtocol::area_to_write(rank, 3, step) == rank);
     }
-}
-
-TEST_CASE(
-    "StagingRing: pieces of two claims in a row never overlap, whatever their lengths, and stay within the ring") {
-    constexpr std::size_t longest = 7;
-    for (std::size_t const ring : {3 * longest, 3 * longest + 2, 8 * longest}) {
-        for (std::size_t a = 1; a <= longest; ++a) {
-            for (std::size_t b = 1; b <= longest; ++b) {
-                StagingRing places;
-                std::size_t last_begin = 0;
-                std::size_t last_end = 0;
-                for (std::size_t claim = 0; claim < 40; ++claim) {
-                    auto const length = claim % 3 == 0 ? a : claim % 3 == 1 ? b : longest;
-                    auto const begin = places.claim(length, ring);
-                    auto const end = begin + length;
-                    REQUIRE(end <= ring);
-                    bool const is_apart = end <= last_begin || begin >= last_end;
-                    REQUIRE((is_apart || claim == 0));
-                    last_begin = begin;
-                    last_end = end;
-                }
-            }
-        }
-    }
-}
-
-TEST_CASE("StepProtocol over a StagingRing: no execution races, and a ring of two pieces is caught") {
-    for (std::size_t const ranks : {std::size_t{2}, std::size_t{3}}) {
-        auto const steps = ranks == 2 ? 6U : 3U;
-        CHECK(explore_ring(ranks, steps, StagingRing::least_pieces).problem == "");
-        CHECK(explore_ring(ranks, 6U, 1).problem != "");
-    }
-    // Lengths 1, 2, 2 in a ring of four cells: the third wraps onto the second while it may still be read.
-    CHECK(explore_ring(2, 6, 2).problem != "");
 }
 
 TEST_CASE("MailProtocol: letters arrive whole and in order in every execution, and each mistake is caught") {

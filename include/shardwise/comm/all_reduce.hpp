@@ -25,10 +25,10 @@ inline constexpr std::size_t one_shot_bytes = 64 * 1024;
 ///
 /// Source  bench/bench_all_reduce.cpp
 inline constexpr std::size_t all_reduce_piece_bytes = 64 * 1024;
-/// The same where two shots take two waits for each piece.
+/// The same where two shots take two waits for each piece, unless one loan of the staging memory takes it all.
 ///
 /// Source  bench/bench_all_reduce.cpp
-inline constexpr std::size_t two_shot_piece_bytes = 256 * 1024;
+inline constexpr std::size_t two_shot_piece_bytes = 1024 * 1024;
 
 /// Every rank publishes all it has and reduces what all published.
 template <class T, SharesMemory C>
@@ -42,26 +42,25 @@ template <class T, SharesMemory C>
     return {};
 }
 
-/// Every rank publishes all it has, reduces its part of it, publishes that, and takes the others' parts.
+/// Every rank lends all it has; each reduces its part of what all lent and gives the results back to all.
 template <class T, SharesMemory C>
 [[nodiscard]] Result<> reduce_in_two_shots(C& comm, T* data, std::int64_t count, ReduceOp op, std::int64_t& taken) {
     auto const bytes_of = [](std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
     auto const ranks = comm.size();
     auto const own = split_units(count, ranks, comm.rank());
-    // Nobody reads this rank's own part.
-    auto* const whole = comm.mine(bytes_of(count));
-    comm.put(whole, data, bytes_of(own.begin));
-    comm.put(whole + bytes_of(own.end), data + own.end, bytes_of(count - own.end));
+    auto const lent = comm.lend();
+    if (!lent) return lent.error();
+    // Nobody else reads this rank's own part.
+    comm.put(*lent, data, bytes_of(own.begin));
+    comm.put(*lent + bytes_of(own.end), data + own.end, bytes_of(count - own.end));
     if (auto const stepped = comm.step(); !stepped) return stepped;
-    reduce_ranks(data + own.begin, data + own.begin, own.size(), comm.rank(), ranks, op,
-                 [&](std::int32_t rank) { return reinterpret_cast<T const*>(comm.theirs(rank)) + own.begin; });
-    comm.put(comm.mine(bytes_of(split_units(count, ranks, 0).size())), data + own.begin, bytes_of(own.size()));
+    replace_by_reduced<T>(own.size(), ranks, op, [&](std::int32_t rank) {
+        return (rank == comm.rank() ? data : reinterpret_cast<T*>(comm.lent(rank))) + own.begin;
+    });
     if (auto const stepped = comm.step(); !stepped) return stepped;
     taken += static_cast<std::int64_t>(bytes_of(own.size() * (ranks - 1) + count - own.size()));
-    for (std::int32_t rank = 0; rank < ranks; ++rank) {
-        auto const part = split_units(count, ranks, rank);
-        if (rank != comm.rank()) std::memcpy(data + part.begin, comm.theirs(rank), bytes_of(part.size()));
-    }
+    if (own.begin > 0) std::memcpy(data, *lent, bytes_of(own.begin));
+    if (own.end < count) std::memcpy(data + own.end, *lent + bytes_of(own.end), bytes_of(count - own.end));
     return {};
 }
 
@@ -70,10 +69,12 @@ template <class T, SharesMemory C>
     comm.begin(call);
     auto const bytes = static_cast<std::size_t>(count) * sizeof(T);
     bool const is_one_shot = comm.size() <= 2 || bytes <= one_shot_bytes;
-    auto const piece_bytes = is_one_shot ? all_reduce_piece_bytes : two_shot_piece_bytes;
-    auto const most = static_cast<std::int64_t>(std::min(comm.chunk_bytes(), piece_bytes) / sizeof(T));
+    auto const piece_bytes = is_one_shot                  ? std::min(comm.chunk_bytes(), all_reduce_piece_bytes)
+                             : bytes <= comm.lent_bytes() ? bytes
+                                                          : std::min(comm.lent_bytes(), two_shot_piece_bytes);
+    auto const most = static_cast<std::int64_t>(piece_bytes / sizeof(T));
     // Only the last piece may have parts of unequal length.
-    auto const piece = most > comm.size() ? most - most % comm.size() : most;
+    auto const piece = most < count && most > comm.size() ? most - most % comm.size() : most;
     if constexpr (requires { comm.begin_stores(bytes); }) comm.begin_stores(bytes);
     std::int64_t taken = 0;
     for (std::int64_t begin = 0; begin < count || begin == 0; begin += piece) {

@@ -39,7 +39,8 @@ concept CountsTraffic = requires(C& comm) {
 };
 
 /// The ranks of a communicator see common staging memory: a step shows everyone what the others wrote (`theirs`, of another
-/// rank than one's own).
+/// rank than one's own). Of more than two ranks, each can also lend memory for two steps: the others read it after the first and
+/// put their answers into it, which are there after the second.
 template <class C>
 concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
     comm.begin(call);
@@ -48,6 +49,9 @@ concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
     { comm.theirs(0) } -> std::same_as<std::byte const*>;
     { comm.step() } -> std::same_as<Result<>>;
     { comm.chunk_bytes() } -> std::same_as<std::size_t>;
+    { comm.lend() } -> std::same_as<Result<std::byte*>>;
+    { comm.lent(0) } -> std::same_as<std::byte*>;
+    { comm.lent_bytes() } -> std::same_as<std::size_t>;
 };
 
 /// Bytes on their way to a rank.

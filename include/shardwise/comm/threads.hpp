@@ -130,6 +130,9 @@ public:
     using Base::chunk_bytes;
     using Base::end_stores;
     using Base::fail;
+    using Base::lend;
+    using Base::lent;
+    using Base::lent_bytes;
     using Base::mine;
     using Base::put;
     using Base::rank;

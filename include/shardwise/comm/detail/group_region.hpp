@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/call.hpp>
+#include <shardwise/comm/detail/staging_ring.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/core/error.hpp>
 
@@ -59,7 +60,8 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "ranks of several
 /// How the shared memory of a group is laid out. It holds no pointers, so that processes may map it at different addresses.
 ///
 /// Memory  header | rank slots, with steps of a few bytes | mailboxes [to][from] | staging [rank]: one piece for two ranks, else
-///         two halves of short pieces and a ring of long ones | mail staging [to][from][2][letter]
+///         two halves of short pieces and a ring of long ones, which is also lent as a whole |
+///         mail staging [to][from][2][letter]
 struct alignas(line_pair_bytes) GroupRegion {
     std::int32_t ranks = 0;
     /// The longest piece of one step and rank.

@@ -45,6 +45,25 @@ void reduce_into(T* values, T const* __restrict others, std::int64_t count) {
     }
 }
 
+/// out[i] = op over values(rank)[i] of all ranks, in their order, rounded once.
+template <ReduceOp op, class T, class Values>
+void reduce_blocks(T* out, std::int64_t count, std::int32_t ranks, Values const& values) {
+    // Blocks that stay in the first-level cache, so that each source is streamed once.
+    constexpr std::int64_t block = 1024;
+    Accumulator<T> sums[block];
+    for (std::int64_t begin = 0; begin < count; begin += block) {
+        auto const size = count - begin < block ? count - begin : block;
+        for (std::int32_t peer = 0; peer < ranks; ++peer) {
+            T const* const theirs = values(peer) + begin;
+            for (std::int64_t i = 0; i < size; ++i) {
+                auto const value = static_cast<Accumulator<T>>(theirs[i]);
+                sums[i] = peer == 0 ? value : combine<op, T>(sums[i], value);
+            }
+        }
+        for (std::int64_t i = 0; i < size; ++i) out[begin + i] = static_cast<T>(sums[i]);
+    }
+}
+
 /// out[i] = op over all ranks at i, in the order of the ranks, rounded once. `own` is what this rank brings, `theirs(r)` what
 /// the others do.
 ///
@@ -58,39 +77,60 @@ void reduce_ranks(T* out, T const* own, std::int64_t count, std::int32_t rank, s
         if (rank == 0) return reduce_into<op, false>(out, theirs(1), count);
         return reduce_into<op, true>(out, theirs(0), count);
     }
-    // Blocks that stay in the first-level cache, so that each source is streamed once.
-    constexpr std::int64_t block = 1024;
-    Accumulator<T> sums[block];
-    for (std::int64_t begin = 0; begin < count; begin += block) {
-        auto const size = count - begin < block ? count - begin : block;
-        for (std::int32_t peer = 0; peer < ranks; ++peer) {
-            T const* const values = (peer == rank ? own : theirs(peer)) + begin;
-            if constexpr (std::is_same_v<T, float>) {
-                if (peer > 0) {
-                    reduce_into<op, false>(sums, values, size);
-                    continue;
-                }
-            }
-            for (std::int64_t i = 0; i < size; ++i) {
-                auto const value = static_cast<Accumulator<T>>(values[i]);
-                sums[i] = peer == 0 ? value : combine<op, T>(sums[i], value);
-            }
+    auto const values = [&](std::int32_t peer) { return peer == rank ? own : theirs(peer); };
+    if constexpr (op == ReduceOp::sum && std::is_same_v<T, float>) {
+        if (ranks <= FloatArrays::most) {
+            FloatArrays arrays;
+            for (std::int32_t peer = 0; peer < ranks; ++peer) arrays.from[peer] = values(peer);
+            arrays.sources = ranks;
+            arrays.to[0] = out;
+            arrays.targets = 1;
+            return add_arrays(arrays, count);
         }
-        for (std::int64_t i = 0; i < size; ++i) out[begin + i] = static_cast<T>(sums[i]);
+    }
+    reduce_blocks<op>(out, count, ranks, values);
+}
+
+/// The same where all that the ranks bring, all(r), is replaced by the results.
+template <ReduceOp op, class T, class All>
+void replace_by_reduced(std::int64_t count, std::int32_t ranks, All const& all) {
+    if constexpr (op == ReduceOp::sum && std::is_same_v<T, float>) {
+        if (ranks <= FloatArrays::most) {
+            FloatArrays arrays;
+            for (std::int32_t peer = 0; peer < ranks; ++peer) arrays.from[peer] = arrays.to[peer] = all(peer);
+            arrays.sources = arrays.targets = ranks;
+            return add_arrays(arrays, count);
+        }
+    }
+    T* const first = all(0);
+    reduce_blocks<op>(first, count, ranks, all);
+    for (std::int32_t peer = 1; count > 0 && peer < ranks; ++peer) {
+        std::memcpy(all(peer), first, static_cast<std::size_t>(count) * sizeof(T));
+    }
+}
+
+/// Calls run.template operator()<op>() with the operation as a constant.
+template <class Run>
+void with_op(ReduceOp op, Run const& run) {
+    switch (op) {
+        case ReduceOp::sum:
+            return run.template operator()<ReduceOp::sum>();
+        case ReduceOp::max:
+            return run.template operator()<ReduceOp::max>();
+        case ReduceOp::min:
+            return run.template operator()<ReduceOp::min>();
     }
 }
 
 template <class T, class Theirs>
 void reduce_ranks(T* out, T const* own, std::int64_t count, std::int32_t rank, std::int32_t ranks, ReduceOp op,
                   Theirs const& theirs) {
-    switch (op) {
-        case ReduceOp::sum:
-            return reduce_ranks<ReduceOp::sum>(out, own, count, rank, ranks, theirs);
-        case ReduceOp::max:
-            return reduce_ranks<ReduceOp::max>(out, own, count, rank, ranks, theirs);
-        case ReduceOp::min:
-            return reduce_ranks<ReduceOp::min>(out, own, count, rank, ranks, theirs);
-    }
+    with_op(op, [&]<ReduceOp known>() { reduce_ranks<known>(out, own, count, rank, ranks, theirs); });
+}
+
+template <class T, class All>
+void replace_by_reduced(std::int64_t count, std::int32_t ranks, ReduceOp op, All const& all) {
+    with_op(op, [&]<ReduceOp known>() { replace_by_reduced<known, T>(count, ranks, all); });
 }
 
 }  // namespace shardwise::inline v0_2_0::detail

@@ -87,7 +87,7 @@ private:
     static_assert(sizeof(SharedHeader) <= header_bytes);
     /// What two builds must agree on to share memory; first, how often what lies in it has changed its meaning.
     static constexpr std::uint64_t layout =
-        2'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+        3'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
 
     [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
         return Error{ErrorCode::backend_failure}

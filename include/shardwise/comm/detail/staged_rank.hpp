@@ -3,6 +3,7 @@
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
+#include <shardwise/comm/detail/staging_ring.hpp>
 #include <shardwise/comm/detail/staging_store.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/comm/traffic.hpp>
@@ -80,6 +81,24 @@ public:
                                                    GroupRegion::ring_size(region_->ranks, region_->chunk_bytes));
         }
         return region_->staging(rank_) + place_;
+    }
+    /// Where this rank writes up to lent_bytes() of which each of the others reads a part after the next step and puts its answer
+    /// into its place; after the step behind it the answers are there. Only for more than two ranks, all at the same time.
+    ///
+    /// Errors  as step
+    [[nodiscard]] Result<std::byte*> lend() {
+        if (!ring_.is_clear()) {
+            if (auto const stepped = step(); !stepped) return stepped.error();
+            ring_.clear();
+        }
+        return lent(rank_);
+    }
+    /// What a rank has lent.
+    [[nodiscard]] std::byte* lent(std::int32_t rank) const {
+        return region_->staging(rank) + 2 * GroupRegion::short_size(region_->chunk_bytes);
+    }
+    [[nodiscard]] std::size_t lent_bytes() const {
+        return StepProtocol::swaps(size()) ? 0 : GroupRegion::ring_size(size(), region_->chunk_bytes);
     }
     /// Around a call of many bytes: more than two ranks write in the way that was lately the fastest for calls of this size.
     /// Two hand the lines over in turns, which is always faster than past the caches.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0::detail {
@@ -12,8 +11,8 @@ namespace shardwise::inline v0_2_0::detail {
 /// Before step s + 1 a rank writes its staging half `half_to_write(s)`, then publishes s + 1, waits until all have published
 /// s + 1, and reads the others' `half_to_read(s + 1)`, the same half. A rank that has published s + 2 is done with reading
 /// what was written before s + 1, and nobody writes that half again before all have published s + 2: two halves and one wait
-/// per step are enough. Long pieces go to places of a ring instead (StagingRing), of which two in a row never overlap: what
-/// holds for two halves holds for them.
+/// per step are enough. Long pieces go to places of a ring instead (staging_ring.hpp), of which two in a row never overlap:
+/// what holds for two halves holds for them.
 ///
 /// Two ranks need no second half: each writes next where the other wrote last, `area_to_write`, which it has just read itself. So
 /// each area is used by one rank at a time and handed over by the publishing alone; but a rank must not read what it wrote itself
@@ -48,26 +47,6 @@ struct StepProtocol {
     [[nodiscard]] static bool has_published(Atomic const& arrived, std::uint32_t step) {
         return static_cast<std::int32_t>(arrived.load(std::memory_order_acquire) - step) >= 0;
     }
-};
-
-/// Which place of a ring of staging memory a step's piece takes. A place is written again no sooner than two claims later,
-/// that is two steps later or more. A ring that is longer than the second-level cache leaves it by itself, and other cores
-/// read it from the shared cache at twice the rate (bench/bench_all_reduce.cpp).
-class StagingRing {
-public:
-    /// The shortest ring for which two pieces in a row never overlap.
-    static constexpr std::size_t least_pieces = 3;
-
-    /// Where the next `bytes` lie in a ring of `ring_bytes`, `least_pieces` times the longest piece or more. All ranks claim
-    /// the same, so that all know each other's places.
-    [[nodiscard]] constexpr std::size_t claim(std::size_t bytes, std::size_t ring_bytes) {
-        auto const begin = next_ + bytes <= ring_bytes ? next_ : 0;
-        next_ = begin + bytes;
-        return begin;
-    }
-
-private:
-    std::size_t next_ = 0;
 };
 
 /// How one rank hands letters to another: two halves, counted by the writer and by the reader. Counts wrap around.

@@ -1,0 +1,76 @@
+#include <shardwise/comm/detail/add_floats.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../comm/collective_cases.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+using namespace shardwise;
+using detail::FloatArrays;
+
+namespace {
+
+bool are_same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "add_arrays: sums of any length and number of arrays have the bits of additions in their order, in every target") {
+    for (std::int32_t sources = 2; sources <= FloatArrays::most; sources += 3) {
+        for (std::int64_t const count : {0, 1, 15, 16, 17, 64, 200}) {
+            std::vector<std::vector<float>> values;
+            for (std::int32_t i = 0; i < sources; ++i) values.push_back(testing::any_floats(i, count));
+            auto expected = values[0];
+            for (std::size_t i = 1; i < values.size(); ++i) {
+                for (std::size_t k = 0; k < expected.size(); ++k) expected[k] += values[i][k];
+            }
+            FloatArrays arrays;
+            arrays.sources = arrays.targets = sources;
+            for (std::int32_t i = 0; i < sources; ++i) {
+                arrays.from[i] = arrays.to[i] = values[static_cast<std::size_t>(i)].data();
+            }
+            add_arrays(arrays, count);
+            for (auto const& sums : values) CHECK(are_same_bits(sums, expected));
+        }
+    }
+}
+
+TEST_CASE("add_floats and add_arrays: every level of instructions gives the same bits") {
+    constexpr std::int64_t count = 320;
+    auto const a = testing::any_floats(1, count);
+    auto const b = testing::any_floats(2, count);
+    auto const c = testing::any_floats(3, count);
+    std::vector<float> two(a);
+    std::vector<float> three(a);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        two[i] = a[i] + b[i];
+        three[i] = two[i] + c[i];
+    }
+    auto const level = detect_isa();
+    std::vector<float> out(a.size());
+    FloatArrays arrays;
+    arrays.sources = 3;
+    arrays.targets = 1;
+    arrays.from[0] = a.data();
+    arrays.from[1] = b.data();
+    arrays.from[2] = c.data();
+    arrays.to[0] = out.data();
+    auto const check = [&](auto const& add, auto const& add_all) {
+        add(out.data(), a.data(), b.data(), count);
+        CHECK(are_same_bits(out, two));
+        add_all(arrays, count);
+        CHECK(are_same_bits(out, three));
+    };
+    check(detail::add_floats, detail::add_arrays);
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+    if (level >= IsaLevel::avx2) check(detail::add_floats_avx2, detail::add_arrays_avx2);
+    if (level >= IsaLevel::avx512) check(detail::add_floats_avx512, detail::add_arrays_avx512);
+#else
+    (void)level;
+#endif
+}
