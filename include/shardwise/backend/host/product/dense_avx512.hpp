@@ -16,15 +16,21 @@ namespace detail::avx512 {
 inline constexpr unsigned most_streaming_rows = 4;
 inline constexpr std::int64_t prefetch_distance = 2048;
 
-/// How the values of the 16 outputs of a panel are read: one register for each of `inputs` inputs.
+/// One row asks for the values of two inputs in a word so far ahead, in the order of memory.
+inline constexpr std::int64_t row_prefetch_distance = 16384;
+
+/// How the values of the 16 outputs of a panel are read: one register for each of `inputs` inputs. One row has `chains` sums of
+/// tile_inputs products at a time: a chain of multiply-adds for each 64 bytes keeps up with memory, one of twice as many does not.
 struct ReadF32 {
     static constexpr unsigned inputs = 1;
+    static constexpr int chains = 1;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m512* values) { values[0] = _mm512_load_ps(from); }
     static void read_last(std::byte const*, __m512*) {}
 };
 struct ReadBf16 {
     static constexpr unsigned inputs = 2;
+    static constexpr int chains = 2;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m512* values) {
         auto const pairs = _mm512_load_si512(from);
@@ -37,6 +43,7 @@ struct ReadBf16 {
 };
 struct ReadF16 {
     static constexpr unsigned inputs = 2;
+    static constexpr int chains = 2;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m512* values) {
         auto const* const halves = reinterpret_cast<__m256i const*>(from);
@@ -48,35 +55,77 @@ struct ReadF16 {
     }
 };
 
+/// Sums of tile_inputs products each, side by side; memory is asked for in its order, some sums ahead.
+template <class Read>
+inline void sum_chains(std::byte const* panel, float const* in, __m512* sums) {
+    constexpr auto bytes = tile_inputs / std::int64_t{Read::inputs} * Read::bytes;
+    SHARDWISE_UNROLL
+    for (int chain = 0; chain < Read::chains; ++chain) sums[chain] = _mm512_setzero_ps();
+    auto const* ahead = panel + row_prefetch_distance;
+    for (std::int64_t k = 0; k < tile_inputs; k += Read::inputs, panel += Read::bytes) {
+        SHARDWISE_UNROLL
+        for (int chain = 0; chain < Read::chains; ++chain, ahead += Read::bytes) {
+            _mm_prefetch(reinterpret_cast<char const*>(ahead), _MM_HINT_T0);
+            __m512 values[Read::inputs];
+            Read::read(panel + chain * bytes, values);
+            SHARDWISE_UNROLL
+            for (unsigned i = 0; i < Read::inputs; ++i) {
+                auto const factor = _mm512_set1_ps(in[chain * tile_inputs + k + i]);
+                sums[chain] = _mm512_fmadd_ps(factor, values[i], sums[chain]);
+            }
+        }
+    }
+}
+
+/// The sum of `inputs` products, one after another.
+template <class Read>
+inline __m512 sum_inputs(std::byte const* panel, float const* in, std::int64_t inputs) {
+    auto sum = _mm512_setzero_ps();
+    std::int64_t k = 0;
+    for (; k + Read::inputs <= inputs; k += Read::inputs, panel += Read::bytes) {
+        __m512 values[Read::inputs];
+        Read::read(panel, values);
+        SHARDWISE_UNROLL
+        for (unsigned i = 0; i < Read::inputs; ++i) sum = _mm512_fmadd_ps(_mm512_set1_ps(in[k + i]), values[i], sum);
+    }
+    if (k < inputs) {
+        __m512 value;
+        Read::read_last(panel, &value);
+        sum = _mm512_fmadd_ps(_mm512_set1_ps(in[k]), value, sum);
+    }
+    return sum;
+}
+
 /// One row by all inputs of one panel and then of the other, so that memory is read from the first byte to the last,
-/// which is what the core's own prefetching likes best: two panels side by side, prefetching by hand or a call for every
-/// tile were slower beyond the caches (bench/results/2026-11-22-decode-epyc.md). The sums of tile_inputs products are
-/// added in the order in which tiles would come.
+/// which is what the core's own prefetching likes best: two panels side by side or a call for every tile were slower beyond
+/// the caches (bench/results/2026-11-22-decode-epyc.md). The sums of tile_inputs products are added in the order in which
+/// tiles would come.
 template <class Read>
 inline void multiply_row(TileTask const& task) {
+    constexpr auto together = Read::chains * tile_inputs;
     for (std::size_t index = 0; index < tile_panels && task.outputs[index] > 0; ++index) {
-        auto const* panel = task.panels[index];
+        auto const* const panel = task.panels[index];
         auto const mask = static_cast<__mmask16>((1U << static_cast<unsigned>(task.outputs[index])) - 1U);
         auto* const out = task.out + index * panel_outputs;
         auto total = task.accumulates ? _mm512_maskz_loadu_ps(mask, out) : _mm512_setzero_ps();
-        for (std::int64_t begin = 0; begin < task.inputs; begin += tile_inputs) {
-            auto const end = task.inputs - begin > tile_inputs ? begin + tile_inputs : task.inputs;
-            auto sum = _mm512_setzero_ps();
-            auto k = begin;
-            for (; k + Read::inputs <= end; k += Read::inputs, panel += Read::bytes) {
-                __m512 values[Read::inputs];
-                Read::read(panel, values);
-                SHARDWISE_UNROLL
-                for (unsigned i = 0; i < Read::inputs; ++i)
-                    sum = _mm512_fmadd_ps(_mm512_set1_ps(task.in[k + i]), values[i], sum);
+        std::int64_t begin = 0;
+        // A sum of -0 stays.
+        bool has_total = task.accumulates;
+        if constexpr (Read::chains > 1) {
+            for (; begin + together <= task.inputs; begin += together) {
+                __m512 sums[Read::chains];
+                sum_chains<Read>(panel + begin / Read::inputs * Read::bytes, task.in + begin, sums);
+                for (auto const& sum : sums) {
+                    total = has_total ? _mm512_add_ps(total, sum) : sum;
+                    has_total = true;
+                }
             }
-            if (k < end) {
-                __m512 value;
-                Read::read_last(panel, &value);
-                sum = _mm512_fmadd_ps(_mm512_set1_ps(task.in[k]), value, sum);
-            }
-            // A sum of -0 stays.
-            total = begin > 0 || task.accumulates ? _mm512_add_ps(total, sum) : sum;
+        }
+        for (; begin < task.inputs; begin += tile_inputs) {
+            auto const inputs = task.inputs - begin > tile_inputs ? tile_inputs : task.inputs - begin;
+            auto const sum = sum_inputs<Read>(panel + begin / Read::inputs * Read::bytes, task.in + begin, inputs);
+            total = has_total ? _mm512_add_ps(total, sum) : sum;
+            has_total = true;
         }
         _mm512_mask_storeu_ps(out, mask, total);
     }
