@@ -57,7 +57,7 @@ inline double median_ratio(Contender const& theirs, Contender const& ours) {
 /// Brings the threads of a context out of their sleep before a turn is timed, as they are between the products of one program.
 inline std::function<void()> waken(HostContext& context) {
     return [&context] {
-        context.pool().run(context.pool().size() * std::int64_t{200}, [](std::int64_t) {
+        context.pool().run(context.pool().size() * std::int64_t{1000}, [](std::int64_t) {
             auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(1);
             while (std::chrono::steady_clock::now() < until) {
             }

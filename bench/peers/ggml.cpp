@@ -125,7 +125,7 @@ public:
         sched_setaffinity(0, sizeof pool_cores_, &pool_cores_);
         ggml_.threadpool_resume(pool_);
         // Its threads take some time to come out of their sleep.
-        auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+        auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(1000);
         while (std::chrono::steady_clock::now() < until) {
         }
     }

@@ -32,7 +32,7 @@ void pin_openmp([[maybe_unused]] int threads) {
 
 void wake_openmp([[maybe_unused]] int threads) {
 #if defined(_OPENMP)
-    auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+    auto const until = std::chrono::steady_clock::now() + std::chrono::microseconds(1000);
     while (std::chrono::steady_clock::now() < until) {
 #pragma omp parallel num_threads(threads)
         {}
