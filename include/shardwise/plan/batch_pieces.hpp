@@ -73,12 +73,12 @@ public:
         }
     }
 
-    /// What a slot of a kind takes at least on each class of devices with pieces of so many sequences, of which `piece`
-    /// has no more. Valid until the next question.
+    /// What a slot of a kind takes at least on each class of devices with pieces of `size` sequences, for which `piece`
+    /// stands, which is no larger. Valid until the next question.
     [[nodiscard]] List<double> const& slot_seconds(PlanDegrees const& degrees, BatchPiece const& piece,
                                                    std::int64_t size, std::size_t kind) {
         auto& group = group_of(degrees);
-        if (group.rates.empty()) find_rates(degrees, group);
+        if (group.each.empty()) find_rates(degrees, group);
         slot_seconds_.clear();
         for (auto const& each : group.each) {
             auto const own = static_cast<double>(size) * each[kind] * (1.0 - 1e-9);
@@ -108,10 +108,10 @@ public:
     /// The least that a step takes with the degrees' number of pieces and at least their stage of ZeRO, wherever its
     /// stages lie.
     ///
-    /// Pieces have so many sequences, `piece` no more; `rate` is sequence_rate.
+    /// For pieces of `size` sequences; `piece` stands for them and is no larger. `rate` is sequence_rate.
     [[nodiscard]] double first_look(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size, double rate,
                                     double gather, bool has_messages = true) {
-        return step_seconds(degrees, piece, least_slowest(degrees, piece, size, rate), gather, has_messages);
+        return gathered_seconds(degrees, piece, least_slowest(degrees, piece, size, rate), gather, has_messages);
     }
     /// What the slowest stage takes at least, as first_look.
     [[nodiscard]] double least_slowest(PlanDegrees const& degrees, BatchPiece const& piece, std::int64_t size,
@@ -120,13 +120,13 @@ public:
         auto const even = static_cast<double>(size) / rate;
         return slowest < even ? even : slowest;
     }
-    /// How many sequences the stages of a replica pass in a second at most.
+    /// No fewer sequences than the stages of a replica pass in a second.
     [[nodiscard]] double sequence_rate(PlanDegrees const& degrees) {
         return sequence_rate(degrees, degrees.ranks() / degrees.pp, degrees.pp);
     }
     /// A step whose slowest stage takes so long, with what its gathers take at least.
-    [[nodiscard]] double step_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,
-                                      double gather, bool has_messages) const {
+    [[nodiscard]] double gathered_seconds(PlanDegrees const& degrees, BatchPiece const& piece, double slowest,
+                                          double gather, bool has_messages) const {
         auto const shown = (1.0 - setting_.efficiency.overlap) * gather / static_cast<double>(degrees.pp);
         auto const messages = has_messages ? 0.0 : static_cast<double>(degrees.pp - 1) * piece.message;
         return step_seconds(degrees, piece, slowest, -messages) + gathers_of_step(degrees) * shown;
@@ -134,7 +134,7 @@ public:
 
     /// The least that a step takes that many devices share: each sequence takes what grows with their number.
     ///
-    /// `stages` are those of the longest pipeline, each of so many replicas; or of one replica all stages of all.
+    /// `stages` are those of the longest pipeline, each of so many replicas; or, of 1, all stages of all replicas.
     [[nodiscard]] double shared_seconds(PlanDegrees const& degrees, std::int64_t batch, std::int64_t replicas,
                                         std::int64_t stages) {
         auto const rate = sequence_rate(degrees, degrees.tp * degrees.ep * replicas, stages);
@@ -146,7 +146,7 @@ public:
     }
 
 private:
-    /// Devices on which a group passes so many sequences in a second through all slots at most.
+    /// Devices, and how many sequences' slots a stage on them passes in a second at most.
     struct ClassRate {
         std::int64_t devices = 0;
         double rate = 0.0;
@@ -157,43 +157,71 @@ private:
         StageSite site{};
         /// By their sizes, eight for each power of two.
         List<BatchPiece> pieces;
-        /// The fastest first; empty where they are not known.
-        List<ClassRate> rates;
-        /// What each sequence takes at least, by class and kind of slots.
+        /// What each sequence takes at least, by class and kind of slots; empty where it is not known.
         List<List<double>> each;
+        /// By all slots, and by those of the most frequent kind alone; the fastest first.
+        List<ClassRate> by_all;
+        List<ClassRate> by_most;
     };
 
-    /// How many sequences of a group `stages` stages of so many ranks pass in a second at most, where each lies on the
-    /// fastest devices that the others leave: the i-th has no better ones than the last of the i * ranks fastest.
+    /// More sequences of a group than `stages` stages of so many ranks pass in a second, each on the fastest devices
+    /// that the others leave: the i-th has no better ones than the last of the i * ranks fastest.
     [[nodiscard]] double sequence_rate(PlanDegrees const& degrees, std::int64_t ranks, std::int64_t stages) {
         auto& group = group_of(degrees);
-        if (group.rates.empty()) find_rates(degrees, group);
+        if (group.each.empty()) find_rates(degrees, group);
+        auto const all = rate_of(group.by_all, ranks, stages);
+        auto const most = rate_of(group.by_most, ranks, stages);
+        return (all < most ? all : most) * (1.0 + 1e-9);
+    }
+    static double rate_of(List<ClassRate> const& rates, std::int64_t ranks, std::int64_t stages) {
         double rate = 0.0;
         std::int64_t devices = 0;
         std::int64_t passed = 0;
-        for (auto const& known : group.rates) {
+        for (auto const& known : rates) {
             devices += known.devices;
             auto const end = devices / ranks < stages ? devices / ranks : stages;
             rate += static_cast<double>(end - passed) * known.rate;
             passed = end;
         }
-        return rate * (1.0 + 1e-9);
+        return rate;
     }
+    /// Slots of each kind weigh what they take on the devices that are fastest at them. In a second no stage passes more
+    /// of that than on its device's best kind of slots, whichever it holds.
     void find_rates(PlanDegrees const& degrees, Group& group) {
-        for (std::size_t i = 0; i < sites_.classes().count(); ++i) {
+        auto const& classes = sites_.classes();
+        List<double> weights;
+        for (std::size_t i = 0; i < classes.count(); ++i) {
             group.each.push_back(pricer_.least_each(setting_.pass, sites_.best_site(degrees.tp, degrees.ep, i)));
-            auto const seconds = pricer_.total(group.each[i]);
-            ClassRate const own{sites_.classes().size(i), seconds > 0.0 ? 1.0 / seconds : most_rate};
-            auto place = group.rates.size();
-            while (place > 0 && own.rate > group.rates[place - 1].rate) --place;
-            (void)group.rates.insert(group.rates.begin() + place, own);
+            if (i == 0) weights = group.each[0];
+            for (std::size_t kind = 0; kind < weights.size(); ++kind) {
+                if (group.each[i][kind] < weights[kind]) weights[kind] = group.each[i][kind];
+            }
         }
+        auto const whole = pricer_.total(weights);
+        auto const frequent = room_.most_frequent();
+        auto const most = room_.slots_of(frequent) * weights[frequent];
+        for (std::size_t i = 0; i < classes.count(); ++i) {
+            double fastest = 0.0;
+            for (std::size_t kind = 0; kind < weights.size(); ++kind) {
+                auto const share = share_of(weights[kind], group.each[i][kind]);
+                if (fastest < share) fastest = share;
+            }
+            insert(group.by_all, {classes.size(i), whole > 0.0 ? fastest / whole : most_rate});
+            auto const share = share_of(weights[frequent], group.each[i][frequent]);
+            insert(group.by_most, {classes.size(i), most > 0.0 ? share / most : most_rate});
+        }
+    }
+    static double share_of(double least, double own) { return own > 0.0 ? least / own : 0.0; }
+    static void insert(List<ClassRate>& rates, ClassRate const& own) {
+        auto place = rates.size();
+        while (place > 0 && own.rate > rates[place - 1].rate) --place;
+        (void)rates.insert(rates.begin() + place, own);
     }
 
     Group& group_of(PlanDegrees const& degrees) {
         auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];
         if (index == 0) {
-            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}, {}, {}});
+            groups_.push_back({sites_.best_site(degrees.tp, degrees.ep), {}, {}, {}, {}});
             index = static_cast<std::int32_t>(groups_.size());
         }
         return groups_[static_cast<std::size_t>(index) - 1];

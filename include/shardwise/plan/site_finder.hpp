@@ -45,14 +45,11 @@ public:
     /// classes.
     [[nodiscard]] List<OrderReach> const& reaches() {
         if (!reaches_.empty() || classes().count() > 64) return reaches_;
-        auto const add = [&](bool is_strongest_first) -> List<std::int32_t> const& {
-            auto const& devices = order({false, is_strongest_first, 1}).devices;
-            reaches_.push_back(OrderReach(devices, wiring_));
-            return devices.devices();
-        };
-        auto const plain = add(false);
-        auto const& sorted = order({false, true, 1}).devices.devices();
-        if (!(plain == sorted)) (void)add(true);
+        auto const plain = order({false, false, 1}).devices.devices();
+        for (bool const is_strongest_first : {false, true}) {
+            auto const& own = order({false, is_strongest_first, 1}).devices;
+            if (!is_strongest_first || !(own.devices() == plain)) reaches_.push_back(OrderReach(own, wiring_));
+        }
         return reaches_;
     }
 

@@ -1,14 +1,14 @@
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/plan/device_order.hpp>
-#include <shardwise/plan/parallel_plan.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline v0_2_0 {
 
-/// Some classes of devices, as bits, of which a stage has a device of at least one; and others of which it has one too.
+/// Classes, as bits: those of which a stage's first device is one, and those of which its last one is.
 struct StageReach {
     std::uint64_t first = 0;
     std::uint64_t last = 0;

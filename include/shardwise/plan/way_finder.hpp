@@ -77,7 +77,7 @@ public:
         return may;
     }
 
-    /// The least that a step takes with a number of pieces that may have room, on the fastest devices; negative where
+    /// The least that a step takes with a number of pieces that may have room; negative where
     /// none has or where it is more than `limit`. Asks what slots hold only where degrees other than the number of
     /// stages have changed.
     ///
@@ -112,7 +112,7 @@ public:
                 pieces_.least_slowest(degrees, piece, size, pieces_.sequence_rate(degrees)),
                 (least < 0.0 ? limit : least) / static_cast<double>(pieces));
             if (slowest < 0.0) continue;
-            auto const longer = pieces_.step_seconds(degrees, piece, slowest, gather_, has_messages);
+            auto const longer = pieces_.gathered_seconds(degrees, piece, slowest, gather_, has_messages);
             if (least < 0.0 || longer < least) least = longer;
         }
         return least;
@@ -247,8 +247,8 @@ private:
             });
         };
         // Most ways that may not win are known by one question.
-        bool const needs_less = slowest < known_slowest_ && !may_win(step(known_slowest_));
-        if (needs_less && degrees.pp > 1 && !fits(known_slowest_ * rounding)) return -1.0;
+        bool const needs_less = slowest < last_slowest_ && !may_win(step(last_slowest_));
+        if (needs_less && degrees.pp > 1 && !fits(last_slowest_ * rounding)) return -1.0;
         if (profile != nullptr && !fits(-1.0)) return -1.0;
         auto const more = profile == nullptr ? 0.0 : least_more(held, degrees, piece, limits);
         if (!may_win(step(slowest, more))) return -1.0;
@@ -272,7 +272,7 @@ private:
         }
         auto const seconds = step(slowest, more);
         if (!may_win(seconds)) return -1.0;
-        known_slowest_ = slowest;
+        last_slowest_ = slowest;
         return seconds;
     }
 
@@ -370,8 +370,8 @@ private:
     std::array<HeldBytes, 4> held_;
     HeldBytes least_;
     List<SortedPieces> sorted_;
-    /// The slowest stage of the last way that was found.
-    double known_slowest_ = 0.0;
+    /// The slowest stage of the last way that was found: a hint, any value will do.
+    double last_slowest_ = 0.0;
     /// Of all weights of the degrees that are looked at, in seconds.
     double gather_ = 0.0;
     List<std::size_t> order_;
