@@ -274,6 +274,16 @@ TEST_CASE(
     CHECK(turns < 500);
 }
 
+TEST_CASE("Threads: ranks that stand side by side in an array write to lines of their own") {
+    CHECK(alignof(Threads) >= detail::line_pair_bytes);
+    std::vector<Threads> ranks;
+    auto const group = ThreadsGroup::create(3).value();
+    for (std::int32_t rank = 0; rank < 3; ++rank) ranks.push_back(group.join(rank).value());
+    for (auto const& rank : ranks) {
+        CHECK(reinterpret_cast<std::uintptr_t>(&rank) % detail::line_pair_bytes == 0);
+    }
+}
+
 TEST_CASE("StagedRank: once the group has failed nothing is written, where a late rank may still read or write") {
     constexpr std::size_t chunk = 4096;
     auto* const memory =
