@@ -136,12 +136,14 @@ public:
     [[nodiscard]] RankGroup best_replicas(std::int64_t ranks, std::int64_t stride) const {
         return best_group(ranks, stride, best_ways(classes().best_link(), classes().best_network()));
     }
-    /// The same of groups with a device of this class.
+    /// The same of groups with a device of this class. Where it is the group's only one in its node, the others' links
+    /// may be faster than its own.
     [[nodiscard]] StageSite best_site(std::int64_t tp, std::int64_t ep, std::size_t index) const {
         auto const& own = classes().device(index);
         if (own.link.type == LinkType::none)
             return best_site(tp, ep, own, classes().best_link(), classes().best_network());
-        return best_site(tp, ep, own, own.link, DeviceClasses::network_of(own));
+        auto const& link = node_count() > 1 ? classes().best_link() : own.link;
+        return best_site(tp, ep, own, link, DeviceClasses::network_of(own));
     }
 
 private:
