@@ -35,7 +35,7 @@ template <ReduceOp op, class T>
 template <ReduceOp op, bool is_other_first, class T>
 void reduce_into(T* values, T const* __restrict others, std::int64_t count) {
     if constexpr (op == ReduceOp::sum && std::is_same_v<T, float>) {
-        // The order decides which of two NaN is kept.
+        // In the order of the ranks; which of two NaN is kept is up to the compiler.
         return is_other_first ? add_floats(values, others, values, count) : add_floats(values, values, others, count);
     }
     for (std::int64_t i = 0; i < count; ++i) {
