@@ -175,6 +175,21 @@ TEST_CASE("search: the best of devices is no slower than any of them, in types t
     }
 }
 
+TEST_CASE("search: stages on unlike devices do together what the fastest that are left do") {
+    ClassRates rates;
+    rates.add(4, 1.0);
+    rates.add(5, 2.0);
+    rates.add(3, 0.5);
+    // Two stages of two lie on the fastest, one on the fifth of them and a slower one, and so on.
+    CHECK(rates.together(2, 1) == 2.0);
+    CHECK(rates.together(2, 3) == 2.0 + 2.0 + 1.0);
+    CHECK(rates.together(2, 6) == 2.0 + 2.0 + 1.0 + 1.0 + 0.5 + 0.5);
+    CHECK(rates.together(12, 1) == 0.5);
+    CHECK(rates.together(13, 1) == 0.0);
+    rates.clear();
+    CHECK(rates.together(1, 1) == 0.0);
+}
+
 TEST_CASE("search: the least reduction is none that a cut has") {
     auto const model = *describe(presets::llama_2_7b);
     EstimateRequest const job{.batch = 16, .context = 128, .training = TrainingPlan{}};

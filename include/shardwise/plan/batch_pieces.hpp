@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/plan/class_rates.hpp>
 #include <shardwise/plan/least_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/room_check.hpp>
@@ -146,11 +147,6 @@ public:
     }
 
 private:
-    /// Devices, and how many sequences' slots a stage on them passes in a second at most.
-    struct ClassRate {
-        std::int64_t devices = 0;
-        double rate = 0.0;
-    };
     /// Where nothing is known of what a sequence takes.
     static constexpr double most_rate = 1e300;
     struct Group {
@@ -159,31 +155,18 @@ private:
         List<BatchPiece> pieces;
         /// What each sequence takes at least, by class and kind of slots; empty where it is not known.
         List<List<double>> each;
-        /// By all slots, and by those of the most frequent kind alone; the fastest first.
-        List<ClassRate> by_all;
-        List<ClassRate> by_most;
+        /// How many sequences' slots a stage passes at most: all, and those of the most frequent kind alone.
+        ClassRates by_all;
+        ClassRates by_most;
     };
 
-    /// More sequences of a group than `stages` stages of so many ranks pass in a second, each on the fastest devices
-    /// that the others leave: the i-th has no better ones than the last of the i * ranks fastest.
+    /// No fewer sequences of a group than `stages` stages of so many ranks pass in a second.
     [[nodiscard]] double sequence_rate(PlanDegrees const& degrees, std::int64_t ranks, std::int64_t stages) {
         auto& group = group_of(degrees);
         if (group.each.empty()) find_rates(degrees, group);
-        auto const all = rate_of(group.by_all, ranks, stages);
-        auto const most = rate_of(group.by_most, ranks, stages);
+        auto const all = group.by_all.together(ranks, stages);
+        auto const most = group.by_most.together(ranks, stages);
         return (all < most ? all : most) * (1.0 + 1e-9);
-    }
-    static double rate_of(List<ClassRate> const& rates, std::int64_t ranks, std::int64_t stages) {
-        double rate = 0.0;
-        std::int64_t devices = 0;
-        std::int64_t passed = 0;
-        for (auto const& known : rates) {
-            devices += known.devices;
-            auto const end = devices / ranks < stages ? devices / ranks : stages;
-            rate += static_cast<double>(end - passed) * known.rate;
-            passed = end;
-        }
-        return rate;
     }
     /// Slots of each kind weigh what they take on the devices that are fastest at them. In a second no stage passes more
     /// of that than on its device's best kind of slots, whichever it holds.
@@ -206,17 +189,12 @@ private:
                 auto const share = share_of(weights[kind], group.each[i][kind]);
                 if (fastest < share) fastest = share;
             }
-            insert(group.by_all, {classes.size(i), whole > 0.0 ? fastest / whole : most_rate});
+            group.by_all.add(classes.size(i), whole > 0.0 ? fastest / whole : most_rate);
             auto const share = share_of(weights[frequent], group.each[i][frequent]);
-            insert(group.by_most, {classes.size(i), most > 0.0 ? share / most : most_rate});
+            group.by_most.add(classes.size(i), most > 0.0 ? share / most : most_rate);
         }
     }
     static double share_of(double least, double own) { return own > 0.0 ? least / own : 0.0; }
-    static void insert(List<ClassRate>& rates, ClassRate const& own) {
-        auto place = rates.size();
-        while (place > 0 && own.rate > rates[place - 1].rate) --place;
-        (void)rates.insert(rates.begin() + place, own);
-    }
 
     Group& group_of(PlanDegrees const& degrees) {
         auto& index = index_[static_cast<std::size_t>(degrees.tp) * columns_ + static_cast<std::size_t>(degrees.ep)];

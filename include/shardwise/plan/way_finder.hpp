@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/plan/batch_pieces.hpp>
+#include <shardwise/plan/class_rates.hpp>
 #include <shardwise/plan/least_reduction.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 #include <shardwise/plan/room_check.hpp>
@@ -71,8 +72,8 @@ public:
             degrees.micro_batches = setting_.pass == Pass::training || degrees.pp > 1 ? batch : 1;
             auto const& smallest = pieces_.weighed(degrees, ceil_divide(batch, degrees.micro_batches), true);
             // Larger pieces take no less together, but for what is rounded up.
-            StageLimit const limit{.bytes = 1.01 * sites_.classes().most_memory()};
-            known = room_.may_fit(least_, degrees, smallest.least_bytes, [&limit](std::int64_t) { return limit; });
+            auto const most_bytes = 1.01 * sites_.classes().most_memory();
+            known = room_.may_fit_alike(least_, degrees, smallest.least_bytes, most_bytes);
         }
         return may;
     }
@@ -98,6 +99,7 @@ public:
         degrees.zero = zeros.front();
         bool const is_cut = setting_.pass == Pass::training || degrees.pp > 1;
         sort_pieces(degrees, batch, piece_counts(batch, is_cut ? 2 : 1, setting_.pass == Pass::training), has_messages);
+        auto const rate = pieces_.sequence_rate(degrees);
         double least = -1.0;
         for (auto const& [seconds, pieces] : sorted_) {
             if (seconds > limit || (least >= 0.0 && least <= seconds)) break;
@@ -109,7 +111,7 @@ public:
             if (!has_messages || !shares_.is_useful()) return seconds;
             auto const slowest = shares_.least_slowest(
                 least_, degrees, piece.least_bytes, pieces_.slot_seconds(degrees, piece, size, room_.most_frequent()),
-                pieces_.least_slowest(degrees, piece, size, pieces_.sequence_rate(degrees)),
+                pieces_.least_slowest(degrees, piece, size, rate),
                 (least < 0.0 ? limit : least) / static_cast<double>(pieces));
             if (slowest < 0.0) continue;
             auto const longer = pieces_.gathered_seconds(degrees, piece, slowest, gather_, has_messages);
@@ -315,32 +317,20 @@ private:
         return worst;
     }
 
-    /// What the slowest stage takes at least where each lies on a class of its own: the i-th fastest has no better one
-    /// than the last of the i * ranks fastest devices.
+    /// What the slowest stage takes at least where each lies on a class of its own and has what that is fastest at.
     double least_shared(PlanDegrees const& degrees, BatchPiece const& piece) {
-        auto const ranks = degrees.ranks() / degrees.pp;
-        order_.clear();
-        for (std::size_t i = 0; i < piece.classes.size(); ++i) {
-            auto place = order_.size();
-            while (place > 0 && piece.classes[i]->total < piece.classes[order_[place - 1]]->total) --place;
-            (void)order_.insert(order_.begin() + place, i);
-        }
         auto const& whole = *piece.prices;
-        double done = 0.0;
-        std::int64_t devices = 0;
-        std::int64_t stages = 0;
-        for (auto const i : order_) {
-            devices += sites_.classes().size(i);
-            auto const here = (devices / ranks < degrees.pp ? devices / ranks : degrees.pp) - stages;
-            stages += here;
+        rates_.clear();
+        for (std::size_t i = 0; i < piece.classes.size(); ++i) {
             auto const& own = piece.classes[i]->seconds;
             double fastest = 0.0;
             for (std::size_t kind = 0; kind < own.size(); ++kind) {
                 auto const ratio = whole.seconds[kind] / own[kind];
                 fastest = fastest < ratio ? ratio : fastest;
             }
-            done += static_cast<double>(here) * fastest;
+            rates_.add(sites_.classes().size(i), fastest);
         }
+        auto const done = rates_.together(degrees.ranks() / degrees.pp, degrees.pp);
         return done > 0.0 ? whole.total / done * (1.0 - 1e-12) : 0.0;
     }
 
@@ -374,7 +364,7 @@ private:
     double last_slowest_ = 0.0;
     /// Of all weights of the degrees that are looked at, in seconds.
     double gather_ = 0.0;
-    List<std::size_t> order_;
+    ClassRates rates_;
 };
 
 }  // namespace shardwise::inline v0_2_0
