@@ -74,3 +74,33 @@ TEST_CASE("add_floats and add_arrays: every level of instructions gives the same
     (void)level;
 #endif
 }
+
+TEST_CASE("add_and_replace: any length at every level of instructions gives both sums and the next values") {
+    for (std::int64_t const count : {0, 1, 16, 63, 64, 79, 320, 1'001}) {
+        auto const own = testing::any_floats(1, count);
+        auto const others = testing::any_floats(2, count);
+        auto const next = testing::any_floats(3, count);
+        std::vector<float> expected(own);
+        for (std::size_t i = 0; i < own.size(); ++i) expected[i] += others[i];
+        auto const check = [&](auto const& add) {
+            auto sums = own;
+            auto place = others;
+            add(sums.data(), place.data(), next.data(), count);
+            CHECK(are_same_bits(sums, expected));
+            CHECK(are_same_bits(place, next));
+        };
+        check(detail::add_and_replace<false>);
+        check(detail::add_and_replace<true>);
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+        if (count % 16 != 0) continue;
+        if (detect_isa() >= IsaLevel::avx2) {
+            check(detail::add_and_replace_avx2<false>);
+            check(detail::add_and_replace_avx2<true>);
+        }
+        if (detect_isa() >= IsaLevel::avx512) {
+            check(detail::add_and_replace_avx512<false>);
+            check(detail::add_and_replace_avx512<true>);
+        }
+#endif
+    }
+}

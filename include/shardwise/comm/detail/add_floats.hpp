@@ -32,6 +32,21 @@ inline void add_floats_avx2(float* out, float const* first, float const* second,
 }
 
 /// A multiple of 16 floats.
+template <bool is_other_first>
+inline void add_and_replace_avx2(float* sums, float* others, float const* next, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 16) {
+        auto const low = _mm256_loadu_ps(others + i);
+        auto const high = _mm256_loadu_ps(others + i + 8);
+        _mm256_storeu_ps(others + i, _mm256_loadu_ps(next + i));
+        _mm256_storeu_ps(others + i + 8, _mm256_loadu_ps(next + i + 8));
+        auto const own_low = _mm256_loadu_ps(sums + i);
+        auto const own_high = _mm256_loadu_ps(sums + i + 8);
+        _mm256_storeu_ps(sums + i, is_other_first ? _mm256_add_ps(low, own_low) : _mm256_add_ps(own_low, low));
+        _mm256_storeu_ps(sums + i + 8, is_other_first ? _mm256_add_ps(high, own_high) : _mm256_add_ps(own_high, high));
+    }
+}
+
+/// A multiple of 16 floats.
 inline void add_arrays_avx2(FloatArrays const& arrays, std::int64_t count) {
     for (std::int64_t i = 0; i < count; i += 16) {
         auto low = _mm256_loadu_ps(arrays.from[0] + i);
@@ -54,6 +69,17 @@ SHARDWISE_TARGET_BEGIN_AVX512
 inline void add_floats_avx512(float* out, float const* first, float const* second, std::int64_t count) {
     for (std::int64_t i = 0; i < count; i += 16) {
         _mm512_storeu_ps(out + i, _mm512_add_ps(_mm512_loadu_ps(first + i), _mm512_loadu_ps(second + i)));
+    }
+}
+
+/// A multiple of 16 floats.
+template <bool is_other_first>
+inline void add_and_replace_avx512(float* sums, float* others, float const* next, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 16) {
+        auto const other = _mm512_loadu_ps(others + i);
+        _mm512_storeu_ps(others + i, _mm512_loadu_ps(next + i));
+        auto const own = _mm512_loadu_ps(sums + i);
+        _mm512_storeu_ps(sums + i, is_other_first ? _mm512_add_ps(other, own) : _mm512_add_ps(own, other));
     }
 }
 
@@ -91,6 +117,29 @@ inline void add_floats(float* out, float const* first, float const* second, std:
     }
 #endif
     for (; done < count; ++done) out[done] = first[done] + second[done];
+}
+
+/// sums[i] += others[i], or with the other first; others[i] = next[i]: a line that another core hands over is read and written
+/// while it is at hand.
+///
+/// Memory  `next` overlaps neither of the others
+template <bool is_other_first>
+inline void add_and_replace(float* sums, float* others, float const* next, std::int64_t count) {
+    std::int64_t done = 0;
+#if defined(SHARDWISE_HAS_X86_LEVELS)
+    if (count >= 64) {
+        auto const level = detect_isa();
+        if (level >= IsaLevel::avx2) done = count / 16 * 16;
+        if (level >= IsaLevel::avx512)
+            add_and_replace_avx512<is_other_first>(sums, others, next, done);
+        else if (level >= IsaLevel::avx2)
+            add_and_replace_avx2<is_other_first>(sums, others, next, done);
+    }
+#endif
+    for (; done < count; ++done) {
+        sums[done] = is_other_first ? others[done] + sums[done] : sums[done] + others[done];
+        others[done] = next[done];
+    }
 }
 
 /// The sums of several arrays of `count` floats, each read and written once: to[.][i] = from[0][i] + from[1][i] + ...

@@ -91,6 +91,24 @@ void reduce_ranks(T* out, T const* own, std::int64_t count, std::int32_t rank, s
     reduce_blocks<op>(out, count, ranks, values);
 }
 
+/// For two ranks: own[i] = op over both at i, in the order of the ranks; theirs[i] = next[i].
+///
+/// Memory  `next` overlaps neither of the others
+template <ReduceOp op, class T>
+void reduce_and_replace(T* own, T* theirs, T const* next, std::int64_t count, std::int32_t rank) {
+    if constexpr (op == ReduceOp::sum && std::is_same_v<T, float>) {
+        return rank == 0 ? add_and_replace<false>(own, theirs, next, count)
+                         : add_and_replace<true>(own, theirs, next, count);
+    }
+    // Blocks that stay in the first-level cache.
+    constexpr std::int64_t block = 4096 / sizeof(T);
+    for (std::int64_t begin = 0; begin < count; begin += block) {
+        auto const size = count - begin < block ? count - begin : block;
+        reduce_ranks<op>(own + begin, own + begin, size, rank, 2, [&](std::int32_t) { return theirs + begin; });
+        std::memcpy(theirs + begin, next + begin, static_cast<std::size_t>(size) * sizeof(T));
+    }
+}
+
 /// The same where all that the ranks bring, all(r), is replaced by the results.
 template <ReduceOp op, class T, class All>
 void replace_by_reduced(std::int64_t count, std::int32_t ranks, All const& all) {
@@ -126,6 +144,11 @@ template <class T, class Theirs>
 void reduce_ranks(T* out, T const* own, std::int64_t count, std::int32_t rank, std::int32_t ranks, ReduceOp op,
                   Theirs const& theirs) {
     with_op(op, [&]<ReduceOp known>() { reduce_ranks<known>(out, own, count, rank, ranks, theirs); });
+}
+
+template <class T>
+void reduce_and_replace(T* own, T* theirs, T const* next, std::int64_t count, std::int32_t rank, ReduceOp op) {
+    with_op(op, [&]<ReduceOp known>() { reduce_and_replace<known>(own, theirs, next, count, rank); });
 }
 
 template <class T, class All>

@@ -71,7 +71,7 @@ public:
     }
 
     /// Where this rank writes the `bytes` that it publishes in the coming step; all ranks ask for the same, at most
-    /// chunk_bytes(). What `theirs` showed before is no longer to be read.
+    /// chunk_bytes(). What `theirs` showed before is no longer to be read once it is written over: of two ranks it may lie there.
     [[nodiscard]] std::byte* mine(std::size_t bytes) {
         is_short_ = bytes <= PublishedStep::most_bytes;
         if (is_short_) return region_->slot(rank_).steps[StepProtocol::half_to_write(step_)].bytes;
