@@ -49,6 +49,54 @@ TEST_CASE("The consumer's deleter frees the buffer that was moved in") {
     CHECK(context.memory().current() == Bytes{0});
 }
 
+TEST_CASE("A buffer's view and the buffer itself go out in one call") {
+    HostContext context;
+    auto buffer = Buffer<float, Host>::allocate(context, 6);
+    REQUIRE(buffer);
+    auto const* const memory = buffer->data();
+    {
+        Shared const shared(to_dlpack(buffer->matrix(2, 3), std::move(*buffer)));
+        CHECK(shared->dl_tensor.data == memory);
+        CHECK(shared->dl_tensor.shape[1] == 3);
+        CHECK(context.memory().current() == Bytes{24});
+    }
+    CHECK(context.memory().current() == Bytes{0});
+
+    // An owner that others hold too is copied.
+    auto const several = std::make_shared<std::array<int, 4>>();
+    {
+        Shared const shared(to_dlpack(TensorView<int, 1, Host>(several->data(), {4}), several));
+        CHECK(several.use_count() == 2);
+    }
+    CHECK(several.use_count() == 1);
+}
+
+TEST_CASE("Tensors of the devices' back ends go in and out with the number of their device") {
+    using Cuda = DeviceBackend<detail::CudaApi>;
+    using Hip = DeviceBackend<detail::HipApi>;
+    std::array<float, 4> memory{};
+    Shared const shared(to_dlpack(TensorView<float, 1, Cuda>(memory.data(), {4}), nullptr, 1));
+    CHECK(shared->dl_tensor.device.device_type == kDLCUDA);
+    CHECK(shared->dl_tensor.device.device_id == 1);
+    auto const back = from_dlpack<float, 1, Cuda>(shared->dl_tensor, 1);
+    REQUIRE(back);
+    CHECK(back->data() == memory.data());
+    auto const elsewhere = from_dlpack<float, 1, Cuda>(shared->dl_tensor);
+    REQUIRE_FALSE(elsewhere);
+    CHECK(elsewhere.error().message().find("another device of its kind (got 1, expected 0)") != std::string::npos);
+    CHECK_FALSE(from_dlpack<float, 1, Hip>(shared->dl_tensor, 1));
+    CHECK_FALSE(from_dlpack<float, 1>(shared->dl_tensor, 1));
+    Shared const other(to_dlpack(TensorView<float, 1, Hip>(memory.data(), {4})));
+    CHECK(other->dl_tensor.device.device_type == kDLROCM);
+}
+
+TEST_CASE("Truth values have DLPack's own kind") {
+    // kDLBool in DLPack's header from 0.8 on, and what torch and numpy export.
+    CHECK(dlpack_type<bool>().code == 6);
+    CHECK(dlpack_type<bool>().bits == 8);
+    CHECK(dlpack_type<std::uint8_t>().code == kDLUInt);
+}
+
 TEST_CASE("A foreign tensor is read with its offset, and dense where it names no strides") {
     std::array<std::int64_t, 6> memory{0, 1, 2, 3, 4, 5};
     std::array<std::int64_t, 2> shape{2, 2};
@@ -78,6 +126,25 @@ TEST_CASE("A foreign tensor is read with its offset, and dense where it names no
     SUBCASE("another shape") {
         CHECK_FALSE(from_dlpack<std::int64_t, 1>(tensor));
         shape[0] = -1;
+        CHECK_FALSE(from_dlpack<std::int64_t, 2>(tensor));
+    }
+    SUBCASE("elements nowhere") {
+        tensor.data = nullptr;
+        tensor.byte_offset = 0;
+        auto const other = from_dlpack<std::int64_t, 2>(tensor);
+        REQUIRE_FALSE(other);
+        CHECK(other.error().code() == ErrorCode::invalid_argument);
+        shape[0] = 0;
+        CHECK(from_dlpack<std::int64_t, 2>(tensor));
+    }
+    SUBCASE("elements between multiples of their alignment") {
+        tensor.byte_offset = 4;
+        auto const other = from_dlpack<std::int64_t, 2>(tensor);
+        REQUIRE_FALSE(other);
+        CHECK(other.error().message().find("alignment (got 4, expected 0)") != std::string::npos);
+    }
+    SUBCASE("vectors of elements") {
+        tensor.dtype.lanes = 2;
         CHECK_FALSE(from_dlpack<std::int64_t, 2>(tensor));
     }
     SUBCASE("columns that do not lie side by side") {

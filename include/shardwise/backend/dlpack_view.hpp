@@ -17,19 +17,37 @@
 
 namespace shardwise::inline v0_2_0 {
 
+template <class Api>
+struct DeviceBackend;
+
+namespace detail {
+
+struct CudaApi;
+struct HipApi;
+
+}  // namespace detail
+
 /// The DLPack device type of a back end's memory; a back end that wants views in and out specialises it.
 template <class Backend>
 inline constexpr DLDeviceType dlpack_device = Backend::this_back_end_has_no_dlpack_device;
 template <>
 inline constexpr DLDeviceType dlpack_device<Host> = kDLCPU;
+template <>
+inline constexpr DLDeviceType dlpack_device<DeviceBackend<detail::CudaApi>> = kDLCUDA;
+template <>
+inline constexpr DLDeviceType dlpack_device<DeviceBackend<detail::HipApi>> = kDLROCM;
 
 /// The DLPack data type of an element type.
 template <class T>
 [[nodiscard]] constexpr DLDataType dlpack_type() {
-    auto const of = [](DLDataTypeCode code) {
+    auto const of = [](unsigned code) {
         return DLDataType{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * sizeof(T)), 1};
     };
-    if constexpr (std::is_same_v<T, Bfloat16>) {
+    // kDLBool, which DLPack's header has from version 0.8 on.
+    constexpr unsigned boolean = 6;
+    if constexpr (std::is_same_v<T, bool>) {
+        return of(boolean);
+    } else if constexpr (std::is_same_v<T, Bfloat16>) {
         return of(kDLBfloat);
     } else if constexpr (std::is_same_v<T, Float16> || std::is_floating_point_v<T>) {
         return of(kDLFloat);
@@ -55,15 +73,17 @@ struct DlpackShared {
 }  // namespace detail
 
 /// Shows a tensor to whoever reads DLPack, without a copy: the consumer calls the result's deleter once, which frees `owner`
-/// (a Buffer moved in, a shared_ptr, or nothing where the elements live longer anyway).
+/// (a Buffer moved in, a shared_ptr, or nothing where the elements live longer anyway). The view may be asked of the owner in
+/// the same call: to_dlpack(buffer.view(), std::move(buffer)).
 ///
 /// Units   DLPack counts strides in elements
 /// Memory  one small allocation for the description
 template <class T, std::size_t dimensions, class Backend, class Owner = std::nullptr_t>
-[[nodiscard]] DLManagedTensor* to_dlpack(TensorView<T, dimensions, Backend> view, Owner owner = {}, int device = 0) {
+[[nodiscard]] DLManagedTensor* to_dlpack(TensorView<T, dimensions, Backend> view, Owner&& owner = nullptr,
+                                         int device = 0) {
     static_assert(!std::is_const_v<T>, "DLPack has no read-only tensors: its consumers may write");
-    using Shared = detail::DlpackShared<dimensions, Owner>;
-    auto* const shared = new Shared{{}, view.extents(), view.strides(), std::move(owner)};
+    using Shared = detail::DlpackShared<dimensions, std::remove_cvref_t<Owner>>;
+    auto* const shared = new Shared{{}, view.extents(), view.strides(), std::forward<Owner>(owner)};
     auto& tensor = shared->managed.dl_tensor;
     tensor.data = view.data();
     tensor.device = {dlpack_device<Backend>, device};
@@ -78,11 +98,13 @@ template <class T, std::size_t dimensions, class Backend, class Owner = std::nul
 }
 
 /// A DLPack tensor as kernels take it, without a copy; whoever holds the DLManagedTensor keeps it until the view is done with.
+/// `device` is the number of the context's device; the host's memory has none.
 ///
-/// Errors  invalid_argument where the element type or the device is another one; shape_mismatch where the number of
-///         dimensions is another one, an extent is negative, or the last dimension is not contiguous
+/// Errors  invalid_argument where the element type or the device is another one, or elements lie nowhere or unaligned;
+///         shape_mismatch where the number of dimensions is another one, an extent is negative, or the last dimension is
+///         not contiguous
 template <class T, std::size_t dimensions, class Backend = Host>
-[[nodiscard]] Result<TensorView<T, dimensions, Backend>> from_dlpack(DLTensor const& tensor) {
+[[nodiscard]] Result<TensorView<T, dimensions, Backend>> from_dlpack(DLTensor const& tensor, int device = 0) {
     Error refused{ErrorCode::invalid_argument};
     refused.in("DLPack tensor");
     auto const expected = dlpack_type<std::remove_const_t<T>>();
@@ -91,6 +113,12 @@ template <class T, std::size_t dimensions, class Backend = Host>
             .got(tensor.device.device_type)
             .expected(dlpack_device<Backend>)
             .fix("copy it to the back end's device first");
+    }
+    if (dlpack_device<Backend> != kDLCPU && tensor.device.device_id != device) {
+        return refused.because("lies on another device of its kind")
+            .got(tensor.device.device_id)
+            .expected(device)
+            .fix("copy it to the context's device first");
     }
     if (tensor.dtype.code != expected.code || tensor.dtype.lanes != expected.lanes) {
         return refused.because("has elements of another kind").got(tensor.dtype.code).expected(expected.code);
@@ -111,6 +139,14 @@ template <class T, std::size_t dimensions, class Backend = Host>
         if (extents[i] < 0) return misshapen.because("has a negative extent").got(extents[i]);
     }
     auto* const data = reinterpret_cast<T*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
+    bool const is_empty = TensorView<T, dimensions, Backend>(nullptr, extents).empty();
+    if (tensor.data == nullptr && !is_empty) return refused.because("has elements, and a null pointer to them");
+    if (auto const beyond = reinterpret_cast<std::uintptr_t>(data) % alignof(T); beyond != 0 && !is_empty) {
+        return refused.because("its elements begin so many bytes behind a multiple of their alignment")
+            .got(static_cast<std::int64_t>(beyond))
+            .expected(0)
+            .fix("copy it to aligned memory first");
+    }
     if (tensor.strides == nullptr) return TensorView<T, dimensions, Backend>(data, extents);
     typename TensorView<T, dimensions, Backend>::Extents strides{};
     for (std::size_t i = 0; i < dimensions; ++i) strides[i] = tensor.strides[i];
