@@ -9,7 +9,12 @@ class Deadline {
 public:
     using Clock = std::chrono::steady_clock;
 
-    [[nodiscard]] static Deadline after(std::chrono::nanoseconds time) { return Deadline(Clock::now() + time); }
+    /// `time` from now; where the clock does not count so far, the last moment that it has.
+    [[nodiscard]] static Deadline after(std::chrono::nanoseconds time) {
+        auto const now = Clock::now();
+        bool const is_beyond = time > Clock::time_point::max() - now;
+        return Deadline(is_beyond ? Clock::time_point::max() : now + time);
+    }
 
     [[nodiscard]] bool has_passed() const { return Clock::now() >= moment_; }
     [[nodiscard]] Clock::time_point moment() const { return moment_; }
