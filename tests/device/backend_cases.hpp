@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 using namespace shardwise;
 using namespace std::chrono_literals;
@@ -148,7 +150,7 @@ TEST_CASE_TEMPLATE("launch runs the body once for every index, whatever the grai
     auto const bench = open_bench<B>();
     if (!bench) return;
     for (std::int64_t const count : {0, 1, 255, 1000}) {
-        for (std::int64_t const grain : {1, 7, 5000}) {
+        for (auto const grain : std::initializer_list<std::int64_t>{0, 1, 7, 5000, INT64_MAX}) {
             auto const start = numbers(count, 5);
             auto buffer = bench->send(start);
             B::launch(count, AddIndex{buffer.data()}, bench->stream(), grain);
