@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#if defined(__linux__)
+#include <pthread.h>
+#endif
 #include <thread>
 #include <vector>
 
@@ -190,6 +194,61 @@ TEST_CASE("HostStream: a task that takes too long is a deadline_exceeded, and th
     CHECK(early.error().code() == ErrorCode::deadline_exceeded);
     is_released.store(true);
     CHECK(stream.synchronize(Deadline::after(10s)));
+}
+
+#if defined(__GLIBC__)
+/// While it lives, the system gives no thread: each would have a stack that no address space has room for.
+class NoMoreThreads {
+public:
+    NoMoreThreads() {
+        REQUIRE(pthread_getattr_default_np(&usual_) == 0);
+        pthread_attr_t vast;
+        REQUIRE(pthread_attr_init(&vast) == 0);
+        REQUIRE(pthread_attr_setstacksize(&vast, std::size_t{1} << 50U) == 0);
+        REQUIRE(pthread_setattr_default_np(&vast) == 0);
+        (void)pthread_attr_destroy(&vast);
+    }
+    NoMoreThreads(NoMoreThreads const&) = delete;
+    NoMoreThreads& operator=(NoMoreThreads const&) = delete;
+    ~NoMoreThreads() {
+        (void)pthread_setattr_default_np(&usual_);
+        (void)pthread_attr_destroy(&usual_);
+    }
+
+private:
+    pthread_attr_t usual_;
+};
+
+TEST_CASE("HostContext: works with the threads that the system gives; a queued stream that gets none has failed") {
+    {
+        NoMoreThreads const refusal;
+        HostContext context({.threads = 3, .streams = StreamMode::queued});
+        CHECK(context.pool().size() == 1);
+        std::atomic<int> sum{0};
+        context.pool().run(10, [&](std::int64_t) { sum.fetch_add(1); });
+        CHECK(sum.load() == 10);
+
+        auto stream = context.make_stream();
+        stream.submit([&] { return sum.store(0), Result<>{}; });
+        auto const refused = stream.synchronize(Deadline::after(10s));
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code() == ErrorCode::capacity_exceeded);
+        CHECK(sum.load() == 10);
+    }
+    CHECK(ThreadPool(3).size() == 3);
+}
+#endif
+
+TEST_CASE("HostStream: the longest deadline that can be asked for waits") {
+    HostStream stream(StreamMode::queued);
+    std::atomic<bool> is_done{false};
+    stream.submit([&is_done] {
+        std::this_thread::sleep_for(20ms);
+        is_done.store(true);
+        return Result<>{};
+    });
+    CHECK(stream.synchronize(Deadline::after(std::chrono::nanoseconds::max())));
+    CHECK(is_done.load());
 }
 
 TEST_CASE("HostEvent: holds a second stream up until the first has come so far") {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -33,11 +34,20 @@ public:
     using Mark = std::function<void(std::optional<Error> const&)>;
 
     /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
-    /// stream's own thread. `isa` is the instruction set of its products, or why there is none.
+    /// stream's own thread. `isa` is the instruction set of its products, or why there is none. Where the system gives a queued
+    /// stream no thread, the stream has failed from the start.
     explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr,
                         Result<IsaLevel> const& isa = choose_isa())
         : state_(std::make_unique<State>()), pool_(pool), isa_(isa) {
-        if (mode == StreamMode::queued) worker_ = std::thread([state = state_.get()] { state->run(); });
+        if (mode != StreamMode::queued) return;
+        try {
+            worker_ = std::thread([state = state_.get()] { state->run(); });
+        } catch (std::system_error const&) {
+            state_->failure = Error{ErrorCode::capacity_exceeded}
+                                  .in("stream")
+                                  .because("the system gives it no thread of its own")
+                                  .fix("use fewer queued streams, or StreamMode::immediate");
+        }
     }
     HostStream(HostStream&&) noexcept = default;
     HostStream& operator=(HostStream&&) = delete;
@@ -86,6 +96,8 @@ public:
         });
     }
 
+    /// What kernels share their loops with; null where they run in the stream's own thread.
+    [[nodiscard]] ThreadPool* pool() const { return pool_; }
     /// The threads that take part in a kernel of this stream.
     [[nodiscard]] int threads() const { return pool_ == nullptr ? 1 : pool_->size(); }
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -22,14 +24,19 @@ namespace shardwise::inline v0_2_0 {
 class ThreadPool {
 public:
     /// `threads` in all, at least 1. Where asked, those that it starts are pinned to the cores that the caller may use, one after
-    /// another behind the `first_core`-th, which is left to the caller (CorePin).
+    /// another behind the `first_core`-th, which is left to the caller (CorePin). Where the system gives fewer threads, the
+    /// pool has those.
     explicit ThreadPool(int threads, bool is_pinned = false, int first_core = 0) {
-        for (int i = 1; i < threads; ++i) {
-            workers_.emplace_back([this, is_pinned, core = first_core + i] {
-                std::optional<CorePin> pin;
-                if (is_pinned) pin.emplace(core);
-                work_until_stopped();
-            });
+        try {
+            for (int i = 1; i < threads; ++i) {
+                workers_.emplace_back([this, is_pinned, core = first_core + i] {
+                    std::optional<CorePin> pin;
+                    if (is_pinned) pin.emplace(core);
+                    work_until_stopped();
+                });
+            }
+        } catch (std::system_error const&) {
+        } catch (std::bad_alloc const&) {
         }
     }
     ThreadPool(ThreadPool const&) = delete;
