@@ -3,12 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -300,6 +304,51 @@ TEST_CASE("multiply: infinities and what is not a number reach their rows only")
             }
         }
     }
+}
+
+TEST_CASE("multiply: a context multiplies by a weight that another one holds on the threads of its own stream") {
+    HostContext holder(options_at(IsaLevel::portable, 1));
+    HostContext other(options_at(IsaLevel::portable, 3));
+    constexpr std::int64_t outputs = 1024;
+    constexpr std::int64_t inputs = 512;
+    // A third has no exact sums: which way they are rounded shows which thread has made them.
+    std::vector<float> const values(outputs * inputs, 1.0F / 3.0F);
+    WeightSource source;
+    source.outputs = outputs;
+    source.inputs = inputs;
+    source.data = std::as_bytes(std::span(values));
+    auto const weight = Host::hold_weight(holder, source);
+    REQUIRE(weight);
+    std::vector<float> const in(inputs, 1.0F / 3.0F);
+    auto const product = [&](HostStream& stream) {
+        std::vector<float> out(outputs);
+        REQUIRE(Host::multiply({in.data(), {1, inputs}}, *weight, {out.data(), {1, outputs}}, stream));
+        return out;
+    };
+    auto own = holder.make_stream();
+    auto const nearest = product(own);
+
+    // All workers of the other context round upwards: each part waits until every thread has one.
+    auto const caller = std::this_thread::get_id();
+    std::atomic<int> arrived{0};
+    auto const turn_up = [&](std::int64_t) {
+        arrived.fetch_add(1);
+        while (arrived.load() < other.pool().size()) std::this_thread::yield();
+        if (std::this_thread::get_id() != caller) std::fesetround(FE_UPWARD);
+    };
+    auto stream = other.make_stream();
+    auto const give_up = Deadline::after(std::chrono::seconds(30));
+    bool has_helped = false;
+    other.pool().run(other.pool().size(), turn_up);
+    // A worker that sleeps is not waited for.
+    while (!has_helped && !give_up.has_passed()) has_helped = product(stream) != nearest;
+    CHECK(has_helped);
+
+    // A stream without threads has its own one only.
+    HostStream alone(StreamMode::immediate, nullptr, IsaLevel::portable);
+    CHECK(product(alone) == nearest);
+    CHECK(holder.products() > 2);
+    CHECK(other.products() == 0);
 }
 
 TEST_CASE("multiply: extents that do not agree are named") {

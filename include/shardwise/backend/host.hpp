@@ -143,6 +143,8 @@ struct Host {
     /// out = in * weight^T for one row or many: each element is summed in an order that depends on the weight's format and
     /// inputs and on the instruction set only, not on the rows, the outputs or the threads. Defined in backend/host/multiply.hpp.
     ///
+    /// Contexts may share a weight: each multiplies on the threads of its stream.
+    ///
     /// Shapes  in [rows, inputs], out [rows, outputs]
     /// Memory  `out` does not overlap `in`; both and the weight stay alive until it is done
     /// Order   on `stream`

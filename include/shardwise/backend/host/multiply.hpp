@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/cut.hpp>
 #include <shardwise/backend/host/product/table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/backend/host/weight.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace shardwise::inline v0_2_0 {
@@ -71,7 +73,8 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
 /// Prepares some rows at a time and multiplies by them.
 ///
 /// Memory  prepared_buffer_bytes(...) of the weight's context: at most prepared_bytes_at_once or one row
-[[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context) {
+[[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context,
+                                           ThreadPool& pool) {
     auto const row_bytes = prepared_row_bytes(kernel, task.weight.inputs);
     auto const rows_at_once = prepared_rows(row_bytes, task.rows);
     auto prepared = Buffer<std::byte, Host>::allocate(context, rows_at_once * row_bytes);
@@ -83,12 +86,12 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
         part.out = task.out + done * task.out_stride;
         part.prepared = prepared->data();
         part.prepared_stride = row_bytes;
-        context.pool().run_ranges(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
+        pool.run_ranges(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
             for (auto row = first; row < last; ++row) {
                 kernel.prepare(part.in + row * part.in_stride, part.weight.inputs, prepared->data() + row * row_bytes);
             }
         });
-        run_panels(kernel, part, context.pool());
+        run_panels(kernel, part, pool);
     }
     return {};
 }
@@ -117,11 +120,13 @@ inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight c
                                           .rows = in.extent(0),
                                           .out = out.data(),
                                           .out_stride = out.stride(0)};
-    stream.submit([kernel, task, context = &weight.context()]() -> Result<> {
+    stream.submit([kernel, task, context = &weight.context(), pool = stream.pool()]() -> Result<> {
         if (task.rows == 0 || task.weight.outputs == 0) return {};
         context->count_product();
-        if (kernel.prepared_bytes != nullptr) return detail::run_prepared(kernel, task, *context);
-        detail::run_panels(kernel, task, context->pool());
+        std::optional<ThreadPool> alone;
+        auto& threads = pool != nullptr ? *pool : alone.emplace(1);
+        if (kernel.prepared_bytes != nullptr) return detail::run_prepared(kernel, task, *context, threads);
+        detail::run_panels(kernel, task, threads);
         return {};
     });
     return {};
