@@ -136,14 +136,14 @@ public:
         call.fault = &member.fault->value();
         call.limit_ticks = options_.limit.count() * Api::ticks_per_microsecond;
         call.blocks = blocks_;
+        // The count in elements, so that a difference reads well, with the dtype in the low digit: of the whole, for the first
+        // pieces of two lengths may be alike.
+        call.identity = static_cast<std::uint64_t>(in.elements()) * 10U + static_cast<std::uint64_t>(dtype_of<T>) % 10U;
         auto const piece = half_bytes_ / static_cast<std::int64_t>(sizeof(T));
         for (std::int64_t first = 0; first < in.elements(); first += piece) {
             call.in = in.data() + first;
             call.out = out.data() + first;
             call.count = std::min(piece, in.elements() - first);
-            // The count in elements, so that a difference reads well, with the dtype in the low digit.
-            call.identity =
-                static_cast<std::uint64_t>(call.count) * 10U + static_cast<std::uint64_t>(dtype_of<T>) % 10U;
             stream.submit([&](typename Api::Stream native) { return detail::launch_all_reduce<Api, T>(call, native); });
         }
         return {};
