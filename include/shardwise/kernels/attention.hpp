@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace shardwise::inline v0_2_0 {
@@ -145,8 +146,10 @@ struct HostAttention {
 ///         and key-value head; out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
 ///         empty: ALiBi's, times the distance; workspace [attention_workspace(...)] or empty: then queries and heads alone are
 ///         dealt to threads
+/// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`
-/// Errors  shape_mismatch; what the stream says of its instruction set
+/// Errors  shape_mismatch; invalid_argument for a scale or a soft cap that is negative or no finite number; what the stream says of
+///         its instruction set
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Press et al., ALiBi, 2021
 template <ActivationElement T, CacheElement Cache>
 [[nodiscard]] Result<> attention(TensorView<T const, 2, Host> q, CachedRows<Cache, Host> const& k,
@@ -175,12 +178,21 @@ template <ActivationElement T, CacheElement Cache>
         return differs("the values are not as wide as the heads", v.width(), shape.kv_heads * shape.value_dim);
     }
     if (v.count() != keys) return differs("there are not as many values as keys", v.count(), keys);
-    if (std::same_as<Cache, std::int8_t> && keys > 0 && !(k.has_scales() && v.has_scales()))
-        return differs("keys and values of bytes need scales", 0, keys * shape.kv_heads);
-    if (out.extent(0) != queries || out.extent(1) != shape.heads * shape.value_dim) {
-        return differs("the output has another shape than queries and heads", out.elements(),
-                       queries * shape.heads * shape.value_dim);
+    if (!k.has_whole_pages() || !v.has_whole_pages()) {
+        auto const rows = k.has_whole_pages() ? v.page_rows() : k.page_rows();
+        return differs("pages hold a power of two of rows, and not fewer than the least", rows, k.least_page_rows);
     }
+    for (auto const* const rows : {&k, &v}) {
+        if (!std::same_as<Cache, std::int8_t> || keys == 0) continue;
+        auto const& scales = rows->scales();
+        if (scales.extent(1) != shape.kv_heads)
+            return differs("bytes need a scale for each key-value head", scales.extent(1), shape.kv_heads);
+        if (scales.extent(0) < rows->memory_rows())
+            return differs("bytes need scales for each row", scales.extent(0), rows->memory_rows());
+    }
+    if (out.extent(0) != queries) return differs("the output needs a row per query", out.extent(0), queries);
+    if (out.extent(1) != shape.heads * shape.value_dim)
+        return differs("the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim);
     if (!sinks.empty() && sinks.elements() != shape.heads)
         return differs("each head needs a sink", sinks.elements(), shape.heads);
     if (!slopes.empty() && slopes.elements() != shape.heads)
@@ -188,6 +200,13 @@ template <ActivationElement T, CacheElement Cache>
     auto const needed = attention_workspace(options, queries, keys);
     if (!workspace.empty() && workspace.elements() < needed)
         return differs("the workspace is too small", workspace.elements(), needed);
+    auto const is_size = [](float value) { return value >= 0.0F && value <= std::numeric_limits<float>::max(); };
+    if (!is_size(options.scale) || !is_size(options.soft_cap)) {
+        return Error{ErrorCode::invalid_argument}
+            .in("attention")
+            .at(is_size(options.scale) ? "soft_cap" : "scale")
+            .because("must be at least 0, and finite");
+    }
 
     if (queries == 0 || shape.heads == 0) return {};
     if (!stream.isa()) return stream.isa().error();

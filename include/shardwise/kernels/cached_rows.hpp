@@ -37,18 +37,27 @@ public:
     CachedRows() = default;
     /// Rows in one piece.
     CachedRows(Matrix rows, Scales scales = {}) : memory_(rows), scales_(scales), count_(rows.extent(0)) {}
-    /// Row i is row i % page_rows of the page pages[i / page_rows] of `memory`.
+    /// Row i is row i % page_rows of the page pages[i / page_rows] of `memory`. What reads the rows refuses pages of another size
+    /// than least_page_rows allows.
     CachedRows(Matrix memory, std::int32_t const* pages, std::int64_t page_rows, std::int64_t count, Scales scales = {})
         : memory_(memory),
           scales_(scales),
           pages_(pages),
-          shift_(std::countr_zero(static_cast<std::uint64_t>(page_rows))),
+          shift_(is_page(page_rows) ? std::countr_zero(static_cast<std::uint64_t>(page_rows)) : 0),
+          page_rows_(page_rows),
           count_(count) {}
 
     [[nodiscard]] std::int64_t count() const { return count_; }
     [[nodiscard]] std::int64_t width() const { return memory_.extent(1); }
     [[nodiscard]] std::int64_t stride() const { return memory_.stride(0); }
     [[nodiscard]] bool has_scales() const { return !scales_.empty(); }
+    [[nodiscard]] Scales const& scales() const { return scales_; }
+    /// Rows of the memory, which pages take from it.
+    [[nodiscard]] std::int64_t memory_rows() const { return memory_.extent(0); }
+    /// Rows of a page; 0 where the rows lie in one piece.
+    [[nodiscard]] std::int64_t page_rows() const { return page_rows_; }
+    /// Whether pages are powers of two of at least least_page_rows, or there are none.
+    [[nodiscard]] bool has_whole_pages() const { return pages_ == nullptr || is_page(page_rows_); }
     /// Some columns, and the scales of their heads.
     [[nodiscard]] CachedRows columns(std::int64_t begin, std::int64_t count, std::int64_t first_head,
                                      std::int64_t heads) const {
@@ -76,10 +85,15 @@ public:
     }
 
 private:
+    [[nodiscard]] static bool is_page(std::int64_t rows) {
+        return rows >= least_page_rows && std::has_single_bit(static_cast<std::uint64_t>(rows));
+    }
+
     Matrix memory_;
     Scales scales_;
     std::int32_t const* pages_ = nullptr;
     int shift_ = 0;
+    std::int64_t page_rows_ = 0;
     std::int64_t count_ = 0;
 };
 

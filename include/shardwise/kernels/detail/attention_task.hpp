@@ -44,8 +44,9 @@ struct AttentionTask {
         KeyRange range{0, k.count()};
         if (shape.is_causal) range.end = std::min(range.end, position + 1);
         if (shape.window > 0) {
-            range.begin = std::max(range.begin, position - shape.window + 1);
-            if (!shape.is_causal) range.end = std::min(range.end, position + shape.window);
+            // Windows may be as wide as numbers go: nothing is added to one.
+            if (shape.window <= position) range.begin = position - shape.window + 1;
+            if (!shape.is_causal && shape.window < range.end - position) range.end = position + shape.window;
         }
         range.end = std::max(range.begin, range.end);
         return range;
@@ -160,13 +161,14 @@ struct AttentionRow {
     }
     /// A score that draws weight to itself and has no value.
     void add_sink(float score) {
+        if (score == -std::numeric_limits<float>::infinity()) return;
         auto const together = std::max(greatest, score);
         auto const own = weights == 0.0F ? 0.0F : std::exp(greatest - together);
         weights = weights * own + std::exp(score - together);
         for (std::int64_t i = 0; i < width; ++i) values[i] *= own;
         greatest = together;
     }
-    /// The mean; zeros where no key was seen.
+    /// The mean; zeros where no key has weight.
     template <class T>
     void finish(T* out) const {
         auto const scale = weights == 0.0F ? 0.0F : 1.0F / weights;
