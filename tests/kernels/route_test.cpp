@@ -131,6 +131,18 @@ TEST_CASE("route: chooses and weights experts as each family's definition says")
     }
 }
 
+TEST_CASE("route: sigmoids that are all zero have weights of zero, small ones those of transformers") {
+    RouterOptions const options{
+        .experts_per_token = 2, .score = RouterScore::sigmoid, .renormalises = true, .scale = 2.5F};
+    Routed routed;
+    REQUIRE(run({-200.0F, -190.0F, -300.0F, -46.0F, -47.0F, -60.0F}, 3, {}, options, routed));
+    CHECK(routed.weights[0] == 0.0F);
+    CHECK(routed.weights[1] == 0.0F);
+    // DeepseekV3TopkRouter of torch 2.9.1 in float64: w / (sum(w) + 1e-20) * 2.5.
+    CHECK(routed.weights[2] == doctest::Approx(1.0787526625077712).epsilon(1e-6));
+    CHECK(routed.weights[3] == doctest::Approx(0.3968509266455643).epsilon(1e-6));
+}
+
 TEST_CASE("route: of equal scores the lower number is chosen") {
     Routed routed;
     REQUIRE(run({1.0F, 3.0F, 3.0F, 3.0F}, 4, {}, {.experts_per_token = 2}, routed));
@@ -141,6 +153,20 @@ TEST_CASE("route: more experts than there are, and groups that do not hold them,
     Routed routed;
     CHECK(run({1.0F, 2.0F}, 2, {}, {.experts_per_token = 3}, routed).error().code() == ErrorCode::shape_mismatch);
     CHECK(run({1.0F, 2.0F}, 2, {1.0F}, {.experts_per_token = 1}, routed).error().code() == ErrorCode::shape_mismatch);
+    // Of ids and weights the one that does not fit is named.
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    std::vector<float> const logits{1.0F, 2.0F};
+    std::vector<std::int32_t> ids(2);
+    std::vector<float> weights(6);
+    CHECK(route({logits.data(), {1, 2}}, {}, {ids.data(), {1, 2}}, {weights.data(), {3, 2}}, {.experts_per_token = 2},
+                stream)
+              .error()
+              .message() == "route: ids and weights do not have a row per token (got 3, expected 1)");
+    CHECK(route({logits.data(), {1, 2}}, {}, {ids.data(), {1, 2}}, {weights.data(), {1, 6}}, {.experts_per_token = 2},
+                stream)
+              .error()
+              .message() == "route: ids and weights do not have a column per chosen expert (got 6, expected 2)");
     RouterOptions options{.experts_per_token = 2, .groups = 2, .kept_groups = 1};
     CHECK(run({1.0F, 2.0F}, 2, {}, options, routed).error().code() == ErrorCode::invalid_argument);
     options.groups = 3;

@@ -14,7 +14,7 @@ namespace shardwise::inline v0_2_0 {
 struct RouterOptions {
     std::int64_t experts_per_token = 1;
     RouterScore score = RouterScore::softmax;
-    /// The chosen weights are divided by their sum.
+    /// The chosen weights are divided by their sum and 1e-20, which only sigmoids of very negative logits come near.
     bool renormalises = false;
     /// Multiplies the weights at last.
     float scale = 1.0F;
@@ -25,6 +25,11 @@ struct RouterOptions {
 };
 
 namespace detail {
+
+/// Added to the sum that weights are divided by: sigmoids may all be zero.
+///
+/// Source  transformers 4.57 DeepseekV3TopkRouter
+inline constexpr float least_weight_sum = 1e-20F;
 
 /// Turns one token's logits into scores, in place.
 inline void score_experts(float* scores, std::int64_t experts, RouterScore kind) {
@@ -100,14 +105,15 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     error.in("route");
     if (chosen < 1 || chosen > experts)
         return error.because("asks for another number of experts than there are").got(chosen).expected(experts);
-    if (ids.extent(0) != logits.extent(0) || weights.extent(0) != logits.extent(0)) {
+    auto const tokens = logits.extent(0);
+    if (ids.extent(0) != tokens || weights.extent(0) != tokens) {
         return error.because("ids and weights do not have a row per token")
-            .got(ids.extent(0))
-            .expected(logits.extent(0));
+            .got(ids.extent(0) != tokens ? ids.extent(0) : weights.extent(0))
+            .expected(tokens);
     }
     if (ids.extent(1) != chosen || weights.extent(1) != chosen) {
         return error.because("ids and weights do not have a column per chosen expert")
-            .got(ids.extent(1))
+            .got(ids.extent(1) != chosen ? ids.extent(1) : weights.extent(1))
             .expected(chosen);
     }
     if (!correction.empty() && correction.elements() != experts) {
@@ -151,8 +157,8 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
                 detail::score_experts(token_weights, chosen, RouterScore::softmax);
             float sum = 0.0F;
             for (std::int64_t i = 0; i < chosen; ++i) sum += token_weights[i];
-            auto const factor = options.scale / (options.renormalises ? sum : 1.0F);
-            for (std::int64_t i = 0; i < chosen; ++i) token_weights[i] *= factor;
+            auto const divisor = options.renormalises ? sum + detail::least_weight_sum : 1.0F;
+            for (std::int64_t i = 0; i < chosen; ++i) token_weights[i] = token_weights[i] / divisor * options.scale;
         }
     };
     Host::launch(logits.extent(0), choose, stream, 16);
