@@ -330,6 +330,13 @@ TEST_CASE("kernels over rows: no rows, NaN and infinities") {
                 }
                 CHECK(wrong == 0);
             }
+            for (auto const kind : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh,
+                                    ActivationKind::relu, ActivationKind::tanh, ActivationKind::quick_gelu,
+                                    ActivationKind::sigmoid, ActivationKind::swiglu_clamped}) {
+                REQUIRE(activation<float>(in.read(), out.view(), kind, stream));
+                CHECK(std::isnan(out.values[at]));
+                CHECK(std::isnan(activate(nan, kind)));
+            }
             REQUIRE(gated_activation<float>(in.read(), in.read(), out.view(), ActivationKind::swiglu_clamped, stream));
             CHECK(std::isnan(out.values[at]));
             CHECK(std::isfinite(out.values[at == 0 ? 1 : 0]));

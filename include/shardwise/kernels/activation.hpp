@@ -29,7 +29,7 @@ namespace shardwise::inline v0_2_0 {
         case ActivationKind::gelu_fast:
             return 0.5F * x * (1.0F + std::tanh(sqrt_2_over_pi * (x + 0.044715F * x * x * x)));
         case ActivationKind::relu:
-            return x > 0.0F ? x : 0.0F;
+            return x < 0.0F ? 0.0F : x;
         case ActivationKind::tanh:
             return std::tanh(x);
         case ActivationKind::quick_gelu:
