@@ -182,4 +182,7 @@ TEST_CASE("quantize: refuses formats and sizes that do not go together, with the
               .error()
               .message()
               .find("another shape") != std::string::npos);
+    std::vector<float> many(256);
+    CHECK(dequantize({WeightFormat::q4_0, 1, 256, data, {}}, {many.data(), {256, 1}}, stream).error().message() ==
+          "dequantize: the output has another shape than the weight: its rows (got 256, expected 1)");
 }

@@ -216,4 +216,7 @@ TEST_CASE("sample: rows without a distribution fail with their number, options o
     float const logit = 0.0F;
     Sampler other;
     CHECK(sample({&logit, {1, 1}}, {}, {nullptr, {0}}, other.stream).error().code() == ErrorCode::shape_mismatch);
+    std::vector<SamplingRow> const rows(3);
+    CHECK(sample({&logit, {1, 1}}, rows, {out.data(), {1}}, other.stream).error().message() ==
+          "sample: each row of logits needs its options and a place for its token (got 3, expected 1)");
 }

@@ -16,7 +16,7 @@ namespace shardwise::inline v0_2_0 {
 ///         int4: data [outputs, ceil(inputs / 2)] (decode_int4_row), scales Float16 [outputs, ceil(inputs / group)]
 ///         nf4: data [outputs * inputs / 2] (high half first), scales float, one per 64 elements of the flattened matrix;
 ///              inputs is a multiple of 64
-///         mxfp4: data [outputs, inputs / 32, 16] (as GGUF's MXFP4 or gpt-oss's blocks: the element 2i in the low half of
+///         mxfp4: data [outputs, inputs / 32, 16] (as gpt-oss's blocks, not as GGUF's: the element 2i in the low half of
 ///              byte i), scales E8M0 bytes [outputs, inputs / 32]
 ///         q*: data is rows of whole GGUF blocks, scales inside
 struct WeightSource {

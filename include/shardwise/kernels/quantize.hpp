@@ -141,11 +141,13 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
                                          HostStream& stream) {
     if (auto const checked = detail::check_source(source); !checked) return checked;
     if (out.extent(0) != source.outputs || out.extent(1) != source.inputs) {
+        bool const has_rows = out.extent(0) == source.outputs;
         return Error{ErrorCode::shape_mismatch}
             .in("dequantize")
-            .because("the output has another shape than the weight")
-            .got(out.elements())
-            .expected(source.outputs * source.inputs);
+            .because(has_rows ? "the output has another shape than the weight: its width"
+                              : "the output has another shape than the weight: its rows")
+            .got(out.extent(has_rows ? 1 : 0))
+            .expected(has_rows ? source.inputs : source.outputs);
     }
     auto const decode = [=](std::int64_t begin, std::int64_t end) {
         for (auto row = begin; row < end; ++row) {

@@ -201,7 +201,7 @@ private:
     error.in("sample");
     if (static_cast<std::int64_t>(rows.size()) != count || out.elements() != count) {
         return error.because("each row of logits needs its options and a place for its token")
-            .got(std::min(static_cast<std::int64_t>(rows.size()), out.elements()))
+            .got(out.elements() != count ? out.elements() : static_cast<std::int64_t>(rows.size()))
             .expected(count);
     }
     // Sums of weights stay below 2^63, and tokens are 32-bit numbers.
