@@ -116,6 +116,15 @@ TEST_CASE("zero bubble in a V: 51 over 48 for four stages and eight micro-batche
     for (std::int64_t p = 1; p <= 6; ++p) {
         for (std::int64_t m = 1; m <= 14; ++m) CHECK(is_complete(zero_bubble_v_schedule(p, m)));
     }
+    for (std::int64_t p = 1; p <= 12; ++p) {
+        for (auto const m : {2 * p, 2 * p + 1, 3 * p + 1}) {
+            CAPTURE(p);
+            CAPTURE(m);
+            auto const table = zero_bubble_v_schedule(p, m);
+            CHECK(*makespan(table, halves) == static_cast<double>(6 * m + p - 1));
+            for (std::int64_t r = 0; r < p; ++r) CHECK(most_in_flight(table, r) <= 2 * p);
+        }
+    }
 }
 
 TEST_CASE("makespan: a table that waits for itself is refused") {

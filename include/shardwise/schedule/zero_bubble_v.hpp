@@ -6,8 +6,10 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Fills a table of two chunks a rank, there and back, one unit of time after another: gradients of inputs first, then
-/// forward passes while a rank keeps no more than two pieces per stage, and gradients of weights in what is left.
+/// Fills a table of two chunks a rank, there and back, one unit of time after another: forward passes while a rank keeps
+/// no more than two pieces per stage, gradients of inputs, and gradients of weights in what is left. With two
+/// micro-batches per stage there are always forward passes to put in, and they go first; with fewer the gradients do, so
+/// that pieces are freed early.
 class ZeroBubbleFiller {
 public:
     constexpr ZeroBubbleFiller(std::int64_t stages, std::int64_t micro_batches)
@@ -65,7 +67,10 @@ private:
     }
 
     constexpr bool step(std::int64_t rank) {
-        for (auto const work : {PipelineWork::backward, PipelineWork::forward, PipelineWork::weights}) {
+        bool const is_long = schedule_.micro_batches >= 2 * schedule_.stages;
+        auto const first = is_long ? PipelineWork::forward : PipelineWork::backward;
+        auto const second = is_long ? PipelineWork::backward : PipelineWork::forward;
+        for (auto const work : {first, second, PipelineWork::weights}) {
             for (std::int64_t turn = 0; turn < 2; ++turn) {
                 // The later half goes forward first, so that gradients come back soon; backward passes drain the
                 // earlier.
@@ -87,8 +92,8 @@ private:
 
 }  // namespace detail
 
-/// Two chunks a rank that lie there and back, backward passes in two pieces: with all three of one length the bubble is
-/// p - 1 of them, at the memory of one forward, one backward.
+/// Two chunks a rank that lie there and back, backward passes in two pieces: with all three of one length and at least
+/// two micro-batches per stage the bubble is p - 1 of them, at the memory of one forward, one backward.
 ///
 /// Source  Qi et al., Pipeline Parallelism with Controllable Memory, 2024 (arXiv 2405.15362), the schedule ZB-V
 [[nodiscard]] constexpr PipelineSchedule zero_bubble_v_schedule(std::int64_t stages, std::int64_t micro_batches) {
