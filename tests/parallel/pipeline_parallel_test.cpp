@@ -1,4 +1,3 @@
-#include <shardwise/backend/host/products.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/schedule/forward_only.hpp>
@@ -8,9 +7,12 @@
 
 #include "../parallel/pipeline_cases.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -93,6 +95,36 @@ TEST_CASE("PipelineParallel: a worker's error ends the run of every rank, at onc
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 
+TEST_CASE("PipelineParallel: no piece of work is begun after the deadline, however long the group would wait") {
+    auto const schedule = forward_only(2, 2);
+    std::atomic<int> begun{0};
+    auto const done = run_threads(2, [&](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        auto pipeline = PipelineParallel<Host, Threads>::create(context, comm, schedule, {rows, width});
+        if (!pipeline) return pipeline.error();
+        struct Late {
+            Chain chain;
+            Deadline deadline;
+            std::atomic<int>* begun;
+            Result<> forward(PipelineSlot const& slot, TensorView<float const, 2, Host> in,
+                             TensorView<float, 2, Host> out, HostStream& stream) {
+                ++*begun;
+                while (!deadline.has_passed()) std::this_thread::yield();
+                return chain.forward(slot, in, out, stream);
+            }
+        };
+        auto const deadline = Deadline::after(std::chrono::milliseconds(50));
+        Late work{Chain{schedule, comm.rank()}, deadline, &begun};
+        auto const ran = pipeline->run(work, stream, deadline);
+        REQUIRE_FALSE(ran);
+        CHECK(ran.error().code() == ErrorCode::deadline_exceeded);
+        return ran;
+    });
+    CHECK_FALSE(done);
+    CHECK(begun <= 1);
+}
+
 TEST_CASE("PipelineParallel: tables that do not fit are refused") {
     auto const done = run_threads(2, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1});
@@ -102,10 +134,16 @@ TEST_CASE("PipelineParallel: tables that do not fit are refused") {
         REQUIRE_FALSE(other);
         CHECK(other.error().code() == ErrorCode::shape_mismatch);
         auto broken = one_forward_one_backward(2, 4);
-        broken.ranks[1].pop_back();
+        std::swap(broken.ranks[1][0], broken.ranks[1][1]);
         auto const still = Pipeline::create(context, comm, broken, {rows, width});
         REQUIRE_FALSE(still);
         CHECK(still.error().message().find("standstill") != std::string::npos);
+        // Passes that are sent and never taken, and would be what the next run receives.
+        auto unread = forward_only(2, 4);
+        unread.ranks[1].pop_back();
+        auto const lacking = Pipeline::create(context, comm, unread, {rows, width});
+        REQUIRE_FALSE(lacking);
+        CHECK(lacking.error().message().find("passes once") != std::string::npos);
         CHECK_FALSE(Pipeline::create(context, comm, one_forward_one_backward(2, 4), {0, width}));
         // A worker that cannot go back.
         auto pipeline = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {rows, width});

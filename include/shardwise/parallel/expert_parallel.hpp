@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/products.hpp>
 #include <shardwise/comm/all_to_all.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/checked.hpp>
@@ -261,5 +262,7 @@ private:
     Buffer<float, Backend> by_rank_;
     Buffer<float, Backend> by_expert_;
 };
+
+static_assert(DealsExperts<Host>);
 
 }  // namespace shardwise::inline v0_2_0

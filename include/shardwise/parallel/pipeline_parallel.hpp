@@ -2,12 +2,14 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/products.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/schedule/check_schedule.hpp>
 #include <shardwise/schedule/message_queues.hpp>
 #include <shardwise/schedule/messages.hpp>
 #include <shardwise/schedule/schedule.hpp>
@@ -71,8 +73,9 @@ public:
     /// Allocates what the table needs to keep. The context, the communicator and nothing else outlive the pipeline.
     ///
     /// Memory  bytes() of the context; a communicator that keeps messages (KeepsUnread) holds up to queue() of them besides
-    /// Errors  shape_mismatch where the table has another number of stages than the group has ranks; invalid_argument for a
-    ///         table that comes to a standstill, or a boundary without rows; out_of_memory
+    /// Errors  shape_mismatch where the table has another number of stages than the group has ranks; invalid_argument for
+    ///         a table without each pass once (check_schedule), one that comes to a standstill, or a boundary without
+    ///         rows; out_of_memory
     [[nodiscard]] static Result<PipelineParallel> create(typename Backend::Context& context, Comm& comm,
                                                          PipelineSchedule schedule, Boundary const& boundary) {
         Error refused{ErrorCode::invalid_argument};
@@ -87,11 +90,12 @@ public:
                 .expected(comm.size())
                 .fix("make the table for as many stages as the group has ranks");
         }
+        if (auto const checked = check_schedule(schedule); !checked) return checked.error();
         auto const queue = queue_needed(schedule, shortest_queue);
         if (!queue) {
             return refused.at("schedule")
                 .because("comes to a standstill")
-                .fix("give every rank each micro-batch's passes once, in an order that its neighbours can follow");
+                .fix("put each rank's passes into an order that its neighbours can follow");
         }
         auto const places = places_needed(schedule, comm.rank());
         if (!places) return places.error();
@@ -112,8 +116,8 @@ public:
 
     /// Runs the table once. The rank's first error ends the group: all ranks' calls return it.
     ///
-    /// Order   waits for `stream` after each piece of work, and at the end until everything is sent; messages of a communicator
-    ///         that keeps them wait as long as the group's timeout, not until `deadline`
+    /// Order   waits for `stream` after each piece of work, and at the end until everything is sent. A message is waited
+    ///         for as long as the group's timeout says; no piece of work is begun after `deadline`
     /// Errors  those of `work`; collective_mismatch, rank_lost, deadline_exceeded
     template <PipelineWorker<T, Backend> Work>
     [[nodiscard]] Result<> run(Work& work, Stream& stream, Deadline deadline) {
@@ -195,6 +199,13 @@ private:
             if (!received) return received.error();
             gradients = *received;
         }
+        if (deadline.has_passed()) {
+            return Error{ErrorCode::deadline_exceeded}
+                .in("pipeline")
+                .because("did not finish before its deadline")
+                .got(slot.micro_batch)
+                .fix("allow more time, or look for the stage that is slow");
+        }
         auto const made = message_made(schedule_, comm_->rank(), slot);
         auto const receiver = made ? rank_of_piece(schedule_, made->piece) : std::int64_t{-1};
         bool const is_sent = made && receiver != comm_->rank();
@@ -251,5 +262,7 @@ private:
     List<HostEvent> sent_;
     HostStream sends_;
 };
+
+static_assert(RunsPipelines<Host>);
 
 }  // namespace shardwise::inline v0_2_0
