@@ -183,6 +183,11 @@ TEST_CASE("FileLayers: layers in a file; one that is too short is refused before
     auto const longer = FileLayers::open(path, places);
     REQUIRE_FALSE(longer);
     CHECK(longer.error().message().find("ends before a layer") != std::string::npos);
+    // Up to where the layer reaches.
+    CHECK(longer.error().needed() == Bytes{805});
+    CHECK(longer.error().available() == Bytes{804});
+    CHECK(FileLayers::open(path, {{0, -1}}).error().code() == ErrorCode::invalid_argument);
+    CHECK(FileLayers::open(path, {{~std::uint64_t{0}, 1}}).error().code() == ErrorCode::malformed_file);
     CHECK_FALSE(FileLayers::open(path + ".none", {}));
 
     places[1].bytes = 500;

@@ -56,18 +56,28 @@ public:
         std::int64_t bytes = 0;
     };
 
-    /// Errors  those of RegularFile::open; malformed_file where a layer reaches beyond the file's end
+    /// Errors  those of RegularFile::open; invalid_argument for a layer of less than no bytes; malformed_file where a layer
+    ///         reaches beyond the file's end
     [[nodiscard]] static Result<FileLayers> open(std::string const& path, List<Place> places) {
         auto file = RegularFile::open(path);
         if (!file) return file.error();
         for (auto const& place : places) {
-            bool const fits = place.bytes >= 0 && place.offset <= file->size() &&
-                              static_cast<std::uint64_t>(place.bytes) <= file->size() - place.offset;
+            if (place.bytes < 0) {
+                return Error{ErrorCode::invalid_argument}
+                    .in(path)
+                    .because("has a layer of less than no bytes")
+                    .got(place.bytes);
+            }
+            auto const size = static_cast<std::uint64_t>(place.bytes);
+            bool const fits = place.offset <= file->size() && size <= file->size() - place.offset;
             if (!fits) {
+                // Up to where the layer reaches, as far as that can be said.
+                constexpr auto most = static_cast<std::uint64_t>(INT64_MAX);
+                auto const end = place.offset <= most - size ? place.offset + size : most;
                 return Error{ErrorCode::malformed_file}
                     .in(path)
                     .because("ends before a layer that should be in it")
-                    .needs(Bytes{place.bytes})
+                    .needs(Bytes{static_cast<std::int64_t>(end)})
                     .has(Bytes{static_cast<std::int64_t>(file->size())});
             }
         }
