@@ -120,6 +120,43 @@ TEST_CASE("vocab_cross_entropy: a logit that is no number makes the row's loss n
     }
 }
 
+TEST_CASE("vocab_cross_entropy: a target beyond the vocabulary gives its row no number, and the other rows theirs") {
+    auto const logits = random_floats(rows * vocabulary, 3);
+    for (std::int32_t const ranks : {1, 2, 40}) {
+        CAPTURE(ranks);
+        std::vector<std::int32_t> const beyond{vocabulary, -1, 36, 1'000'000, 0};
+        auto const made = on_ranks(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
+            auto const share = split_units(vocabulary, ranks, comm.rank());
+            Floats own;
+            for (std::int64_t row = 0; row < rows; ++row)
+                own.insert(own.end(), logits.begin() + row * vocabulary + share.begin,
+                           logits.begin() + row * vocabulary + share.end);
+            Floats loss(rows);
+            Floats workspace(index(vocab_cross_entropy_workspace(rows)));
+            Floats const factors(rows, loss_scale);
+            VocabShard<Host> const shard{matrix(own, rows, share.size()), share.begin};
+            auto const done = vocab_cross_entropy(shard, vector(beyond), vector(loss), vector(workspace), comm, stream);
+            if (!done) return done.error();
+            auto const back = vocab_cross_entropy_backward(shard, vector(beyond), vector(factors), stream);
+            if (!back) return back.error();
+            if (auto const finished = finish(stream); !finished) return finished.error();
+            loss.insert(loss.end(), own.begin(), own.end());
+            return loss;
+        });
+        REQUIRE(made);
+        for (auto const& each : *made) {
+            auto const width = (static_cast<std::int64_t>(each.size()) - rows) / rows;
+            for (std::int64_t row = 0; row < rows; ++row) {
+                bool const is_beyond = row == 0 || row == 3;
+                CHECK(std::isnan(each[index(row)]) == is_beyond);
+                for (std::int64_t i = 0; i < width; ++i)
+                    CHECK(std::isnan(each[index(rows + row * width + i)]) == is_beyond);
+            }
+            CHECK(each[1] == 0.0F);
+        }
+    }
+}
+
 TEST_CASE("vocab_cross_entropy: rows without a target or a place for their loss are refused") {
     auto group = ThreadsGroup::create(1).value();
     auto comm = group.join(0).value();

@@ -40,6 +40,9 @@ struct RowMaximaBody {
     }
 };
 
+/// What a rank that does not have a row's target keeps of its logit, which is at most 0 once the maximum is taken off.
+inline constexpr float no_target = 1.0F;
+
 /// logits become exp(logit - maximum), of which the row's sum is taken; the target's logit is kept.
 struct ExponentialsBody {
     float* logits;
@@ -54,7 +57,7 @@ struct ExponentialsBody {
         for (auto row = begin; row < end; ++row) {
             auto* const values = logits + row * stride;
             auto const place = targets[row] - first_id;
-            chosen[row] = place >= 0 && place < width && targets[row] >= 0 ? values[place] - maxima[row] : 0.0F;
+            chosen[row] = place >= 0 && place < width && targets[row] >= 0 ? values[place] - maxima[row] : no_target;
             double sum = 0.0;
             for (std::int64_t i = 0; i < width; ++i) {
                 values[i] = std::exp(values[i] - maxima[row]);
@@ -76,9 +79,11 @@ struct LossBody {
     float* loss;
     void operator()(std::int64_t begin, std::int64_t end) const {
         for (auto row = begin; row < end; ++row) {
-            auto const scale = 1.0F / sums[row];
+            bool const is_nowhere = targets[row] >= 0 && chosen[row] == no_target;
+            auto const sum = is_nowhere ? std::numeric_limits<float>::quiet_NaN() : sums[row];
+            auto const scale = 1.0F / sum;
             for (std::int64_t i = 0; i < width; ++i) values[row * stride + i] *= scale;
-            loss[row] = targets[row] < 0 ? 0.0F : std::log(sums[row]) - chosen[row];
+            loss[row] = targets[row] < 0 ? 0.0F : std::log(sum) - chosen[row];
         }
     }
 };
@@ -111,7 +116,8 @@ struct LossGradientBody {
 
 /// loss = log(sum of exp(logits)) - logits[target] for logits whose vocabulary is dealt to the ranks, which never meet: exactly
 /// three all-reduces of one number per row (maximum, sum of exponentials, target's logit). The logits become probabilities, which
-/// vocab_cross_entropy_backward takes. A negative target (torch's -100) has no loss.
+/// vocab_cross_entropy_backward takes. A negative target (torch's -100) has no loss; one that no rank has (an id beyond the
+/// vocabulary) makes its row's loss and gradients NaN, on all ranks.
 ///
 /// Shapes  logits [rows, this rank's columns], targets [rows], loss [rows]; workspace [vocab_cross_entropy_workspace(rows)]
 /// Memory  allocates nothing
@@ -145,7 +151,7 @@ template <ComputeBackend Backend, Communicator C>
                                                             targets.data(), maxima.data(), sums.data(), chosen.data()},
                                    stream);
     submit_all_reduce(comm, sums, ReduceOp::sum, stream);
-    submit_all_reduce(comm, chosen, ReduceOp::sum, stream);
+    submit_all_reduce(comm, chosen, ReduceOp::min, stream);
     detail::launch_ranges<Backend>(rows, grain,
                                    detail::LossBody{values.data(), values.stride(0), width, targets.data(), sums.data(),
                                                     chosen.data(), loss.data()},

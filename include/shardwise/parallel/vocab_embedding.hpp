@@ -12,7 +12,8 @@
 namespace shardwise::inline v0_2_0 {
 
 /// Rows of a table whose rows are dealt to the ranks: each rank looks up the ids that are its own, the sum over the ranks has
-/// one summand that is not zero per row, so it is exact: the same bits for any number of ranks (a -0 becomes +0).
+/// one summand that is not zero per row, so it is exact: the same bits for any number of ranks (a -0 becomes +0). An id that no
+/// rank has gives zeros.
 ///
 /// Shapes  ids [tokens]; table [rows of this rank, width], the first of them `first_row` of the whole; out [tokens, width] dense
 /// Memory  allocates nothing
