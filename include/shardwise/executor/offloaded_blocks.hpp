@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host/weight.hpp>
+#include <shardwise/core/files/regular_file.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/walk_block.hpp>
@@ -13,10 +14,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <unistd.h>
 #include <utility>
@@ -34,11 +38,21 @@ public:
 
     [[nodiscard]] std::int64_t layers() const { return static_cast<std::int64_t>(pieces_.size()); }
     [[nodiscard]] Bytes bytes(std::int64_t layer) const { return Bytes{piece(layer).bytes}; }
-    /// Errors  those of FileLayers
+    /// Errors  file_unreadable; malformed_file where the file was cut
     [[nodiscard]] Result<> read(std::int64_t layer, std::int64_t begin, std::span<std::byte> to) const {
         auto const& from = piece(layer);
-        if (from.file_layer >= 0) return file_->read(from.file_layer, begin, to);
-        if (!to.empty()) std::memcpy(to.data(), from.memory.data() + begin, to.size());
+        if (from.offset < 0) {
+            if (!to.empty()) std::memcpy(to.data(), from.memory.data() + begin, to.size());
+            return {};
+        }
+        for (std::size_t done = 0; done < to.size();) {
+            auto const at = static_cast<off_t>(from.offset + begin) + static_cast<off_t>(done);
+            auto const got = ::pread(descriptor_.number, to.data() + done, to.size() - done, at);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) return RegularFile::unreadable(path_, errno);
+            if (got == 0) return Error{ErrorCode::malformed_file}.in(path_).because("ends within a layer");
+            done += static_cast<std::size_t>(got);
+        }
         return {};
     }
 
@@ -47,36 +61,29 @@ public:
         auto const bytes = memory.size();
         pieces_.push_back({std::move(memory), bytes, -1});
     }
-    /// Writes the next layer's bytes out, into a file of the folder for temporary files that goes with this process.
+    /// Writes the next layer's bytes out, into a file of the folder for temporary files. The file has no name from the
+    /// beginning: it goes with this process, however that ends.
     ///
     /// Errors  file_unwritable with the system's words
     [[nodiscard]] Result<> write(std::span<std::byte const> bytes) {
         if (descriptor_.number < 0) {
-            path_ = (std::filesystem::temp_directory_path() / "shardwise-layers-XXXXXX").string();
-            descriptor_.number = mkstemp(path_.data());
-            if (descriptor_.number < 0) return unwritable();
+            std::error_code problem;
+            auto const folder = std::filesystem::temp_directory_path(problem);
+            if (problem) return unwritable(named_folder(), problem.message());
+            path_ = (folder / "shardwise-layers-XXXXXX").string();
+            descriptor_.number = mkostemp(path_.data(), O_CLOEXEC);
+            if (descriptor_.number < 0) return unwritable(path_, std::strerror(errno));
+            (void)unlink(path_.c_str());
         }
         for (std::size_t done = 0; done < bytes.size();) {
             auto const written = ::write(descriptor_.number, bytes.data() + done, bytes.size() - done);
             if (written < 0 && errno == EINTR) continue;
-            if (written <= 0) return unwritable();
+            if (written <= 0) return unwritable(path_, std::strerror(errno));
             done += static_cast<std::size_t>(written);
         }
         auto const size = static_cast<std::int64_t>(bytes.size());
-        pieces_.push_back({{}, size, static_cast<std::int64_t>(places_.size())});
-        places_.push_back({written_, size});
-        written_ += bytes.size();
-        return {};
-    }
-    /// All layers are there.
-    ///
-    /// Errors  those of FileLayers::open
-    [[nodiscard]] Result<> finish() {
-        if (descriptor_.number < 0) return {};
-        auto opened = FileLayers::open(path_, places_);
-        (void)unlink(path_.c_str());
-        if (!opened) return opened.error();
-        file_.emplace(std::move(*opened));
+        pieces_.push_back({{}, size, written_});
+        written_ += size;
         return {};
     }
 
@@ -84,7 +91,8 @@ private:
     struct Piece {
         Buffer<std::byte, Host> memory;
         std::int64_t bytes = 0;
-        std::int64_t file_layer = -1;
+        /// In the file; -1 in memory.
+        std::int64_t offset = -1;
     };
     struct Descriptor {
         int number = -1;
@@ -101,21 +109,22 @@ private:
     };
 
     [[nodiscard]] Piece const& piece(std::int64_t layer) const { return pieces_[static_cast<std::size_t>(layer)]; }
-    [[nodiscard]] Error unwritable() const {
-        auto const problem = errno;
-        if (descriptor_.number >= 0) (void)unlink(path_.c_str());
-        return Error{ErrorCode::file_unwritable}
-            .in(path_)
-            .because(std::strerror(problem))
-            .fix("set TMPDIR to a folder with room for the layers on disk");
+    /// What temp_directory_path looks at, in its order.
+    [[nodiscard]] static std::string_view named_folder() {
+        for (auto const* const variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
+            if (auto const* const folder = std::getenv(variable)) return folder;
+        }
+        return "/tmp";
+    }
+    [[nodiscard]] static Error unwritable(std::string_view path, std::string_view problem) {
+        return Error{ErrorCode::file_unwritable}.in(path).because(problem).fix(
+            "set TMPDIR to a folder with room for the layers on disk");
     }
 
     std::vector<Piece> pieces_;
     Descriptor descriptor_;
     std::string path_;
-    List<FileLayers::Place> places_;
-    std::uint64_t written_ = 0;
-    std::optional<FileLayers> file_;
+    std::int64_t written_ = 0;
 };
 
 static_assert(LayerSource<OffloadedWeights>);
@@ -156,10 +165,9 @@ public:
     }
     /// All blocks are loaded: begins to fetch.
     ///
-    /// Errors  out_of_memory; those of opening the file
+    /// Errors  out_of_memory
     [[nodiscard]] Result<> finish(HostContext& context) {
         if (numbers_.empty()) return {};
-        if (auto const done = weights_.finish(); !done) return done;
         auto stream = WeightStream<OffloadedWeights>::create(context, std::move(weights_));
         if (!stream) return stream.error();
         stream_.emplace(std::move(*stream));

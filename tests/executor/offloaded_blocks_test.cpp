@@ -1,0 +1,93 @@
+#include <shardwise/executor/offloaded_blocks.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+
+/// A value of TMPDIR while it lives.
+class TemporaryFolder {
+public:
+    explicit TemporaryFolder(std::string const& path) {
+        if (auto const* const old = std::getenv("TMPDIR")) old_ = old, had_ = true;
+        setenv("TMPDIR", path.c_str(), 1);
+    }
+    ~TemporaryFolder() {
+        if (had_)
+            setenv("TMPDIR", old_.c_str(), 1);
+        else
+            unsetenv("TMPDIR");
+    }
+    TemporaryFolder(TemporaryFolder const&) = delete;
+    TemporaryFolder& operator=(TemporaryFolder const&) = delete;
+
+private:
+    std::string old_;
+    bool had_ = false;
+};
+
+std::vector<std::byte> bytes_of(std::size_t count, unsigned seed) {
+    std::vector<std::byte> bytes(count);
+    for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed) % 251);
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("OffloadedWeights: layers on disk and in memory are read back, and the file has no name from the beginning") {
+    auto const folder = std::filesystem::temp_directory_path() / ("offloaded_" + std::to_string(getpid()));
+    std::filesystem::create_directory(folder);
+    {
+        TemporaryFolder const temporary(folder.string());
+        HostContext context({.threads = 1});
+        OffloadedWeights weights;
+        std::vector<std::vector<std::byte>> const layers{bytes_of(1000, 1), bytes_of(0, 2), bytes_of(77, 3),
+                                                         bytes_of(300, 4)};
+        REQUIRE(weights.write(layers[0]));
+        // A process that fails or is killed while it loads leaves nothing behind.
+        CHECK(std::filesystem::is_empty(folder));
+        REQUIRE(weights.write(layers[1]));
+        auto memory = Buffer<std::byte, Host>::allocate(context, 77);
+        REQUIRE(memory);
+        std::copy(layers[2].begin(), layers[2].end(), memory->data());
+        weights.keep(std::move(*memory));
+        REQUIRE(weights.write(layers[3]));
+        auto const moved = std::move(weights);
+        REQUIRE(moved.layers() == 4);
+        for (std::int64_t layer = 0; layer < 4; ++layer) {
+            auto const& expected = layers[static_cast<std::size_t>(layer)];
+            CHECK(moved.bytes(layer) == Bytes{static_cast<std::int64_t>(expected.size())});
+            std::vector<std::byte> read(expected.size());
+            REQUIRE(moved.read(layer, 0, read));
+            CHECK(read == expected);
+        }
+        std::vector<std::byte> part(100);
+        REQUIRE(moved.read(3, 200, part));
+        CHECK(std::equal(part.begin(), part.end(), layers[3].begin() + 200));
+        CHECK(std::filesystem::is_empty(folder));
+    }
+    std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("OffloadedWeights: a folder for temporary files that is none is an error that names it") {
+    for (std::string const folder : {"/nonexistent/folder", "/dev/null"}) {
+        TemporaryFolder const temporary(folder);
+        OffloadedWeights weights;
+        auto const refused = weights.write(bytes_of(10, 1));
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code() == ErrorCode::file_unwritable);
+        CHECK(refused.error().message().find(folder) == 0);
+        CHECK(refused.error().message().find("TMPDIR") != std::string::npos);
+    }
+}
