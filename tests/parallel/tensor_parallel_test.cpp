@@ -5,6 +5,7 @@
 #include "../comm/processes.hpp"
 #include "counting_backend.hpp"
 #include "llama_block.hpp"
+#include "stored_weight.hpp"
 
 #include <algorithm>
 #include <string>
@@ -312,6 +313,36 @@ TEST_CASE("deterministic costs: where heads do not divide, the largest share of 
         CHECK(largest(costs.mlp, [](Cost const& cost) { return cost.products; }) <=
               (1.0 / ranks + 0.02) * whole.mlp[0].products);
     }
+}
+
+TEST_CASE("deterministic costs: leaves of int8 are whole blocks of those that are held together") {
+    constexpr auto format = WeightFormat::int8;
+    for (std::int64_t const ffn : {1024, 5632, 11008}) {
+        Stored const first(format, 2 * ffn, 64);
+        Stored const down(format, 64, ffn);
+        auto const bytes = [&]<class Policy>(Policy, std::int64_t ranks) {
+            HostContext context({.threads = 1});
+            TensorParallel<Host, Policy> const group(context, TensorPlace{ranks, 0});
+            auto const mlp = group.mlp({first.source, down.source});
+            REQUIRE(mlp);
+            return static_cast<double>(mlp->bytes().count());
+        };
+        auto const whole = bytes(Fast{}, 1);
+        // A third of the whole has, beside each byte of a row, the row's scale once per leaf.
+        auto const leaves = static_cast<double>(std::min<std::int64_t>(64, ffn / 32));
+        auto const scales = 4.0 * leaves / static_cast<double>(ffn) / 3.0;
+        for (std::int64_t const ranks : {1, 2, 3, 4, 8}) {
+            CAPTURE(ffn);
+            CAPTURE(ranks);
+            CHECK(bytes(Deterministic{}, ranks) <= ((1.0 + scales) / static_cast<double>(ranks) + 0.02) * whole);
+        }
+    }
+    // Neither a block that cannot be parted nor heads have to do with it.
+    CHECK(weight_grain(WeightFormat::int8).input == 1);
+    CHECK(weight_grain(WeightFormat::int8).leaf == 32);
+    CHECK(weight_grain(WeightFormat::int4, 48).leaf == 96);
+    CHECK(weight_grain(WeightFormat::bf16).leaf == 1);
+    CHECK(weight_grain(WeightFormat::q4_k).leaf == 256);
 }
 
 TEST_CASE("deterministic costs: quantised blocks of 32 along the inputs") {

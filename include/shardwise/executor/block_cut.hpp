@@ -6,6 +6,7 @@
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/policy.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,9 +45,8 @@ namespace detail {
 template <ReductionPolicy Policy>
 class BlockCutter {
 public:
-    /// `grain_of(op)` is the number of inputs of a product's weight that cannot be parted.
-    BlockCutter(BlockBody const& body, TensorPlace place,
-                std::function<Result<std::int64_t>(Operation const&)> grain_of)
+    /// `grain_of(op)` is what the inputs of a product's weight are dealt by.
+    BlockCutter(BlockBody const& body, TensorPlace place, std::function<Result<WeightGrain>(Operation const&)> grain_of)
         : body_(body), place_(place), grain_of_(std::move(grain_of)) {
         cut_.columns.resize(body.values().size());
         cut_.pieces.resize(body.values().size());
@@ -99,8 +99,8 @@ private:
         if (!grain) return grain.error();
         auto const in = op.inputs[0];
         auto const& shape = attention_of(in);
-        auto const cut =
-            shape ? head_pieces(shape->heads, shape->value_dim, *grain) : Policy::cut(value(in).width, *grain);
+        auto const cut = shape ? head_pieces(shape->heads, shape->value_dim, grain->input)
+                               : cut_width<Policy>(value(in).width, *grain);
         pieces(in) = cut;
         columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
         return {};
@@ -160,7 +160,7 @@ private:
 
     BlockBody const& body_;
     TensorPlace place_;
-    std::function<Result<std::int64_t>(Operation const&)> grain_of_;
+    std::function<Result<WeightGrain>(Operation const&)> grain_of_;
     BlockCut cut_;
 };
 

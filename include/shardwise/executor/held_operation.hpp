@@ -71,14 +71,14 @@ public:
           place_(place),
           experts_(loader, prefix_, place, experts) {}
 
-    /// Inputs of a product's weight that cannot be parted.
-    [[nodiscard]] Result<std::int64_t> grain_of(Operation const& op) const {
+    /// What the inputs of a product's weight are dealt by.
+    [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
         if (op.kind == OpKind::experts) return experts_.grain_of(op);
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
         auto const held = loader_.format_of(*stored);
         if (!held) return held.error();
-        return input_grain(held->format, held->group);
+        return weight_grain(held->format, held->group);
     }
 
     [[nodiscard]] Result<Held> load(Operation const& op, BlockBody const& body, BlockCut const& cut) const {

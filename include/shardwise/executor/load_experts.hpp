@@ -22,13 +22,13 @@ public:
     ExpertLoader(ParameterLoader<Backend>& loader, std::string_view prefix, TensorPlace place, TensorPlace experts)
         : loader_(loader), context_(loader.context()), prefix_(prefix), place_(place), experts_(experts) {}
 
-    /// Inputs of an expert's weight that cannot be parted.
-    [[nodiscard]] Result<std::int64_t> grain_of(Operation const& op) const {
+    /// What the inputs of an expert's weight are dealt by.
+    [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
         auto const stored = find(op.parameters[0], own(op).begin);
         if (!stored) return stored.error();
         auto const held = loader_.format_of(*stored);
         if (!held) return held.error();
-        return input_grain(held->format, held->group);
+        return weight_grain(held->format, held->group);
     }
 
     /// `ranges` are the rank's outputs. Where gate and up alternate in the file, they count all gates and then all ups.

@@ -106,10 +106,10 @@ private:
             if (number != std::string::npos) name.replace(number, 1, std::to_string(own_experts(op).begin));
             return name;
         };
-        auto const cut = BlockCutter<Policy>(body, place_, [&](Operation const& op) -> Result<std::int64_t> {
+        auto const cut = BlockCutter<Policy>(body, place_, [&](Operation const& op) -> Result<WeightGrain> {
                              auto const held = format_of_(name_of(op));
                              if (!held) return held.error();
-                             return input_grain(held->format, held->group);
+                             return weight_grain(held->format, held->group);
                          }).cut();
         if (!cut) return cut.error();
         bool has_frequencies = false;

@@ -64,7 +64,7 @@ public:
     }
     /// The cut of an FFN's width, which the policy chooses, by the format of the down projection.
     [[nodiscard]] InputPieces ffn_pieces(std::int64_t width, WeightSource const& down) const {
-        return Policy::cut(width, input_grain(down.format, down.group));
+        return cut_width<Policy>(width, weight_grain(down.format, down.group));
     }
     /// This rank's heads.
     ///

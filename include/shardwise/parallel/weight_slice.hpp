@@ -23,6 +23,30 @@ namespace shardwise::inline v0_2_0 {
     return format == WeightFormat::int4 && group > 0 ? std::lcm(block, group) : block;
 }
 
+/// Inputs that a leaf of a fixed tree is made of: those that cannot be parted, and of formats whose codes back ends hold in
+/// blocks of 32, whole blocks. Of a leaf that ended within one the rest would be held, and multiplied, as zeros.
+[[nodiscard]] constexpr std::int64_t leaf_grain(WeightFormat format, std::int64_t group = 0) {
+    constexpr std::int64_t held_together = 32;
+    bool const is_quantised = format == WeightFormat::int8 || format == WeightFormat::int4;
+    auto const grain = input_grain(format, group);
+    return is_quantised ? std::lcm(grain, held_together) : grain;
+}
+
+/// What the inputs of a weight are dealt by: those of heads by `input`, those that a policy cuts by its own.
+struct WeightGrain {
+    std::int64_t input = 1;
+    std::int64_t leaf = 1;
+};
+[[nodiscard]] constexpr WeightGrain weight_grain(WeightFormat format, std::int64_t group = 0) {
+    return {input_grain(format, group), leaf_grain(format, group)};
+}
+
+/// The cut of a width without heads by a policy (parallel/policy.hpp).
+template <class Policy>
+[[nodiscard]] constexpr auto cut_width(std::int64_t width, WeightGrain const& grain) {
+    return Policy::cut(width, Policy::has_fixed_tree ? grain.leaf : grain.input);
+}
+
 namespace detail {
 
 /// Bytes of the first `inputs` elements of a row: whole blocks, or the whole row.
