@@ -4,6 +4,7 @@
 
 #include "golden_lines.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,5 +31,14 @@ TEST_CASE("AWQ weights unpack in the order 0, 2, 4, 6, 1, 3, 5, 7") {
     weight.group = 16;
     CHECK(weight.check().error().code() == ErrorCode::shape_mismatch);
     weight.group = 0;
+    CHECK_FALSE(weight.check());
+    // A group longer than all inputs is one group.
+    weight.group = SIZE_MAX;
+    CHECK_FALSE(weight.check());
+    weight.qzeros = weight.qzeros.first(weight.outputs / 8);
+    weight.scales = weight.scales.first(weight.outputs);
+    CHECK(weight.check());
+    weight.qzeros = {};
+    weight.scales = {};
     CHECK_FALSE(weight.check());
 }

@@ -1,9 +1,12 @@
 #include <shardwise/quant/decode_bitsandbytes.hpp>
+#include <shardwise/quant/encode_bitsandbytes.hpp>
 
 #include <doctest/doctest.h>
 
 #include "golden_lines.hpp"
 
+#include <array>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -74,6 +77,13 @@ TEST_CASE("Parts that do not fit together are refused") {
     CHECK(decode_bnb_4bit(packed, std::vector<float>(2), nf4_values, out));
     CHECK(decode_bnb_4bit(packed, std::vector<float>(1), nf4_values, out).error().code() == ErrorCode::shape_mismatch);
     CHECK_FALSE(decode_bnb_4bit(std::vector<std::uint8_t>(32), std::vector<float>(2), nf4_values, out));
+    CHECK_FALSE(decode_bnb_4bit(packed, {}, nf4_values, out, 0));
+    CHECK(decode_bnb_4bit(packed, std::vector<float>(1), nf4_values, out, SIZE_MAX));
+    CHECK_FALSE(decode_bnb_4bit(packed, {}, nf4_values, out, SIZE_MAX));
+    std::vector<std::uint8_t> encoded(33);
+    std::vector<float> absmax(1);
+    CHECK(encode_nf4(out, encoded, absmax, SIZE_MAX));
+    CHECK_FALSE(encode_nf4(out, encoded, {}, SIZE_MAX));
     std::vector<float> const code(256);
     CHECK_FALSE(decode_bnb_absmax(std::vector<std::uint8_t>(65), {}, std::span{code}.first<256>(), 0.0F, out));
 }

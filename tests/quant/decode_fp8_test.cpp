@@ -1,10 +1,12 @@
 #include <shardwise/quant/decode_fp8.hpp>
+#include <shardwise/quant/encode_fp8.hpp>
 
 #include <doctest/doctest.h>
 
 #include "golden_lines.hpp"
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,4 +37,14 @@ TEST_CASE("One block as large as the matrix is a scale for all of it") {
     CHECK(decode_fp8_blocks(weight, scale, 2, 1, 2, out).error().code() == ErrorCode::shape_mismatch);
     CHECK_FALSE(decode_fp8_blocks(weight, scale, 0, 1, 2, out));
     CHECK_FALSE(decode_fp8_blocks(weight, scale, 3, 2, 3, out));
+    // As large as anything can be.
+    out = {};
+    REQUIRE(decode_fp8_blocks(weight, scale, 2, SIZE_MAX, SIZE_MAX, out));
+    CHECK(out[2] == -3.0F);
+    CHECK_FALSE(decode_fp8_blocks(weight, {}, 2, SIZE_MAX, SIZE_MAX, out));
+    std::array<std::uint8_t, 4> encoded{};
+    std::array<float, 1> found{};
+    REQUIRE(encode_fp8_blocks(out, 2, SIZE_MAX, SIZE_MAX, encoded, found));
+    CHECK(found[0] == 6.0F / 448.0F);
+    CHECK_FALSE(encode_fp8_blocks(out, 2, SIZE_MAX, SIZE_MAX, encoded, {}));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -23,6 +24,11 @@ namespace shardwise::inline v0_2_0 {
 
 /// The smallest integer not below a / b; a >= 0, b > 0.
 [[nodiscard]] constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+/// The same for sizes of spans.
+template <class Unsigned>
+requires(std::is_unsigned_v<Unsigned>) [[nodiscard]] constexpr Unsigned ceil_divide(Unsigned a, Unsigned b) {
+    return a / b + (a % b != 0 ? 1U : 0U);
+}
 
 /// The smallest multiple of `unit` not below a; a >= 0, unit > 0.
 [[nodiscard]] constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_divide(a, unit) * unit; }

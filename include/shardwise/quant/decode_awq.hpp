@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/float_bits.hpp>
 
@@ -27,7 +28,7 @@ struct AwqWeight {
     ///
     /// Errors  shape_mismatch
     [[nodiscard]] constexpr Result<> check() const {
-        auto const groups = group == 0 ? 0 : (inputs + group - 1) / group;
+        auto const groups = group == 0 ? 0 : ceil_divide(inputs, group);
         if (group == 0 || outputs % 8 != 0 || qweight.size() != inputs * (outputs / 8) ||
             qzeros.size() != groups * (outputs / 8) || scales.size() != groups * outputs) {
             return Error{ErrorCode::shape_mismatch}.because("qweight, qzeros and scales do not fit together");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/float_bits.hpp>
 
@@ -48,8 +49,8 @@ inline constexpr std::array<float, 16> bnb_fp4_values{
 [[nodiscard]] constexpr Result<> decode_bnb_4bit(std::span<std::uint8_t const> packed, std::span<float const> absmax,
                                                  std::span<float const, 16> code, std::span<float> out,
                                                  std::size_t block = 64) {
-    auto const blocks = (out.size() + block - 1) / block;
-    if (packed.size() != (out.size() + 1) / 2 || absmax.size() != blocks) {
+    auto const blocks = block == 0 ? 0 : ceil_divide(out.size(), block);
+    if (block == 0 || packed.size() != (out.size() + 1) / 2 || absmax.size() != blocks) {
         return Error{ErrorCode::shape_mismatch}.because("packed elements or absmax do not fit the number of elements");
     }
     for (std::size_t i = 0; i < out.size(); ++i) {

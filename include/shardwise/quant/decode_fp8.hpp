@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/float_bits.hpp>
 
@@ -19,8 +20,8 @@ namespace shardwise::inline v0_2_0 {
                                                    std::size_t block_columns, std::span<float> out) {
     bool const has_extents = columns > 0 && block_rows > 0 && block_columns > 0;
     auto const rows = has_extents ? out.size() / columns : 0;
-    auto const across = has_extents ? (columns + block_columns - 1) / block_columns : 0;
-    auto const down = has_extents ? (rows + block_rows - 1) / block_rows : 0;
+    auto const across = has_extents ? ceil_divide(columns, block_columns) : 0;
+    auto const down = has_extents ? ceil_divide(rows, block_rows) : 0;
     if (!has_extents || rows * columns != out.size() || weight.size() != out.size() || scales.size() != down * across) {
         return Error{ErrorCode::shape_mismatch}.because("elements and scales do not fit the extents of the matrix");
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/float_bits.hpp>
 
@@ -17,7 +18,7 @@ namespace shardwise::inline v0_2_0 {
 [[nodiscard]] constexpr Result<> decode_int4_row(std::span<std::uint8_t const> packed,
                                                  std::span<std::uint16_t const> scales, std::size_t group,
                                                  std::span<float> out) {
-    auto const groups = group == 0 ? 0 : (out.size() + group - 1) / group;
+    auto const groups = group == 0 ? 0 : ceil_divide(out.size(), group);
     if (group == 0 || packed.size() != (out.size() + 1) / 2 || scales.size() != groups) {
         return Error{ErrorCode::shape_mismatch}.because("packed elements or scales do not fit the length of the row");
     }

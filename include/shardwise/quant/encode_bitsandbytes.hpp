@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/encode_legacy.hpp>
@@ -30,7 +31,7 @@ namespace detail {
 /// Source  bitsandbytes kernels.cu (kQuantizeBlockwise, dQuantizeNF4)
 [[nodiscard]] constexpr Result<> encode_nf4(std::span<float const> values, std::span<std::uint8_t> packed,
                                             std::span<float> absmax, std::size_t block = 64) {
-    auto const blocks = block == 0 ? 0 : (values.size() + block - 1) / block;
+    auto const blocks = block == 0 ? 0 : ceil_divide(values.size(), block);
     if (block == 0 || packed.size() != (values.size() + 1) / 2 || absmax.size() != blocks) {
         return Error{ErrorCode::shape_mismatch}.because("packed elements or absmax do not fit the number of elements");
     }

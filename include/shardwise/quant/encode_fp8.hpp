@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/encode_legacy.hpp>
 
@@ -36,8 +37,8 @@ namespace shardwise::inline v0_2_0 {
                                                    std::span<std::uint8_t> out, std::span<float> scales) {
     bool const has_extents = columns > 0 && block_rows > 0 && block_columns > 0;
     auto const rows = has_extents ? values.size() / columns : 0;
-    auto const across = has_extents ? (columns + block_columns - 1) / block_columns : 0;
-    auto const down = has_extents ? (rows + block_rows - 1) / block_rows : 0;
+    auto const across = has_extents ? ceil_divide(columns, block_columns) : 0;
+    auto const down = has_extents ? ceil_divide(rows, block_rows) : 0;
     if (!has_extents || rows * columns != values.size() || out.size() != values.size() ||
         scales.size() != down * across) {
         return Error{ErrorCode::shape_mismatch}.because("elements and scales do not fit the extents of the matrix");

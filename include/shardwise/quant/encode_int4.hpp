@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/encode_legacy.hpp>
 
@@ -17,7 +18,7 @@ namespace shardwise::inline v0_2_0 {
 /// Errors  shape_mismatch
 [[nodiscard]] constexpr Result<> encode_int4_row(std::span<float const> values, std::size_t group,
                                                  std::span<std::uint8_t> packed, std::span<std::uint16_t> scales) {
-    auto const groups = group == 0 ? 0 : (values.size() + group - 1) / group;
+    auto const groups = group == 0 ? 0 : ceil_divide(values.size(), group);
     if (group == 0 || packed.size() != (values.size() + 1) / 2 || scales.size() != groups) {
         return Error{ErrorCode::shape_mismatch}.because("packed elements or scales do not fit the length of the row");
     }
