@@ -8,11 +8,16 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#if defined(__linux__)
-#include <pthread.h>
-#endif
+#include <memory>
 #include <thread>
 #include <vector>
+
+#if defined(__linux__)
+#include <csignal>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 using namespace shardwise;
 using namespace std::chrono_literals;
@@ -236,6 +241,56 @@ TEST_CASE("HostContext: works with the threads that the system gives; a queued s
         CHECK(sum.load() == 10);
     }
     CHECK(ThreadPool(3).size() == 3);
+}
+#endif
+
+#if defined(__linux__)
+TEST_CASE("HostContext: in a fork its threads are missing, and nothing waits for them") {
+    auto context = std::make_unique<HostContext>(HostOptions{.threads = 3, .streams = StreamMode::queued});
+    auto stream = std::make_unique<HostStream>(context->make_stream());
+    stream->submit([] { return Result<>{}; });
+    REQUIRE(stream->synchronize(Deadline::after(10s)));
+    // The threads go to sleep: in the fork nobody is there to be woken.
+    std::this_thread::sleep_for(50ms);
+    auto const child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        int wrong = 0;
+        for (int i = 0; i < 10; ++i) {
+            int sum = 0;
+            context->pool().run(10, [&](std::int64_t part) { sum += static_cast<int>(part); });
+            if (sum != 45) wrong |= 1;
+        }
+        bool has_run = false;
+        HostEvent event;
+        for (int i = 0; i < 10; ++i) {
+            stream->submit([&] { return has_run = true, Result<>{}; });
+            event.record(*stream);
+        }
+        auto const waited = stream->synchronize(Deadline::after(10s));
+        if (has_run || waited || waited.error().code() != ErrorCode::unsupported) wrong |= 2;
+        if (event.synchronize(Deadline::after(10s))) wrong |= 4;
+        stream.reset();
+        context.reset();
+        _exit(wrong);
+    }
+    int status = 0;
+    auto const limit = Deadline::after(30s);
+    auto ended = waitpid(child, &status, WNOHANG);
+    while (ended == 0 && !limit.has_passed()) {
+        std::this_thread::sleep_for(1ms);
+        ended = waitpid(child, &status, WNOHANG);
+    }
+    if (ended == 0) {
+        (void)kill(child, SIGKILL);
+        (void)waitpid(child, &status, 0);
+    }
+    CHECK(ended == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    // The parent goes on.
+    stream->submit([] { return Result<>{}; });
+    CHECK(stream->synchronize(Deadline::after(10s)));
 }
 #endif
 

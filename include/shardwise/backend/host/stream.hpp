@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/process_mark.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -26,6 +27,8 @@ enum class StreamMode : std::uint8_t {
 
 /// Work in order on the host. The first failure stops the stream: what follows is skipped, and `synchronize` returns it.
 ///
+/// In a fork of the process a queued stream has failed: its thread is not there.
+///
 /// Order   tasks run one after another; tasks of two streams are ordered by events only
 /// Memory  an immediate stream allocates nothing per task
 class HostStream {
@@ -41,7 +44,7 @@ public:
         : state_(std::make_unique<State>()), pool_(pool), isa_(isa) {
         if (mode != StreamMode::queued) return;
         try {
-            worker_ = std::thread([state = state_.get()] { state->run(); });
+            state_->worker = std::thread([state = state_.get()] { state->run(); });
         } catch (std::system_error const&) {
             state_->failure = Error{ErrorCode::capacity_exceeded}
                                   .in("stream")
@@ -53,30 +56,39 @@ public:
     HostStream& operator=(HostStream&&) = delete;
     /// Waits for what was put in.
     ~HostStream() {
-        if (!worker_.joinable()) return;
+        if (!state_ || !state_->worker.joinable()) return;
+        if (!state_->process.is_here()) {
+            // What ends a thread or a condition would wait for the thread.
+            (void)state_.release();
+            return;
+        }
         {
             std::lock_guard const lock(state_->mutex);
             state_->is_closed = true;
         }
         state_->changed.notify_all();
-        worker_.join();
+        state_->worker.join();
     }
 
     /// Puts a task in: a function without arguments that returns Result<>. Its failure, like an earlier one, is what
     /// `synchronize` returns.
     template <class Function>
     void submit(Function&& task) {
-        if (!worker_.joinable()) {
+        if (!state_->worker.joinable()) {
             if (!state_->first_failure()) state_->finish(task());
             return;
         }
+        if (!state_->process.is_here()) return state_->stay_behind();
         push(Entry{Task(std::forward<Function>(task)), nullptr});
     }
 
     /// Calls `mark(failure)` when the stream gets here, also where it has failed before: with the first failure, or nothing.
     template <class Function>
     void submit_mark(Function&& mark) {
-        if (!worker_.joinable()) {
+        bool const has_thread = state_->worker.joinable();
+        bool const is_behind = has_thread && !state_->process.is_here();
+        if (is_behind) state_->stay_behind();
+        if (is_behind || !has_thread) {
             mark(state_->first_failure());
             return;
         }
@@ -133,10 +145,21 @@ private:
         std::optional<Error> failure;
         bool is_running = false;
         bool is_closed = false;
+        std::thread worker;
+        detail::ProcessMark process;
 
         std::optional<Error> first_failure() {
             std::lock_guard const lock(mutex);
             return failure;
+        }
+        /// Fails in a fork. Nobody is told: who waits there asks for the deadline, and those of before are not there.
+        void stay_behind() {
+            std::lock_guard const lock(mutex);
+            if (failure) return;
+            failure = Error{ErrorCode::unsupported}
+                          .in("stream")
+                          .because("its thread stayed behind in the process that this one is a fork of")
+                          .fix("make a context of its own after the fork");
         }
         void finish(Result<> const& result) {
             {
@@ -176,7 +199,6 @@ private:
     std::unique_ptr<State> state_;
     ThreadPool* pool_;
     Result<IsaLevel> isa_;
-    std::thread worker_;
 };
 
 }  // namespace shardwise::inline v0_2_0

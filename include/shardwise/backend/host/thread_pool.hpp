@@ -1,12 +1,14 @@
 #pragma once
 
 #include <shardwise/backend/host/core_pin.hpp>
+#include <shardwise/backend/host/process_mark.hpp>
 
 #include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -20,7 +22,7 @@ namespace shardwise::inline v0_2_0 {
 /// Threads that share the parts of a loop. The calling thread is one of them, so a pool of one starts no thread at all.
 ///
 /// Order  `run` returns when every part is done; a run from inside a part, or beside another thread's run, is computed by the
-///        thread that asked for it
+///        thread that asked for it. In a fork of the process the threads are missing: the caller computes alone
 class ThreadPool {
 public:
     /// `threads` in all, at least 1. Where asked, those that it starts are pinned to the cores that the caller may use, one after
@@ -29,7 +31,7 @@ public:
     explicit ThreadPool(int threads, bool is_pinned = false, int first_core = 0) {
         try {
             for (int i = 1; i < threads; ++i) {
-                workers_.emplace_back([this, is_pinned, core = first_core + i] {
+                threads_->workers.emplace_back([this, is_pinned, core = first_core + i] {
                     std::optional<CorePin> pin;
                     if (is_pinned) pin.emplace(core);
                     work_until_stopped();
@@ -42,22 +44,27 @@ public:
     ThreadPool(ThreadPool const&) = delete;
     ThreadPool& operator=(ThreadPool const&) = delete;
     ~ThreadPool() {
+        if (!process_.is_here()) {
+            // What ends a thread or a condition would wait for the threads.
+            (void)threads_.release();
+            return;
+        }
         {
             std::lock_guard const lock(mutex_);
             is_stopped_.store(true, std::memory_order_relaxed);
             state_.fetch_add(one_run, std::memory_order_release);
         }
-        wake_.notify_all();
-        for (auto& worker : workers_) worker.join();
+        threads_->wake.notify_all();
+        for (auto& worker : threads_->workers) worker.join();
     }
 
     /// The threads that take part, the caller's included.
-    [[nodiscard]] int size() const { return static_cast<int>(workers_.size()) + 1; }
+    [[nodiscard]] int size() const { return static_cast<int>(threads_->workers.size()) + 1; }
 
     /// Calls body(part) for every part in [0, parts), each once. The body does not throw.
     template <class Body>
     void run(std::int64_t parts, Body&& body) {
-        if (parts < 2 || workers_.empty() || is_taken_.exchange(true, std::memory_order_acquire)) {
+        if (parts < 2 || threads_->workers.empty() || is_taken_.exchange(true, std::memory_order_acquire)) {
             for (std::int64_t part = 0; part < parts; ++part) body(part);
             return;
         }
@@ -70,10 +77,10 @@ public:
         // Nobody else changes the state between two runs.
         state_.store((state_.load(std::memory_order_relaxed) / one_run + 1) * one_run + is_open,
                      std::memory_order_seq_cst);
-        if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+        if (sleepers_.load(std::memory_order_seq_cst) > 0 && process_.is_here()) {
             // Under the lock, so that no worker goes to sleep between its look at the state and this call.
             std::lock_guard const lock(mutex_);
-            wake_.notify_all();
+            threads_->wake.notify_all();
         }
         take_parts();
         // Who has not come by now finds the door closed: a thread that sleeps, or that the system keeps from running, is not
@@ -101,7 +108,7 @@ public:
     template <class Body>
     void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
         auto const ranges = size() < most_ranges ? size() : most_ranges;
-        if (workers_.empty() || count <= grain) {
+        if (threads_->workers.empty() || count <= grain) {
             for (std::int64_t begin = 0; begin < count; begin += grain)
                 body(begin, begin + grain < count ? begin + grain : count);
             return;
@@ -178,7 +185,7 @@ private:
                 }
                 std::unique_lock lock(mutex_);
                 sleepers_.fetch_add(1, std::memory_order_seq_cst);
-                wake_.wait(lock, [&] { return is_new(std::memory_order_seq_cst); });
+                threads_->wake.wait(lock, [&] { return is_new(std::memory_order_seq_cst); });
                 sleepers_.fetch_sub(1, std::memory_order_relaxed);
             }
             // Before the look at is_stopped_: a worker that took the pool's end for a run it has seen would sleep for ever.
@@ -190,9 +197,13 @@ private:
         }
     }
 
-    std::vector<std::thread> workers_;
+    struct Threads {
+        std::vector<std::thread> workers;
+        std::condition_variable wake;
+    };
+    detail::ProcessMark process_;
+    std::unique_ptr<Threads> threads_ = std::make_unique<Threads>();
     std::mutex mutex_;
-    std::condition_variable wake_;
     std::atomic<bool> is_stopped_{false};
 
     void (*body_)(void*, std::int64_t) = nullptr;
