@@ -41,8 +41,9 @@ struct InputPieces {
 };
 
 /// Pieces of an attention's output: a query head each, or the fewest heads that are whole blocks of the weight's format.
-/// With one head each, heads are dealt as the estimator deals them.
+/// With one head each, heads are dealt as the estimator deals them. No pieces of heads without a number or a width.
 [[nodiscard]] constexpr InputPieces head_pieces(std::int64_t heads, std::int64_t head_dim, std::int64_t block = 1) {
+    if (heads < 1 || head_dim < 1 || block < 1) return {};
     auto const grain = std::lcm(head_dim, block);
     return {heads * head_dim, grain, ceil_divide(heads * head_dim, grain)};
 }

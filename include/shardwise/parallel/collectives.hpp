@@ -8,6 +8,7 @@
 #include <shardwise/comm/reduce_scatter.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/parallel/policy.hpp>
 
 #include <array>
 #include <cstddef>
@@ -23,21 +24,11 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// The largest group of ranks that layers work with.
-inline constexpr std::int32_t max_group_ranks = 1024;
-
 namespace detail {
 
 /// Errors  capacity_exceeded for more ranks than RankCounts has room for
 [[nodiscard]] inline Result<> check_group(std::int32_t ranks) {
-    if (ranks <= max_group_ranks) return {};
-    return Error{ErrorCode::capacity_exceeded}
-        .in("tensor parallel")
-        .at("ranks")
-        .because("are more than layers work with")
-        .got(ranks)
-        .expected(max_group_ranks)
-        .fix("split the group");
+    return check_place("tensor parallel", {ranks, 0});
 }
 
 /// A number per rank, without memory of its own to allocate.

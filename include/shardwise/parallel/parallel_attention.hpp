@@ -10,6 +10,7 @@
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -138,10 +139,11 @@ private:
                 .got(cache.keys.extent(1))
                 .expected(k_width);
         auto const context = cache.past + tokens;
-        if (cache.keys.extent(0) < context || cache.values.extent(0) < context)
+        auto const room = std::min(cache.keys.extent(0), cache.values.extent(0));
+        if (cache.past < 0 || room < context)
             return error.because("the cache has no room for the new tokens")
-                .got(cache.keys.extent(0))
-                .expected(context);
+                .got(cache.past < 0 ? cache.past : room)
+                .expected(cache.past < 0 ? 0 : context);
         TensorView<float, 2, Backend> const made{workspace.data(), {tokens, qkv_.outputs()}};
         TensorView<float, 2, Backend> const heads{made.data() + made.elements(), {tokens, output_.inputs()}};
         if (share_.query.size() == 0) return TensorView<float const, 2, Backend>(heads);

@@ -47,7 +47,7 @@ public:
     /// whole weight (a loader reads no others) or, by default, all of them.
     ///
     /// Errors  as slice_weight and hold_weight; invalid_argument where pieces are not those of the weight, its blocks or the
-    ///         ranks
+    ///         ranks; capacity_exceeded for more than max_group_ranks
     [[nodiscard]] static Result<RowLinear> create(typename Backend::Context& context, WeightSource const& source,
                                                   InputPieces const& pieces, TensorPlace place,
                                                   TensorView<float const, 1, Backend> bias = {},
@@ -222,9 +222,8 @@ private:
                                         UnitRange held) {
         Error error{ErrorCode::invalid_argument};
         error.in("row_linear");
-        if (place.ranks < 1 || place.ranks > max_group_ranks || place.rank < 0 || place.rank >= place.ranks)
-            return error.at("rank").because("is no rank of the group").got(place.rank).expected(place.ranks - 1);
-        if (pieces.count < 1) return error.at("pieces").because("cut a weight without inputs").got(pieces.inputs);
+        if (auto const placed = detail::check_place("row_linear", place); !placed) return placed;
+        if (auto const cut = detail::check_pieces("row_linear", pieces); !cut) return cut;
         auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
         if (held.size() != source.inputs || held.begin > own.begin || held.end < own.end) {
             return error.at("inputs")

@@ -72,22 +72,26 @@ public:
     [[nodiscard]] Result<HeadShare> heads(std::int64_t heads, std::int64_t kv_heads, InputPieces const& pieces) const {
         return head_share(heads, kv_heads, pieces, place_.ranks, place_.rank);
     }
-    /// This rank's rows of an embedding or a head.
-    [[nodiscard]] UnitRange vocabulary(std::int64_t size) const { return split_units(size, place_.ranks, place_.rank); }
+    /// This rank's rows of an embedding or a head; none where it is no rank of its group.
+    [[nodiscard]] UnitRange vocabulary(std::int64_t size) const {
+        return detail::check_place(subject, place_) ? split_units(size, place_.ranks, place_.rank) : UnitRange{};
+    }
 
     /// A layer of which each rank makes its share of outputs, dealt by split_units: also a head over the vocabulary.
     ///
-    /// Errors  as ColumnLinear::create
+    /// Errors  as ColumnLinear::create; invalid_argument where this is no rank of its group
     [[nodiscard]] Result<Column> column_linear(WeightSource const& weight, Bias bias = {}) const {
+        if (auto const placed = detail::check_place(subject, place_); !placed) return placed.error();
         UnitRange const rows[] = {split_units(weight.outputs, place_.ranks, place_.rank)};
         return Column::create(*context_, weight, rows, bias);
     }
     /// A layer whose outputs are the inputs of a row-parallel layer that is cut into `pieces`: an FFN's first, ungated.
     ///
-    /// Errors  as ColumnLinear::create; shape_mismatch where the pieces are not those of the outputs
+    /// Errors  as ColumnLinear::create; shape_mismatch where the pieces are not those of the outputs; invalid_argument where
+    ///         they are made of nothing, or this is no rank of its group
     [[nodiscard]] Result<Column> column_linear(WeightSource const& weight, InputPieces const& pieces,
                                                Bias bias = {}) const {
-        if (auto const checked = check("outputs", weight.outputs, pieces.inputs); !checked) return checked.error();
+        if (auto const checked = check(weight.outputs, pieces.inputs, pieces); !checked) return checked.error();
         UnitRange const rows[] = {pieces.inputs_of_rank(place_.ranks, place_.rank)};
         return Column::create(*context_, weight, rows, bias);
     }
@@ -96,7 +100,7 @@ public:
     /// Errors  as column_linear
     [[nodiscard]] Result<Column> packed_gate_up(WeightSource const& weight, InputPieces const& pieces,
                                                 Bias bias = {}) const {
-        if (auto const checked = check("outputs", weight.outputs, 2 * pieces.inputs); !checked) return checked.error();
+        if (auto const checked = check(weight.outputs, 2 * pieces.inputs, pieces); !checked) return checked.error();
         auto const own = pieces.inputs_of_rank(place_.ranks, place_.rank);
         UnitRange const rows[] = {own, {pieces.inputs + own.begin, pieces.inputs + own.end}};
         return Column::create(*context_, weight, rows, bias);
@@ -106,10 +110,11 @@ public:
     /// Errors  as column_linear and heads
     [[nodiscard]] Result<Column> packed_qkv(WeightSource const& weight, PackedQkv const& packed,
                                             InputPieces const& pieces, Bias bias = {}) const {
+        if (auto const checked = check_widths(packed.key_dim, packed.value_dim); !checked) return checked.error();
         auto const keys = packed.heads * packed.key_dim;
         auto const values = keys + packed.kv_heads * packed.key_dim;
         auto const all = values + packed.kv_heads * packed.value_dim;
-        if (auto const checked = check("outputs", weight.outputs, all); !checked) return checked.error();
+        if (auto const checked = check(weight.outputs, all, pieces); !checked) return checked.error();
         auto const share = heads(packed.heads, packed.kv_heads, pieces);
         if (!share) return share.error();
         auto const rows_of = [](std::int64_t first, UnitRange units, std::int64_t size) {
@@ -138,6 +143,7 @@ public:
     /// Errors  as its layers and heads
     [[nodiscard]] Result<Attention> attention(AttentionWeights const& weights, AttentionOptions const& options) const {
         auto const& shape = options.shape;
+        if (auto const checked = check_widths(shape.key_dim, shape.value_dim); !checked) return checked.error();
         auto const pieces = attention_pieces(shape.heads, shape.value_dim, weights.output);
         auto const share = heads(shape.heads, shape.kv_heads, pieces);
         if (!share) return share.error();
@@ -172,11 +178,26 @@ public:
     }
 
 private:
-    [[nodiscard]] static Result<> check(std::string_view place, std::int64_t got, std::int64_t expected) {
+    static constexpr std::string_view subject = "tensor parallel";
+
+    [[nodiscard]] static Result<> check_widths(std::int64_t key_dim, std::int64_t value_dim) {
+        if (key_dim >= 1 && value_dim >= 1) return {};
+        return Error{ErrorCode::invalid_argument}
+            .in(subject)
+            .at(key_dim < 1 ? "key_dim" : "value_dim")
+            .because("gives heads no width")
+            .got(key_dim < 1 ? key_dim : value_dim)
+            .expected(1);
+    }
+
+    /// That this is a rank, and that a weight's outputs are those that the pieces cut.
+    [[nodiscard]] Result<> check(std::int64_t got, std::int64_t expected, InputPieces const& pieces) const {
+        if (auto const placed = detail::check_place(subject, place_); !placed) return placed;
+        if (auto const cut = detail::check_pieces(subject, pieces); !cut) return cut;
         if (got == expected) return {};
         return Error{ErrorCode::shape_mismatch}
-            .in("tensor parallel")
-            .at(place)
+            .in(subject)
+            .at("outputs")
             .because("are not those of the pieces or heads that the weight is cut by")
             .got(got)
             .expected(expected);
