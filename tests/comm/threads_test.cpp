@@ -1,7 +1,9 @@
+#include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/detail/pause.hpp>
+#include <shardwise/comm/reduce_scatter.hpp>
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/comm/threads.hpp>
 
@@ -107,6 +109,37 @@ TEST_CASE("Threads: types, operations and roots that differ are refused") {
         };
     };
     check_all(run_ranks({from(0), from(1)}), ErrorCode::collective_mismatch, {"root 0", "root 1"});
+}
+
+TEST_CASE("Threads: lists of counts that differ are refused, also where their sums and all the rest agree") {
+    // The longer parts differ, so that the ranks would take another number of steps, too.
+    std::vector<std::int64_t> const lists[] = {{3, 5}, {5, 3}, {40, 60}, {60, 40}};
+    auto const gather = [&](std::size_t list) {
+        return [&lists, list](Threads& comm) {
+            auto const& counts = lists[list];
+            auto const total = counts[0] + counts[1];
+            std::vector<float> own(static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
+            std::vector<float> all(static_cast<std::size_t>(total));
+            return all_gather<float>(comm, view(own), view(all), counts);
+        };
+    };
+    auto const scatter = [&](std::size_t list) {
+        return [&lists, list](Threads& comm) {
+            auto const& counts = lists[list];
+            auto const total = counts[0] + counts[1];
+            std::vector<float> own(static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
+            std::vector<float> all(static_cast<std::size_t>(total));
+            return reduce_scatter<float>(comm, view(all), view(own), counts);
+        };
+    };
+    for (std::size_t const list : {std::size_t{0}, std::size_t{2}}) {
+        auto const total = list == 0 ? "8" : "100";
+        check_all(run_ranks({gather(list), gather(list + 1)}, {.chunk_bytes = 64}), ErrorCode::collective_mismatch,
+                  {"all_gather fp32 x " + std::string(total) + " in parts ", "rank 0", "rank 1"});
+        check_all(run_ranks({scatter(list), scatter(list + 1)}, {.chunk_bytes = 64}), ErrorCode::collective_mismatch,
+                  {"reduce_scatter sum fp32 x " + std::string(total) + " in parts "});
+        CHECK(fingerprint_of(lists[list]) != fingerprint_of(lists[list + 1]));
+    }
 }
 
 TEST_CASE("Threads: collectives in another order are refused with their number in the sequence") {

@@ -69,7 +69,7 @@ template <class T, Communicator C>
             .expected(total)
             .fix("give one count per rank; the output holds their sum");
     }
-    CollectiveCall const call{CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total};
+    CollectiveCall const call{CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total, fingerprint_of(counts)};
     if constexpr (HoldsCommunicator<C>) {
         return comm.visit([&](auto& one) { return all_gather(one, in, out, counts); });
     } else if constexpr (ExchangesMessages<C>) {

@@ -63,7 +63,7 @@ template <class T, Communicator C>
             .expected(total)
             .fix("give one count per rank; the input holds their sum");
     }
-    CollectiveCall const call{CollectiveKind::reduce_scatter, dtype_of<T>, op, -1, total};
+    CollectiveCall const call{CollectiveKind::reduce_scatter, dtype_of<T>, op, -1, total, fingerprint_of(counts)};
     if constexpr (HoldsCommunicator<C>) {
         return comm.visit([&](auto& one) { return reduce_scatter(one, in, out, counts, op); });
     } else if constexpr (ExchangesMessages<C>) {

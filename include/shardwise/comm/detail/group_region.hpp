@@ -1,6 +1,6 @@
 #pragma once
 
-#include <shardwise/comm/call.hpp>
+#include <shardwise/comm/detail/published_call.hpp>
 #include <shardwise/comm/detail/staging_ring.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
 #include <shardwise/core/error.hpp>
@@ -30,8 +30,7 @@ struct alignas(line_pair_bytes) PublishedStep {
     std::atomic<std::uint32_t> arrived{0};
     /// Where the rank ran: whoever waits for it on the same core must leave it the core. -1 if unknown.
     std::atomic<std::int32_t> core{-1};
-    CollectiveCall call{};
-    std::uint64_t call_number = 0;
+    PublishedCall call{};
     /// What the rank publishes, if it is no longer.
     std::byte bytes[most_bytes]{};
 };
@@ -69,6 +68,9 @@ struct alignas(line_pair_bytes) GroupRegion {
     std::size_t letter_bytes = 0;
     std::atomic<Poison> poison{Poison::none};
     Error first_error{ErrorCode::rank_lost};
+
+    /// Sizes of groups of any number of ranks are far from overflowing with it.
+    static constexpr std::size_t most_chunk_bytes = std::size_t{1} << 30U;
 
     [[nodiscard]] static constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 

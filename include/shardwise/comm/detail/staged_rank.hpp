@@ -3,6 +3,7 @@
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
+#include <shardwise/comm/detail/published_call.hpp>
 #include <shardwise/comm/detail/staging_ring.hpp>
 #include <shardwise/comm/detail/staging_store.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -64,8 +66,7 @@ public:
 
     /// Announces the next collective; its first step compares it with the others'.
     void begin(CollectiveCall const& call) {
-        call_ = call;
-        ++call_number_;
+        call_ = {call, call_.number + 1};
         is_compared_ = !options_.checks_calls;
         traffic_.begin(call.kind);
     }
@@ -118,7 +119,7 @@ public:
         std::memcpy(to, from, bytes);
     }
     /// Counts what the call took from the others: its waits for messages and their bytes.
-    void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.kind, messages, bytes); }
+    void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
     [[nodiscard]] Traffic& traffic() { return traffic_; }
     /// What another rank published in the step that was finished last. A rank's own may have been written over already.
     [[nodiscard]] std::byte const* theirs(std::int32_t rank) const {
@@ -132,8 +133,7 @@ public:
     [[nodiscard]] Result<> step() {
         if (is_poisoned()) return *poisoned();
         auto& own = region_->slot(rank_).steps[StepProtocol::half_to_write(step_)];
-        own.call = call_;
-        own.call_number = call_number_;
+        own.call = PublishedCall(call_);
         own.core.store(current_core(), std::memory_order_relaxed);
         ++step_;
         StepProtocol::publish(own.arrived, step_);
@@ -218,6 +218,14 @@ public:
             "failed, and the rank that failed died before it could say why");
     }
 
+    /// The first of these ranks that has died, if one has.
+    [[nodiscard]] std::optional<Error> dead_one(std::span<std::int32_t const> ranks) const {
+        for (auto const peer : ranks) {
+            if (auto const death = watch_(peer); !death.empty()) return death_of(peer, death);
+        }
+        return std::nullopt;
+    }
+
     void join() const { region_->slot(rank_).presence.store(Presence::joined, std::memory_order_release); }
     void leave() const { region_->slot(rank_).presence.store(Presence::left, std::memory_order_release); }
 
@@ -266,26 +274,28 @@ private:
         // Everyone came while we looked.
         if (missing.empty()) return std::nullopt;
         return Error{ErrorCode::deadline_exceeded}
-            .in(to_text(call_))
-            .because("was not joined in time at call " + std::to_string(call_number_) + " by rank " + missing)
+            .in(to_text(call_.call))
+            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + missing)
             .fix("look at what these ranks do; raise the timeout only where they really need that long");
     }
 
     [[nodiscard]] std::optional<Error> lost_rank(std::int32_t peer) const {
-        auto const name = "rank " + std::to_string(peer);
         bool const has_left = region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left;
         // It may have arrived between our look at its steps and our look at its presence.
         if (has_left && !has_arrived(peer)) {
             return Error{ErrorCode::rank_lost}
-                .in(name)
-                .because("left the group before call " + std::to_string(call_number_) + ", " + to_text(call_))
+                .in("rank " + std::to_string(peer))
+                .because("left the group before call " + std::to_string(call_.number) + ", " + to_text(call_.call))
                 .fix("look at its own error and make a new group");
         }
         auto const death = watch_(peer);
         if (death.empty() || has_arrived(peer)) return std::nullopt;
+        return death_of(peer, death);
+    }
+    [[nodiscard]] Error death_of(std::int32_t peer, std::string const& death) const {
         return Error{ErrorCode::rank_lost}
-            .in(name)
-            .because(death + " before call " + std::to_string(call_number_) + ", " + to_text(call_))
+            .in("rank " + std::to_string(peer))
+            .because(death + " before call " + std::to_string(call_.number) + ", " + to_text(call_.call))
             .fix("look at its output and make a new group");
     }
 
@@ -294,12 +304,11 @@ private:
             // What one published oneself is in another core's cache by now.
             if (peer == rank_) continue;
             auto const& theirs = published(peer);
-            if (theirs.call == call_ && theirs.call_number == call_number_) continue;
+            if (theirs.call == PublishedCall(call_)) continue;
             auto const low = std::min(peer, rank_);
             auto const high = std::max(peer, rank_);
-            NumberedCall const own{call_, call_number_};
-            NumberedCall const other{theirs.call, theirs.call_number};
-            return fail(call_mismatch(low, low == rank_ ? own : other, high, low == rank_ ? other : own));
+            auto const other = theirs.call.near(call_.number);
+            return fail(call_mismatch(low, low == rank_ ? call_ : other, high, low == rank_ ? other : call_));
         }
         return {};
     }
@@ -362,8 +371,7 @@ private:
     std::size_t place_ = 0;
     bool is_short_ = false;
     Traffic traffic_;
-    CollectiveCall call_{};
-    std::uint64_t call_number_ = 0;
+    NumberedCall call_{};
     bool is_compared_ = false;
 };
 
