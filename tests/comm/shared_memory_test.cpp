@@ -12,8 +12,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <fcntl.h>
 #include <filesystem>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -234,7 +236,127 @@ TEST_CASE("SharedMemory: ranks that never come, come twice, or mean another grou
     CHECK(SharedMemory::join("a", 0, 0).error().code() == ErrorCode::invalid_argument);
 }
 
+namespace {
+
+/// Rank 1 of three dies inside a split: the ranks know each other's colors, but the part is not made.
+std::vector<ProcessOutcome> run_death_in_split() {
+    Body const splits = [](SharedMemory& comm) -> Result<> {
+        auto const part = comm.split(7);
+        if (part) return {};
+        // The whole group has failed with it.
+        auto const later = barrier(comm);
+        return later || later.error().code() != part.error().code() ? Error{ErrorCode::unsupported} : part.error();
+    };
+    Body const dies = [](SharedMemory& comm) -> Result<> {
+        (void)shardwise::detail::place_in_color(comm, 7);
+        kill(getpid(), SIGKILL);
+        return {};
+    };
+    return run_ranks({splits, dies, splits}, {.timeout = 60s});
+}
+
+/// Rank 1 of three joins and dies, rank 2 never comes: what rank 0 is told.
+ProcessOutcome run_death_in_join() {
+    auto const join = [key = fresh_key()](std::int32_t rank) {
+        return [=]() -> Result<> {
+            auto const comm = SharedMemory::join(key, rank, 3, {.timeout = 60s});
+            return comm ? Result<>{} : comm.error();
+        };
+    };
+    return run_processes({join(0), join(1)}, [](std::vector<pid_t> const& processes) {
+        std::this_thread::sleep_for(200ms);
+        kill(processes[1], SIGKILL);
+    })[0];
+}
+
+}  // namespace
+
+TEST_CASE("SharedMemory: a rank that dies while a group gathers or is split is named at once") {
+    check_survivors(run_death_in_split(), 1, "was ended by signal Killed", 2500ms);
+    auto const joins = run_death_in_join();
+    CAPTURE(joins.message);
+    CHECK(joins.code == ErrorCode::rank_lost);
+    CHECK(joins.message.find("rank 1: was ended by signal Killed before all ranks had joined") != std::string::npos);
+    CHECK(joins.took < 200ms + 2500ms);
+    CHECK(leaves_nothing_behind());
+}
+
+TEST_CASE("SharedMemory: what a job left that died while it gathered is no obstacle to the next") {
+    auto const key = fresh_key();
+    auto const join = [key](std::int32_t rank, std::int32_t ranks, std::chrono::nanoseconds timeout) {
+        return [=]() -> Result<> {
+            auto comm = SharedMemory::join(key, rank, ranks, {.timeout = timeout});
+            return comm ? barrier(*comm) : comm.error();
+        };
+    };
+    // Also where the next has another size.
+    for (std::int32_t const ranks : {2, 3}) {
+        run_processes({join(0, 2, 60s)}, [](std::vector<pid_t> const& processes) {
+            std::this_thread::sleep_for(100ms);
+            kill(processes[0], SIGKILL);
+        });
+        CHECK_FALSE(leaves_nothing_behind());
+        std::vector<std::function<Result<>()>> next;
+        for (std::int32_t rank = 0; rank < ranks; ++rank) next.emplace_back(join(rank, ranks, 20s));
+        for (auto const& outcome : run_processes(next)) {
+            CAPTURE(outcome.message);
+            CHECK(outcome.succeeded);
+        }
+        CHECK(leaves_nothing_behind());
+    }
+}
+
+TEST_CASE("SharedMemory: memory of another user under the group's name is not used") {
+    auto const key = fresh_key();
+    auto const name = "/shardwise-" + std::to_string(getuid()) + "-" + key;
+    auto const file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0666);
+    REQUIRE(file >= 0);
+    // Only root may give files away.
+    bool const is_given = fchown(file, 12345, 12345) == 0;
+    close(file);
+    auto const comm = SharedMemory::join(key, 0, 1, {.timeout = 200ms});
+    REQUIRE_FALSE(comm);
+    CHECK((comm.error().message().find("belongs to another user") != std::string::npos) == is_given);
+    shm_unlink(name.c_str());
+}
+
+TEST_CASE("SharedMemory: the longest keys, timeouts without an end and chunks of any size are understood") {
+    auto const key = fresh_key() + std::string(200, 'x').substr(fresh_key().size());
+    auto comm = SharedMemory::join(key.substr(0, 200), 0, 1);
+    REQUIRE(comm);
+    auto part = comm->split(-3);
+    REQUIRE(part);
+    CHECK(part->split(3));
+    CHECK(part->split(4));
+
+    auto const endless = [other = fresh_key()](std::int32_t rank) {
+        return [=]() -> Result<> {
+            // Rank 0 waits a while.
+            if (rank == 1) std::this_thread::sleep_for(50ms);
+            auto joined = SharedMemory::join(other, rank, 2, {.timeout = std::chrono::nanoseconds::max()});
+            return joined ? barrier(*joined) : joined.error();
+        };
+    };
+    for (auto const& outcome : run_processes({endless(0), endless(1)})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
+    for (auto const chunk : {std::size_t{63}, (std::size_t{1} << 30U) + 1, SIZE_MAX}) {
+        auto const refused = SharedMemory::join(fresh_key(), 0, 1, {.chunk_bytes = chunk});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code() == ErrorCode::invalid_argument);
+    }
+    CHECK(leaves_nothing_behind());
+}
+
 TEST_SUITE("long") {
+    TEST_CASE("SharedMemory: a death while a group gathers or is split is known within 250 ms") {
+        for (int turn = 0; turn < 5; ++turn) {
+            check_survivors(run_death_in_split(), 1, "", 250ms);
+            CHECK(run_death_in_join().took < 200ms + 250ms);
+        }
+    }
+
     // facts/reliability.md, rows 1 to 3: 250 ms on an otherwise idle machine.
     TEST_CASE("SharedMemory: the death of a rank is known within 250 ms") {
         for (int turn = 0; turn < 20; ++turn) {

@@ -282,6 +282,15 @@ TEST_CASE("Threads: ranks and roots that do not exist, and ranks that are taken,
     CHECK(barrier(comm));
 }
 
+TEST_CASE("Threads: chunks whose sizes would overflow are refused, and a timeout without an end is none") {
+    for (auto const chunk : {(std::size_t{1} << 30U) + 1, std::size_t{1} << 60U, SIZE_MAX}) {
+        auto const group = ThreadsGroup::create(4, {.chunk_bytes = chunk});
+        REQUIRE_FALSE(group);
+        CHECK(group.error().code() == ErrorCode::invalid_argument);
+    }
+    CHECK(run_threads(2, reduce(8), {.timeout = std::chrono::nanoseconds::max()}));
+}
+
 TEST_CASE("Threads: without the comparison of calls, equal calls still work and missing ranks are still named") {
     auto const outcome = run_ranks({reduce(1000), reduce(1000)}, {.checks_calls = false});
     CHECK(outcome.results[0]);

@@ -47,40 +47,11 @@ public:
     /// '_'; two jobs of one user at the same time use different keys.
     ///
     /// Errors  invalid_argument for a rank that is out of range or taken, or a group of other options; deadline_exceeded
-    ///         with the ranks that never came; backend_failure with the system call
+    ///         with the ranks that never came; rank_lost with one that came and died; backend_failure with the system call
     [[nodiscard]] static Result<SharedMemory> join(std::string_view key, std::int32_t rank, std::int32_t ranks,
                                                    SharedMemoryOptions const& options = {}) {
         if (auto const checked = check(key, rank, ranks, options); !checked) return checked.error();
-        auto const deadline = Deadline::after(options.timeout);
-        auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
-        auto shared = detail::SharedRegion::open(key, ranks, chunk, deadline);
-        if (!shared) return shared.error();
-        auto& region = shared->region();
-        auto expected = detail::Presence::absent;
-        if (!region.slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {
-            return Error{ErrorCode::invalid_argument}
-                .in(shared->name())
-                .at("rank")
-                .because("was taken before")
-                .got(rank)
-                .fix("give each process a rank of its own, and each job a key of its own");
-        }
-        region.slot(rank).process.store(static_cast<std::int32_t>(getpid()), std::memory_order_release);
-        auto& joined = shared->header().joined;
-        if (joined.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) shared->forget_name();
-        while (joined.load(std::memory_order_acquire) < ranks) {
-            if (deadline.has_passed()) return missing_ranks(*shared, ranks);
-            if (auto const lost = options.gives_up ? options.gives_up() : std::nullopt) {
-                shared->forget_name();
-                return *lost;
-            }
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-        }
-        std::vector<pid_t> processes;
-        for (std::int32_t peer = 0; peer < ranks; ++peer) {
-            processes.push_back(region.slot(peer).process.load(std::memory_order_acquire));
-        }
-        return SharedMemory(std::string(key), options, *std::move(shared), rank, std::move(processes));
+        return gather(key, rank, ranks, options, [] { return std::optional<Error>(); });
     }
 
     SharedMemory(SharedMemory&& other) noexcept = default;
@@ -112,15 +83,72 @@ public:
 
     /// Cuts the group: ranks that give one color become a group of their own, numbered by their rank here.
     ///
-    /// Errors  as a collective; what join refuses
+    /// Errors  as a collective; what join refuses: then this group has failed, too
     [[nodiscard]] Result<SharedMemory> split(std::int32_t color) {
         auto const place = detail::place_in_color(*this, color);
         if (!place) return place.error();
-        auto const child = key_ + "." + std::to_string(++splits_) + "." + std::to_string(color);
-        return join(child, place->rank, place->members, options_);
+        auto const lost = [&] {
+            auto const first = Base::poisoned();
+            return first ? first : Base::dead_one(place->members);
+        };
+        auto part = gather(key_of_part(color), place->rank, place->size(), options_, lost);
+        if (!part) return fail(part.error()).error();
+        return part;
     }
 
 private:
+    /// Joins and waits for all, until lost() knows of an error that keeps them from coming.
+    template <class Lost>
+    [[nodiscard]] static Result<SharedMemory> gather(std::string_view key, std::int32_t rank, std::int32_t ranks,
+                                                     SharedMemoryOptions const& options, Lost const& lost) {
+        auto const deadline = Deadline::after(options.timeout);
+        auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
+        auto shared = detail::SharedRegion::open(key, ranks, chunk, deadline);
+        if (!shared) return shared.error();
+        auto& region = shared->region();
+        auto expected = detail::Presence::absent;
+        if (!region.slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {
+            return Error{ErrorCode::invalid_argument}
+                .in(shared->name())
+                .at("rank")
+                .because("was taken before")
+                .got(rank)
+                .fix("give each process a rank of its own, and each job a key of its own");
+        }
+        region.slot(rank).process.store(static_cast<std::int32_t>(getpid()), std::memory_order_release);
+        auto& joined = shared->header().joined;
+        if (joined.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) shared->forget_name();
+        // To look costs a few microseconds for each rank that has come.
+        auto const interval = std::chrono::milliseconds(5) + std::chrono::microseconds(200) * ranks;
+        auto next_look = Deadline::after(interval);
+        while (joined.load(std::memory_order_acquire) < ranks) {
+            std::optional<Error> trouble;
+            if (deadline.has_passed()) {
+                trouble = missing_ranks(*shared, ranks);
+            } else if (options.gives_up) {
+                trouble = options.gives_up();
+            }
+            if (!trouble && next_look.has_passed()) {
+                trouble = ended_rank(*shared);
+                if (!trouble) trouble = lost();
+                next_look = Deadline::after(interval);
+            }
+            // The last one may have come meanwhile.
+            if (trouble && joined.load(std::memory_order_acquire) < ranks) {
+                // Nobody must find the remains of a group that failed to gather, and who is in it none that waits.
+                shared->forget_name();
+                region.slot(rank).presence.store(detail::Presence::left, std::memory_order_release);
+                return *trouble;
+            }
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+        std::vector<pid_t> processes;
+        for (std::int32_t peer = 0; peer < ranks; ++peer) {
+            processes.push_back(region.slot(peer).process.load(std::memory_order_acquire));
+        }
+        return SharedMemory(std::string(key), options, *std::move(shared), rank, std::move(processes));
+    }
+
     SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared, std::int32_t rank,
                  std::vector<pid_t> processes)
         : Base(shared.region(), rank, {options.timeout, options.checks_calls},
@@ -143,7 +171,9 @@ private:
                 .got(static_cast<std::int64_t>(options.chunk_bytes))
                 .expected(64);
         }
-        bool is_legal = !key.empty() && key.size() <= 200;
+        if (options.chunk_bytes > detail::GroupRegion::most_chunk_bytes)
+            return error.at("chunk_bytes").because("is more than a GiB");
+        bool is_legal = !key.empty() && key.size() <= longest_key;
         for (char const c : key) {
             bool const is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
             is_legal = is_legal && (is_letter || c == '.' || c == '-' || c == '_');
@@ -159,13 +189,32 @@ private:
                 continue;
             missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
         }
-        // Nobody must find the remains of a group that failed to gather.
-        shared.forget_name();
         return Error{ErrorCode::deadline_exceeded}
             .in(shared.name())
             .because("was never joined by rank " + missing)
             .fix("look at why these ranks did not start");
     }
+    [[nodiscard]] static std::optional<Error> ended_rank(detail::SharedRegion const& shared) {
+        bool lives = false;
+        auto const rank = shared.ended_rank(lives);
+        if (rank < 0) return std::nullopt;
+        auto const process = shared.region().slot(rank).process.load(std::memory_order_relaxed);
+        return Error{ErrorCode::rank_lost}
+            .in("rank " + std::to_string(rank))
+            .because(detail::end_of_process(process) + " before all ranks had joined")
+            .fix("look at its output and start all ranks again");
+    }
+
+    /// The key of the group that ranks of a color split off. Long ones end in a number made of the whole (FNV-1a).
+    [[nodiscard]] std::string key_of_part(std::int32_t color) {
+        auto const whole = key_ + "." + std::to_string(++splits_) + "." + std::to_string(color);
+        if (whole.size() <= longest_key) return whole;
+        std::uint64_t print = 0xCBF2'9CE4'8422'2325U;
+        for (char const c : whole) print = (print ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3U;
+        return whole.substr(0, longest_key / 2) + "." + std::to_string(print);
+    }
+
+    static constexpr std::size_t longest_key = 200;
 
     std::string key_;
     SharedMemoryOptions options_;

@@ -34,7 +34,7 @@ class Threads;
 /// The memory that the ranks of one process share. It outlives the communicators that stand on it.
 class ThreadsGroup {
 public:
-    /// Errors  invalid_argument for no ranks or chunks under 64 bytes; out_of_memory
+    /// Errors  invalid_argument for no ranks, or chunks under 64 bytes or over a GiB; out_of_memory
     [[nodiscard]] static Result<ThreadsGroup> create(std::int32_t ranks, ThreadsOptions const& options = {}) {
         if (ranks < 1 || ranks > max_ranks) {
             return Error{ErrorCode::invalid_argument}
@@ -51,6 +51,9 @@ public:
                 .because("is less than a cache line")
                 .got(static_cast<std::int64_t>(options.chunk_bytes))
                 .expected(64);
+        }
+        if (options.chunk_bytes > detail::GroupRegion::most_chunk_bytes) {
+            return Error{ErrorCode::invalid_argument}.in("threads").at("chunk_bytes").because("is more than a GiB");
         }
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
         auto const bytes = detail::GroupRegion::bytes(ranks, chunk);
@@ -192,9 +195,9 @@ inline Result<Threads> Threads::split(std::int32_t color) {
         auto found = state.children.begin();
         while (found != state.children.end() && (found->split != splits_ || found->color != color)) ++found;
         if (found == state.children.end()) {
-            auto made = ThreadsGroup::create(place->members, group_.options_);
+            auto made = ThreadsGroup::create(place->size(), group_.options_);
             if (!made) return fail(made.error()).error();
-            state.children.push_back({splits_, color, place->members, made->state_});
+            state.children.push_back({splits_, color, place->size(), made->state_});
             found = state.children.end() - 1;
         }
         child.options_ = group_.options_;

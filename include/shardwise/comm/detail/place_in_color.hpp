@@ -4,13 +4,16 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
 
-/// A rank's number among those that chose its color, and how many they are.
+/// A rank's number among those that chose its color, and which they are.
 struct ColorPlace {
     std::int32_t rank = 0;
-    std::int32_t members = 0;
+    std::vector<std::int32_t> members;
+
+    [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(members.size()); }
 };
 
 /// Asks all ranks for their color.
@@ -24,8 +27,8 @@ template <Communicator C>
         auto theirs = color;
         if (peer != comm.rank()) std::memcpy(&theirs, comm.theirs(peer), sizeof theirs);
         if (theirs != color) continue;
-        if (peer == comm.rank()) place.rank = place.members;
-        ++place.members;
+        if (peer == comm.rank()) place.rank = place.size();
+        place.members.push_back(peer);
     }
     return place;
 }

@@ -46,6 +46,26 @@ struct ProcessState {
     return state;
 }
 
+/// Whether a process has ended, be it that its parent has taken the exit status or not.
+[[nodiscard]] inline bool has_ended(pid_t process) {
+    auto const descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+    if (descriptor < 0) return errno == ESRCH;
+    pollfd entry{descriptor, POLLIN, 0};
+    bool const has = poll(&entry, 1, 0) == 1;
+    close(descriptor);
+    return has;
+}
+
+/// How a process that has ended did so.
+[[nodiscard]] inline std::string end_of_process(pid_t process) {
+    auto const state = state_of_process(process);
+    // Once its parent has taken the exit status, only the end itself is known.
+    if (state.letter != 'Z') return "has ended";
+    auto const signal = state.exit_status & 0x7F;
+    if (signal != 0) return std::string("was ended by signal ") + strsignal(signal);
+    return "ended with exit code " + std::to_string((state.exit_status >> 8) & 0xFF);
+}
+
 /// Watches the processes of a group through file descriptors that stay theirs, whatever becomes of their numbers.
 class ProcessWatch {
 public:
@@ -73,13 +93,7 @@ public:
         if (is_gone_[i]) return "is gone";
         if (descriptors_[i] < 0) return {};
         pollfd entry{descriptors_[i], POLLIN, 0};
-        if (poll(&entry, 1, 0) != 1) return {};
-        auto const state = state_of_process(processes_[i]);
-        // Once its parent has taken the exit status, only the end itself is known.
-        if (state.letter != 'Z') return "has ended";
-        auto const signal = state.exit_status & 0x7F;
-        if (signal != 0) return std::string("was ended by signal ") + strsignal(signal);
-        return "ended with exit code " + std::to_string((state.exit_status >> 8) & 0xFF);
+        return poll(&entry, 1, 0) == 1 ? end_of_process(processes_[i]) : std::string();
     }
 
     /// True while the process of a rank is stopped, so that it cannot answer.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/detail/group_region.hpp>
+#include <shardwise/comm/detail/process_watch.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -26,8 +27,10 @@ namespace shardwise::inline v0_2_0::detail {
 /// What stands before the region in shared memory: enough to tell whether all ranks mean the same group.
 struct SharedHeader {
     static constexpr std::uint64_t made = 0x7368617264776973;  // "shardwis"
+    static constexpr std::uint64_t forgotten = made + 1;
 
-    /// Last of all: the region behind is made.
+    /// Last of all: the region behind is made. Whoever turns it into `forgotten` takes the name away, and nobody else: by then it
+    /// may be another region's.
     std::atomic<std::uint64_t> magic;
     std::uint64_t layout;
     std::int32_t ranks;
@@ -53,24 +56,30 @@ public:
         if (memory_ != nullptr) munmap(memory_, bytes_);
     }
 
-    /// The memory of the group `key` of this user: made by whoever comes first, opened by the others.
+    /// The memory of the group `key` of this user: made by whoever comes first, opened by the others. What a group left that died
+    /// while it gathered is taken away.
     ///
     /// Errors  backend_failure with the system call; invalid_argument where the ranks mean different groups;
     ///         deadline_exceeded where the memory is never made
     [[nodiscard]] static Result<SharedRegion> open(std::string_view key, std::int32_t ranks, std::size_t chunk,
                                                    Deadline deadline) {
-        SharedRegion shared;
-        shared.name_ = "/shardwise-" + std::to_string(getuid()) + "-" + std::string(key);
-        shared.bytes_ = header_bytes + GroupRegion::bytes(ranks, chunk);
         while (true) {
+            SharedRegion shared;
+            shared.name_ = "/shardwise-" + std::to_string(getuid()) + "-" + std::string(key);
+            shared.bytes_ = header_bytes + GroupRegion::bytes(ranks, chunk);
             auto const made = shm_open(shared.name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
             if (made >= 0) return make(std::move(shared), made, ranks, chunk);
             if (errno != EEXIST) return system_error("shm_open", shared.name_);
             auto const opened = shm_open(shared.name_.c_str(), O_RDWR | O_CLOEXEC, 0600);
-            if (opened >= 0) return attach(std::move(shared), opened, ranks, chunk, deadline);
             // Between the two calls the name may have gone.
-            if (errno != ENOENT) return system_error("shm_open", shared.name_);
-            if (deadline.has_passed()) return never_made(shared.name_);
+            if (opened < 0 && errno != ENOENT) return system_error("shm_open", shared.name_);
+            auto const name = shared.name_;
+            if (opened >= 0) {
+                auto attached = attach(std::move(shared), opened, ranks, chunk, deadline);
+                if (!attached || attached->is_gathering()) return attached;
+            }
+            if (deadline.has_passed()) return never_made(name);
+            if (opened >= 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
     }
 
@@ -79,7 +88,28 @@ public:
         return *reinterpret_cast<GroupRegion*>(static_cast<std::byte*>(memory_) + header_bytes);
     }
     /// Takes the name away: who is in stays in, nobody else comes.
-    void forget_name() const { shm_unlink(name_.c_str()); }
+    void forget_name() const {
+        auto expected = SharedHeader::made;
+        if (header().magic.compare_exchange_strong(expected, SharedHeader::forgotten)) shm_unlink(name_.c_str());
+    }
+    /// False where the name means, or is about to mean, another group: this one is complete, or it failed to gather.
+    [[nodiscard]] bool is_gathering() const {
+        return header().magic.load(std::memory_order_acquire) == SharedHeader::made &&
+               header().joined.load(std::memory_order_acquire) < header().ranks;
+    }
+    /// The first rank whose process has joined and ended, or -1; `lives` says whether another one lives.
+    [[nodiscard]] std::int32_t ended_rank(bool& lives) const {
+        std::int32_t ended = -1;
+        for (std::int32_t rank = 0; rank < region().ranks; ++rank) {
+            auto const& slot = region().slot(rank);
+            if (slot.presence.load(std::memory_order_acquire) == Presence::absent) continue;
+            auto const process = slot.process.load(std::memory_order_acquire);
+            bool const has = process != 0 && has_ended(process);
+            if (has && ended < 0) ended = rank;
+            lives = lives || !has;
+        }
+        return ended;
+    }
     [[nodiscard]] std::string const& name() const { return name_; }
 
 private:
@@ -87,7 +117,7 @@ private:
     static_assert(sizeof(SharedHeader) <= header_bytes);
     /// What two builds must agree on to share memory; first, how often what lies in it has changed its meaning.
     static constexpr std::uint64_t layout =
-        3'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+        4'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
 
     [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
         return Error{ErrorCode::backend_failure}
@@ -118,7 +148,7 @@ private:
         auto mapped = status == 0 ? shared.map(descriptor) : Result<>{system_error("posix_fallocate", shared.name_)};
         close(descriptor);
         if (!mapped) {
-            shared.forget_name();
+            shm_unlink(shared.name_.c_str());
             return mapped.error();
         }
         auto* const header = new (shared.memory_) SharedHeader{};
@@ -139,6 +169,15 @@ private:
         struct stat status {};
         while (true) {
             if (fstat(descriptor, &status) != 0) return system_error("fstat", shared.name_);
+            if (status.st_uid != geteuid()) {
+                return Error{ErrorCode::backend_failure}
+                    .in("shared memory")
+                    .at(shared.name_)
+                    .because("belongs to another user")
+                    .got(status.st_uid)
+                    .expected(geteuid())
+                    .fix("start under another key");
+            }
             if (static_cast<std::size_t>(status.st_size) >= header_bytes) break;
             if (deadline.has_passed()) return never_made(shared.name_);
             std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -146,13 +185,18 @@ private:
         shared.bytes_ = static_cast<std::size_t>(status.st_size);
         if (auto const mapped = shared.map(descriptor); !mapped) return mapped.error();
         auto& header = shared.header();
-        while (header.magic.load(std::memory_order_acquire) != SharedHeader::made) {
+        while (header.magic.load(std::memory_order_acquire) == 0) {
             if (deadline.has_passed()) return never_made(shared.name_);
             std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
         Error differs{ErrorCode::invalid_argument};
         differs.in("shared memory").at(shared.name_).fix("start all ranks with the same options and the same build");
         if (header.layout != layout) return differs.because("was made by another version of this library");
+        bool lives = false;
+        if (shared.ended_rank(lives) >= 0 && !lives) {
+            shared.forget_name();
+            return Result<SharedRegion>(std::move(shared));
+        }
         if (header.ranks != ranks)
             return differs.because("belongs to a group of another size").got(ranks).expected(header.ranks);
         if (header.chunk_bytes != chunk) {
