@@ -6,6 +6,7 @@
 //   mpi_ranks stopped             rank 1 stops itself; the others must name it, and the job must end
 //   mpi_ranks absent              rank 1 never starts MPI; the others must be told so
 //   mpi_ranks silent              rank 1 never calls; the others must name it
+//   mpi_ranks twice               two groups of all ranks; MPI must run on when the first is gone
 //   mpi_ranks leaves              rank 1 leaves; the others must be told so
 
 #include <shardwise/comm/mpi.hpp>
@@ -83,11 +84,17 @@ int main(int argc, char** argv) {
                                          "have not called MPI_Init");
         end_job(status);
     }
-    bool const is_right = what == "cases" || what == "pipelines";
+    bool const is_right = what == "cases" || what == "pipelines" || what == "twice";
     auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(5s)});
     if (!comm) {
         std::fprintf(stderr, "FAILED: %s\n", comm.error().message().c_str());
         return 1;
+    }
+    if (what == "twice") {
+        auto second = Mpi::join({.timeout = 60s});
+        if (!second) return 1;
+        { auto const first = std::move(*comm); }
+        return run_cases(*second);
     }
     if (what == "cases") return run_cases(*comm);
     if (what == "pipelines") return run_pipelines(*comm);

@@ -30,7 +30,7 @@ namespace shardwise::inline v0_2_0::detail {
 class MpiLifetime {
 public:
     /// Errors  backend_failure with MPI's or the system's words; deadline_exceeded
-    [[nodiscard]] static Result<std::unique_ptr<MpiLifetime>> start(std::chrono::nanoseconds timeout) {
+    [[nodiscard]] static Result<std::shared_ptr<MpiLifetime>> start(std::chrono::nanoseconds timeout) {
         static std::atomic<bool> has_begun{false};
         Error failed{ErrorCode::backend_failure};
         failed.in("MPI_Init_thread");
@@ -50,17 +50,28 @@ public:
                 .fix("let all ranks of the job join");
         }
         if (shared->status != MPI_SUCCESS) return failed.because(mpi_text(shared->status));
-        return std::unique_ptr<MpiLifetime>(new MpiLifetime(std::move(shared)));
+        auto lifetime = std::shared_ptr<MpiLifetime>(new MpiLifetime(std::move(shared)));
+        std::lock_guard const lock(known().mutex);
+        known().lifetime = lifetime;
+        return lifetime;
+    }
+    /// The one that `start` gave, while somebody holds it; null where somebody else started MPI.
+    [[nodiscard]] static std::shared_ptr<MpiLifetime> running() {
+        std::lock_guard const lock(known().mutex);
+        return known().lifetime.lock();
     }
     MpiLifetime(MpiLifetime const&) = delete;
     MpiLifetime& operator=(MpiLifetime const&) = delete;
     /// Waits for all ranks as long as `start` would have, and as long again for MPI_Finalize. Without those that do not come
     /// the process ends without MPI_Finalize, which ends the job.
     ~MpiLifetime() {
+        if (is_endless_) return;
         shared_->enter(Phase::ending);
         (void)shared_->reaches(Phase::over, 2 * shared_->timeout);
     }
 
+    /// MPI is not ended any more: it would wait for ranks that do not answer.
+    void leave_running() { is_endless_ = true; }
     /// What MPI lets threads do.
     [[nodiscard]] int threads() const { return shared_->threads; }
 
@@ -85,6 +96,16 @@ private:
             return changed.wait_for(lock, limit, [&] { return phase >= least; });
         }
     };
+
+    /// There is one MPI in a process.
+    struct Known {
+        std::mutex mutex;
+        std::weak_ptr<MpiLifetime> lifetime;
+    };
+    [[nodiscard]] static Known& known() {
+        static Known one;
+        return one;
+    }
 
     explicit MpiLifetime(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
@@ -116,6 +137,7 @@ private:
     }
 
     std::shared_ptr<Shared> shared_;
+    std::atomic<bool> is_endless_{false};
 };
 
 }  // namespace shardwise::inline v0_2_0::detail

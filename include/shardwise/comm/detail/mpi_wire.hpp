@@ -58,6 +58,7 @@ public:
             wire->lifetime_ = *std::move(lifetime);
             threads = wire->lifetime_->threads();
         } else {
+            wire->lifetime_ = MpiLifetime::running();
             MPI_Query_thread(&threads);
         }
         // The streams of a back end call from threads of their own.
@@ -100,7 +101,7 @@ public:
         // job when this process ends without.
         if (has_unfinished_) {
             (void)kept_.release();
-            (void)lifetime_.release();
+            if (lifetime_) lifetime_->leave_running();
             return;
         }
         if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
@@ -185,8 +186,8 @@ private:
     bool is_crowded_ = true;
     bool has_unfinished_ = false;
     std::unique_ptr<std::vector<Message>> kept_;
-    /// Where nobody else started MPI.
-    std::unique_ptr<MpiLifetime> lifetime_;
+    /// Where nobody else started MPI: all wires hold the one.
+    std::shared_ptr<MpiLifetime> lifetime_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail
