@@ -17,6 +17,9 @@
 #include <cstring>
 #include <functional>
 #include <new>
+#if defined(__GLIBC__)
+#include <pthread.h>
+#endif
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -232,6 +235,26 @@ TEST_CASE("run_threads: the error or exception of one rank unblocks the others a
     }
     CHECK(Clock::now() - begin < 1s);
 }
+
+#if defined(__GLIBC__)
+TEST_CASE("run_threads: ranks for which the system gives no thread are an error to all, not the end of the process") {
+    pthread_attr_t usual;
+    pthread_attr_t vast;
+    REQUIRE(pthread_getattr_default_np(&usual) == 0);
+    REQUIRE(pthread_attr_init(&vast) == 0);
+    // No address space has room for such a stack.
+    REQUIRE(pthread_attr_setstacksize(&vast, std::size_t{1} << 50U) == 0);
+    REQUIRE(pthread_setattr_default_np(&vast) == 0);
+    auto const refused = run_threads(3, reduce(8), {.timeout = 20s});
+    REQUIRE(pthread_setattr_default_np(&usual) == 0);
+    (void)pthread_attr_destroy(&vast);
+    (void)pthread_attr_destroy(&usual);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == ErrorCode::capacity_exceeded);
+    CHECK(refused.error().message().find("rank 1: gets no thread") != std::string::npos);
+    CHECK(run_threads(3, reduce(8)));
+}
+#endif
 
 TEST_CASE("Threads: a rank that waits for one that sleeps leaves its core to others") {
     double used = 0.0;

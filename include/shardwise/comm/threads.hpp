@@ -13,6 +13,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -210,7 +211,8 @@ inline Result<Threads> Threads::split(std::int32_t color) {
 /// Runs body(Threads&) on `ranks` threads and waits for all of them. A rank that returns an error or throws ends the group:
 /// the others get that error from their next call. The body may move the rank into a handle of its own.
 ///
-/// Errors  the first error of any rank; rank_lost with the text of an exception
+/// Errors  the first error of any rank; rank_lost with the text of an exception; capacity_exceeded where the system gives too few
+///         threads: rank 0 has not run then
 template <class Body>
 [[nodiscard]] Result<> run_threads(std::int32_t ranks, Body const& body, ThreadsOptions const& options = {}) {
     auto const group = ThreadsGroup::create(ranks, options);
@@ -235,8 +237,22 @@ template <class Body>
         if (!result) result = comm->fail(result.error());
     };
     std::vector<std::thread> threads;
-    for (std::int32_t rank = 1; rank < ranks; ++rank) threads.emplace_back(run, rank);
-    run(0);
+    threads.reserve(static_cast<std::size_t>(ranks));
+    for (std::int32_t rank = 1; rank < ranks; ++rank) {
+        try {
+            threads.emplace_back(run, rank);
+        } catch (std::system_error const& problem) {
+            // The others wait for this rank already.
+            if (auto const comm = group->join(rank)) {
+                results[0] = comm->fail(Error{ErrorCode::capacity_exceeded}
+                                            .in("rank " + std::to_string(rank))
+                                            .because("gets no thread: " + std::string(problem.what()))
+                                            .fix("use fewer ranks, or allow this process more threads and memory"));
+            }
+            break;
+        }
+    }
+    if (results[0]) run(0);
     for (auto& thread : threads) thread.join();
     for (auto const& result : results) {
         if (!result) return result;
