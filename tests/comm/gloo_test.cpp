@@ -12,8 +12,10 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gloo/config.h>
+#include <malloc.h>
 #include <sched.h>
 #include <string>
 #include <thread>
@@ -177,6 +179,20 @@ TEST_CASE("Gloo: calls and letters that differ are refused on every rank that se
         CHECK(outcome.message.find("fp32 x 5") != std::string::npos);
         CHECK(outcome.message.find("fp32 x 6") != std::string::npos);
     }
+    // Gloo ends a process that receives more than it expects.
+    auto const gather = [](std::int64_t first, std::int64_t second) {
+        return [=](Gloo& comm) {
+            std::int64_t const counts[] = {first, second};
+            std::vector<float> own(static_cast<std::size_t>(counts[comm.rank()]));
+            std::vector<float> all(static_cast<std::size_t>(first + second));
+            return all_gather<float>(comm, flat(own), flat(all), counts);
+        };
+    };
+    for (auto const& outcome : run_gloo_ranks({gather(3, 5), gather(5, 3)})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.code == ErrorCode::collective_mismatch);
+        CHECK(outcome.message.find("all_gather fp32 x 8 in parts ") != std::string::npos);
+    }
     GlooBody const sends = [](Gloo& comm) {
         std::vector<float> data(8);
         if (auto const done = send(comm, flat(std::as_const(data)), 1); !done) return done;
@@ -241,6 +257,71 @@ TEST_CASE("Gloo: ranks that never come, come twice, or mean another group are na
     CHECK(sizes[1].message.find("another size") != std::string::npos);
     CHECK(Gloo::join("/tmp", 1, 1).error().code() == ErrorCode::invalid_argument);
     CHECK(Gloo::join("/no/such/folder", 0, 1).error().code() == ErrorCode::backend_failure);
+}
+
+TEST_CASE("Gloo: a rank that came but does not connect is named at the deadline") {
+    MeetingFolder const folder;
+    std::ofstream(folder.path() + "/shardwise-rank-1") << "2\n";
+    auto const comm = Gloo::join(folder.path(), 0, 2, {.timeout = 700ms});
+    REQUIRE_FALSE(comm);
+    CAPTURE(comm.error().message());
+    CHECK(comm.error().code() == ErrorCode::deadline_exceeded);
+    CHECK(comm.error().message().find("rank 1 came, but did not connect in time") != std::string::npos);
+}
+
+TEST_CASE("Gloo: a rank that is killed is named while another is only late") {
+    // Until rank 0 gives up.
+    GlooBody const late = [](Gloo& comm) {
+        std::vector<float> data(1);
+        return receive(comm, flat(data), 0);
+    };
+    GlooBody const dies = [](Gloo&) -> Result<> {
+        kill(getpid(), SIGKILL);
+        return {};
+    };
+    auto const outcomes = run_gloo_ranks({reduce_until_failure, late, dies}, {.timeout = 40s});
+    CAPTURE(outcomes[0].message);
+    CHECK(outcomes[0].code == ErrorCode::rank_lost);
+    CHECK(outcomes[0].message.find("rank 2: closed its connection") != std::string::npos);
+    CHECK(outcomes[0].took < 30s);
+}
+
+TEST_CASE("Gloo: who leaves a part of a group, but not the group, is named to the others of the part") {
+    GlooBody const leaves = [](Gloo& comm) -> Result<> {
+        if (auto const part = comm.split(0); !part) return part.error();
+        // The connection stays until the other is done.
+        std::vector<float> data(1);
+        (void)receive(comm, flat(data), 0);
+        return {};
+    };
+    GlooBody const stays = [](Gloo& comm) -> Result<> {
+        auto part = comm.split(0);
+        return part ? barrier(*part) : part.error();
+    };
+    auto const outcomes = run_gloo_ranks({stays, leaves}, {.timeout = 20s});
+    CAPTURE(outcomes[0].message);
+    CHECK(outcomes[0].code == ErrorCode::rank_lost);
+    CHECK(outcomes[0].message.find("rank 1: left the group") != std::string::npos);
+}
+
+TEST_CASE("Gloo: groups that are made and left take no memory for good") {
+    GlooBody const many = [](Gloo& comm) -> Result<> {
+        std::size_t before = 0;
+        for (int turn = 0; turn < 600; ++turn) {
+            if (turn == 100) before = mallinfo2().uordblks;
+            auto part = comm.split(0);
+            if (!part) return part.error();
+            if (auto const done = barrier(*part); !done) return done;
+        }
+        auto const grown = static_cast<std::int64_t>(mallinfo2().uordblks) - static_cast<std::int64_t>(before);
+        // A kilobyte for each group would be 500 KB.
+        if (grown > 250'000) return Error{ErrorCode::out_of_memory}.in("groups").got(grown);
+        return {};
+    };
+    for (auto const& outcome : run_gloo_ranks({many, many})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
 }
 
 namespace {

@@ -5,7 +5,9 @@
 #include <shardwise/comm/detail/message_communicator.hpp>
 #include <shardwise/comm/detail/message_group.hpp>
 #include <shardwise/comm/detail/rank_files.hpp>
+#include <shardwise/core/deadline.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -52,9 +54,12 @@ public:
         if (options.silence < std::chrono::seconds(1)) {
             return wrong.at("silence").because("is less than a second").got(options.silence.count()).expected(1);
         }
+        auto const deadline = Deadline::after(options.timeout);
         // Gloo names neither who is missing nor who came twice.
         if (auto const met = detail::meet_in_folder(folder, rank, ranks, options.timeout); !met) return met.error();
-        auto wire = detail::GlooWire::create(folder, rank, ranks, options.address, options.silence, options.timeout);
+        // Also who came at the last moment needs one to connect.
+        auto const left = std::max<std::chrono::nanoseconds>(deadline.left(), std::chrono::milliseconds(300));
+        auto wire = detail::GlooWire::create(folder, rank, ranks, options.address, options.silence, Deadline::after(left));
         if (!wire) return wire.error();
         return Gloo(*std::move(wire), detail::whole_group(rank, ranks), {options.timeout, options.checks_calls});
     }

@@ -21,6 +21,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
@@ -81,19 +82,22 @@ public:
     /// Connects all ranks with each other through a folder that all can see. A connection that gives no sign of life for
     /// `silence` is broken.
     ///
-    /// Errors  backend_failure with Gloo's own words
+    /// Errors  deadline_exceeded with the rank that does not connect; backend_failure with Gloo's own words
     [[nodiscard]] static Result<std::shared_ptr<GlooWire>> create(std::string const& folder, std::int32_t rank,
                                                                   std::int32_t ranks, std::string const& address,
                                                                   std::chrono::seconds silence,
-                                                                  std::chrono::nanoseconds timeout) {
-        auto wire = std::shared_ptr<GlooWire>(new GlooWire);
+                                                                  Deadline const& deadline) {
+        std::shared_ptr<GlooWire> wire;
+        std::string awaited;
         NoPipeSignal const no_signal;
         try {
+            wire.reset(new GlooWire);
             wire->device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
             wire->context_ = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
-            // Gloo waits five times as long for a connection.
-            wire->context_->setTimeout(std::chrono::duration_cast<std::chrono::milliseconds>(timeout / 5));
-            gloo::rendezvous::FileStore store(folder);
+            // Gloo waits five times as long for a connection, and for 0 without an end.
+            auto const fifth = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left() / 5);
+            wire->context_->setTimeout(std::max(fifth, std::chrono::milliseconds(1)));
+            MeetingStore store(folder, deadline, awaited);
             auto const before = connections();
             wire->context_->connectFullMesh(store, wire->device_);
             for (auto const socket : connections()) {
@@ -103,6 +107,13 @@ public:
                 if (peer != rank) wire->watches_.push_back(wire->start_receive(peer, watch_lane, 1));
             }
         } catch (std::exception const& problem) {
+            if (deadline.has_passed()) {
+                return Error{ErrorCode::deadline_exceeded}
+                    .in("gloo")
+                    .at(folder)
+                    .because("rank " + awaited + " came, but did not connect in time")
+                    .fix("look at what that rank does, and whether the ranks reach each other's addresses");
+            }
             return Error{ErrorCode::backend_failure}
                 .in("gloo")
                 .because(problem.what())
@@ -117,20 +128,39 @@ public:
     [[nodiscard]] Message start_receive(std::int32_t from, std::uint32_t lane, std::size_t bytes) {
         return start(from, lane, std::vector<std::byte>(bytes), false);
     }
-    /// Gloo cannot be asked without an end to the wait: this is for when the connections are broken.
+    /// Gloo can be asked by a wait only, which takes a while to interrupt: it is while a wait takes long, or when the connections
+    /// are broken.
     [[nodiscard]] bool has_come(Message& message) {
-        if (is_broken_) wait_for(message, Deadline::after(std::chrono::milliseconds(1)));
+        if (is_broken_ || is_late_) (void)wait_a_moment(message, Deadline::after({}));
         return message.state() == MessageState::done;
     }
     template <class Stop>
-    void wait(std::span<Message> messages, std::chrono::nanoseconds timeout, Stop const&) {
+    void wait(std::span<Message> messages, std::chrono::nanoseconds timeout, Stop const& stop) {
         auto const deadline = Deadline::after(timeout);
-        for (auto& each : messages) wait_for(each, deadline);
+        while (true) {
+            bool is_interrupted = false;
+            for (auto& each : messages) {
+                // The first that does not come takes a while; then the others are only looked at.
+                is_interrupted = wait_a_moment(each, is_interrupted ? Deadline::after({}) : deadline) || is_interrupted;
+                if (each.state() == MessageState::broken) return;
+            }
+            if (!is_interrupted || deadline.has_passed()) return;
+            is_late_ = true;
+            bool const is_over = stop();
+            is_late_ = false;
+            if (is_over) return;
+        }
     }
     void keep(std::vector<Message> messages) {
         for (auto& each : messages) {
             if (each.state() == MessageState::pending) kept_.push_back(std::move(each));
         }
+        if (kept_.size() < most_kept_) return;
+        std::erase_if(kept_, [this](Message& each) {
+            (void)wait_a_moment(each, Deadline::after({}));
+            return each.state() == MessageState::done;
+        });
+        most_kept_ = std::max(least_kept, 2 * kept_.size());
     }
     /// Closes all connections: whoever waits for this rank is told by the system.
     void give_up() {
@@ -199,28 +229,29 @@ private:
         }
         return message;
     }
-    void wait_for(Message& message, Deadline const& deadline) {
+    /// Waits until a message is done or broken; true where it was interrupted, at this moment or before.
+    [[nodiscard]] bool wait_a_moment(Message& message, Deadline const& until) {
         auto& held = *message.held_;
-        while (held.state == MessageState::pending) {
-            interrupter_.begin(held.buffer.get(), held.is_send);
-            try {
-                bool const is_done = held.is_send ? held.buffer->waitSend(never) : held.buffer->waitRecv(never);
-                interrupter_.end();
-                if (is_done) {
-                    held.state = MessageState::done;
-                    return;
-                }
-                // Of all that waits for a connection that broke, what is half read alone is not told.
-                for (auto const& watch : watches_) {
-                    if (watch.peer() != held.peer) continue;
-                    watch.held_->buffer->abortWaitRecv();
-                    (void)watch.held_->buffer->waitRecv(never);
-                }
-            } catch (std::exception const& problem) {
-                interrupter_.end();
-                mark_broken(held, problem.what());
+        if (held.state != MessageState::pending) return false;
+        interrupter_.begin(held.buffer.get(), held.is_send, until.moment());
+        try {
+            bool const is_done = held.is_send ? held.buffer->waitSend(never) : held.buffer->waitRecv(never);
+            interrupter_.end();
+            if (is_done) {
+                held.state = MessageState::done;
+                return false;
             }
-            if (deadline.has_passed()) return;
+            // Of all that waits for a connection that broke, what is half read alone is not told.
+            for (auto const& watch : watches_) {
+                if (watch.peer() != held.peer) continue;
+                watch.held_->buffer->abortWaitRecv();
+                (void)watch.held_->buffer->waitRecv(never);
+            }
+            return true;
+        } catch (std::exception const& problem) {
+            interrupter_.end();
+            mark_broken(held, problem.what());
+            return false;
         }
     }
     void mark_broken(Message::Held& held, std::string const& words) {
@@ -233,8 +264,10 @@ private:
         held.reason = (is_cut ? "is cut off by a network partition (" : "closed its connection (") + last + ")";
     }
 
-    /// Ends the wait of the calling thread now and then.
+    /// Ends the wait of the calling thread now and then, and at a given moment.
     class Interrupter {
+        using Moment = std::chrono::steady_clock::time_point;
+
     public:
         Interrupter() : thread_([this] { run(); }) {}
         Interrupter(Interrupter const&) = delete;
@@ -247,10 +280,16 @@ private:
             wake_.notify_one();
             thread_.join();
         }
-        void begin(gloo::transport::UnboundBuffer* buffer, bool is_send) {
-            std::lock_guard const lock(mutex_);
-            buffer_ = buffer;
-            is_send_ = is_send;
+        void begin(gloo::transport::UnboundBuffer* buffer, bool is_send, Moment until) {
+            bool is_sooner = false;
+            {
+                std::lock_guard const lock(mutex_);
+                buffer_ = buffer;
+                is_send_ = is_send;
+                until_ = until;
+                is_sooner = until < wakes_at_;
+            }
+            if (is_sooner) wake_.notify_one();
         }
         void end() {
             std::lock_guard const lock(mutex_);
@@ -260,7 +299,13 @@ private:
     private:
         void run() {
             std::unique_lock lock(mutex_);
-            while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return is_over_; })) {
+            while (!is_over_) {
+                wakes_at_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+                auto const is_due = [this] { return is_over_ || (buffer_ != nullptr && until_ < wakes_at_); };
+                if (wake_.wait_until(lock, wakes_at_, is_due) && !is_over_) {
+                    wakes_at_ = until_;
+                    wake_.wait_until(lock, wakes_at_, [this] { return is_over_ || buffer_ == nullptr; });
+                }
                 if (buffer_ == nullptr) continue;
                 if (is_send_)
                     buffer_->abortWaitSend();
@@ -272,9 +317,32 @@ private:
         std::mutex mutex_;
         std::condition_variable wake_;
         gloo::transport::UnboundBuffer* buffer_ = nullptr;
+        Moment until_{};
+        /// When the thread looks again.
+        Moment wakes_at_{};
         bool is_send_ = false;
         bool is_over_ = false;
         std::thread thread_;
+    };
+
+    /// The store through which Gloo's ranks find each other, with our deadline: Gloo's own are whole seconds. `awaited` is the rank
+    /// that is connected with, or waited for.
+    class MeetingStore : public gloo::rendezvous::FileStore {
+    public:
+        MeetingStore(std::string const& folder, Deadline const& deadline, std::string& awaited)
+            : FileStore(folder), deadline_(deadline), awaited_(awaited) {}
+        void wait(std::vector<std::string> const& keys) override {
+            awaited_ = keys.empty() ? "" : keys.front();
+            while (!check(keys)) {
+                if (deadline_.has_passed()) throw std::runtime_error("the deadline has passed");
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+        }
+        void wait(std::vector<std::string> const& keys, std::chrono::milliseconds const&) override { wait(keys); }
+
+    private:
+        Deadline deadline_;
+        std::string& awaited_;
     };
 
     static constexpr std::uint32_t watch_lane = UINT32_MAX;
@@ -283,7 +351,11 @@ private:
     std::shared_ptr<gloo::transport::Device> device_;
     std::shared_ptr<gloo::rendezvous::Context> context_;
     bool is_broken_ = false;
+    bool is_late_ = false;
+    /// What is kept, and how much of it before what has come by now is let go.
+    static constexpr std::size_t least_kept = 64;
     std::vector<Message> kept_;
+    std::size_t most_kept_ = least_kept;
     /// One message from each other rank that never comes.
     std::vector<Message> watches_;
     Interrupter interrupter_;
