@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -108,6 +109,58 @@ TEST_CASE("attention: a window wider than any context hides nothing") {
         CHECK(problem.attend(IsaLevel::portable, false) == std::vector<float>(4, 4.0F));
         problem.options.shape.window = 150;
         CHECK(problem.attend(IsaLevel::portable, false) == std::vector<float>(4, 2.0F));
+    }
+}
+
+TEST_CASE("attention: of a split context only the parts that a window shows are touched") {
+    OneQuery problem(256 * 20);
+    problem.options.first_query = 256 * 20 - 1;
+    problem.options.shape.window = 300;
+    HostContext context({.threads = 2});
+    auto stream = context.make_stream();
+    auto const keys = problem.options.first_query + 1;
+    std::vector<float> workspace(static_cast<std::size_t>(attention_workspace(problem.options, 1, keys)), 123.0F);
+    REQUIRE(workspace.size() == 20 * (4 + 2));
+    std::vector<float> out(4);
+    TensorView<float const, 2, Host> const k{problem.k.data(), {keys, 4}};
+    TensorView<float const, 2, Host> const v{problem.v.data(), {keys, 4}};
+    REQUIRE(attention<float, float>({problem.q.data(), {1, 4}}, k, v, {out.data(), {1, 4}}, problem.options, stream,
+                                    {workspace.data(), {20 * 6}}));
+    CHECK(out == std::vector<float>(4, 2.0F));
+    // Two parts of four values, a greatest score and a sum of weights each.
+    CHECK(std::count(workspace.begin(), workspace.end(), 123.0F) == 18 * 6);
+}
+
+TEST_CASE("attention: the pieces of a split context are dealt evenly where early queries see few of them") {
+    struct Case {
+        AttentionShape shape;
+        std::int64_t queries;
+        std::int64_t past;
+    };
+    Case const cases[] = {
+        {{.heads = 9, .kv_heads = 3, .key_dim = 64, .value_dim = 64}, 400, 0},
+        {{.heads = 1, .kv_heads = 1, .key_dim = 64, .value_dim = 64}, 2048, 0},
+        {{.heads = 4, .kv_heads = 4, .key_dim = 64, .value_dim = 64}, 900, 300},
+        {{.heads = 8, .kv_heads = 1, .key_dim = 64, .value_dim = 64}, 1, 4095},
+    };
+    for (auto const& [shape, queries, past] : cases) {
+        CAPTURE(queries);
+        auto const keys = past + queries;
+        detail::AttentionCut const cut(shape, queries, keys, 1);
+        auto const pieces = cut.tiles() * cut.parts;
+        double shares[2]{};
+        for (std::int64_t i = 0; i < pieces; ++i) {
+            auto const [tile, part] = cut.piece(shape, queries, {0, cut.parts}, i);
+            for (auto query = tile.first_query; query < tile.first_query + tile.queries; ++query) {
+                auto const begin = part * detail::attention_part_keys;
+                auto const end = std::min(begin + detail::attention_part_keys, past + query + 1);
+                shares[i < pieces / 2 ? 0 : 1] +=
+                    static_cast<double>(std::max<std::int64_t>(0, end - begin) * tile.heads * tile.kv_heads);
+            }
+        }
+        auto const pairs = static_cast<double>(queries * past + queries * (queries + 1) / 2);
+        CHECK(shares[0] + shares[1] == pairs * static_cast<double>(shape.heads));
+        CHECK(shares[0] / shares[1] == doctest::Approx(1.0).epsilon(0.1));
     }
 }
 

@@ -105,14 +105,20 @@ struct HostAttention {
         auto* const greatest = workspace + cut.parts * rows * width + (part * rows + row) * 2;
         return {values, greatest, greatest + tile.rows()};
     }
-    /// Parts [begin, end) of all tiles, the tiles of a part side by side.
-    void attend_parts(std::int64_t begin, std::int64_t end, float* workspace) const {
+    /// The parts that any query sees.
+    [[nodiscard]] KeyRange seen_parts() const {
+        AttentionTile all;
+        all.queries = task.q.extent(0);
+        auto const parts = parts_of(all);
+        return {parts.begin, std::max(parts.begin, parts.end)};
+    }
+    /// Pieces [begin, end): all tiles with each of the parts that are seen.
+    void attend_pieces(std::int64_t begin, std::int64_t end, KeyRange seen, float* workspace) const {
         List<float> memory(static_cast<std::size_t>(AttentionScratch::floats(task.shape)));
         AttentionScratch const scratch(memory.data(), task.shape);
-        auto const tiles = cut.tiles();
         for (auto item = begin; item < end; ++item) {
-            auto const tile = cut.tile(task.shape, task.q.extent(0), item % tiles);
-            attend(task, tile, item / tiles, scratch, sums_at(workspace, tile, item / tiles));
+            auto const [tile, part] = cut.piece(task.shape, task.q.extent(0), seen, item);
+            attend(task, tile, part, scratch, sums_at(workspace, tile, part));
         }
     }
     void merge_parts(std::int64_t begin, std::int64_t end, float* workspace) const {
@@ -148,8 +154,8 @@ struct HostAttention {
 ///         dealt to threads
 /// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`
-/// Errors  shape_mismatch; invalid_argument for a scale or a soft cap that is negative or no finite number; what the stream says of
-///         its instruction set
+/// Errors  shape_mismatch; invalid_argument for a scale or a soft cap that is negative or no finite number; what the
+///         stream says of its instruction set
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Press et al., ALiBi, 2021
 template <ActivationElement T, CacheElement Cache>
 [[nodiscard]] Result<> attention(TensorView<T const, 2, Host> q, CachedRows<Cache, Host> const& k,
@@ -228,9 +234,10 @@ template <ActivationElement T, CacheElement Cache>
         return {};
     }
     auto* const memory = workspace.data();
+    auto const seen = host.seen_parts();
     Host::launch(
-        tiles * host.cut.parts, [=](std::int64_t begin, std::int64_t end) { host.attend_parts(begin, end, memory); },
-        stream);
+        tiles * (seen.end - seen.begin),
+        [=](std::int64_t begin, std::int64_t end) { host.attend_pieces(begin, end, seen, memory); }, stream);
     Host::launch(
         tiles, [=](std::int64_t begin, std::int64_t end) { host.merge_parts(begin, end, memory); }, stream);
     return {};

@@ -72,6 +72,12 @@ struct AttentionTile {
     }
 };
 
+/// A tile and a part of the context, attended at once.
+struct AttentionPiece {
+    AttentionTile tile;
+    std::int64_t part = 0;
+};
+
 /// How the work is cut: key-value heads, tiles of rows for each, and parts of the context. It changes no result.
 struct AttentionCut {
     std::int64_t kv_chunk = 1;
@@ -113,6 +119,14 @@ struct AttentionCut {
         tile.first_head = tile.kv_head * tile.group + first;
         tile.heads = std::min(tile_heads, tile.group - first);
         return tile;
+    }
+    /// The pieces of all tiles and some parts, each half of them with the same work. Of few queries the tiles of a part
+    /// stand side by side, which is how memory lies; of more the parts of a tile, since early queries see few parts.
+    [[nodiscard]] AttentionPiece piece(AttentionShape const& shape, std::int64_t queries, KeyRange seen,
+                                       std::int64_t index) const {
+        if (query_tiles == 1) return {tile(shape, queries, index % tiles()), seen.begin + index / tiles()};
+        auto const count = seen.end - seen.begin;
+        return {tile(shape, queries, index / count), seen.begin + index % count};
     }
 };
 
