@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "no_more_threads.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,7 +16,6 @@
 
 #if defined(__linux__)
 #include <csignal>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #endif
@@ -202,31 +203,9 @@ TEST_CASE("HostStream: a task that takes too long is a deadline_exceeded, and th
 }
 
 #if defined(__GLIBC__)
-/// While it lives, the system gives no thread: each would have a stack that no address space has room for.
-class NoMoreThreads {
-public:
-    NoMoreThreads() {
-        REQUIRE(pthread_getattr_default_np(&usual_) == 0);
-        pthread_attr_t vast;
-        REQUIRE(pthread_attr_init(&vast) == 0);
-        REQUIRE(pthread_attr_setstacksize(&vast, std::size_t{1} << 50U) == 0);
-        REQUIRE(pthread_setattr_default_np(&vast) == 0);
-        (void)pthread_attr_destroy(&vast);
-    }
-    NoMoreThreads(NoMoreThreads const&) = delete;
-    NoMoreThreads& operator=(NoMoreThreads const&) = delete;
-    ~NoMoreThreads() {
-        (void)pthread_setattr_default_np(&usual_);
-        (void)pthread_attr_destroy(&usual_);
-    }
-
-private:
-    pthread_attr_t usual_;
-};
-
 TEST_CASE("HostContext: works with the threads that the system gives; a queued stream that gets none has failed") {
     {
-        NoMoreThreads const refusal;
+        shardwise::testing::NoMoreThreads const refusal;
         HostContext context({.threads = 3, .streams = StreamMode::queued});
         CHECK(context.pool().size() == 1);
         std::atomic<int> sum{0};

@@ -9,6 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include "no_more_threads.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,9 +19,6 @@
 #include <cstring>
 #include <functional>
 #include <new>
-#if defined(__GLIBC__)
-#include <pthread.h>
-#endif
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -238,17 +237,10 @@ TEST_CASE("run_threads: the error or exception of one rank unblocks the others a
 
 #if defined(__GLIBC__)
 TEST_CASE("run_threads: ranks for which the system gives no thread are an error to all, not the end of the process") {
-    pthread_attr_t usual;
-    pthread_attr_t vast;
-    REQUIRE(pthread_getattr_default_np(&usual) == 0);
-    REQUIRE(pthread_attr_init(&vast) == 0);
-    // No address space has room for such a stack.
-    REQUIRE(pthread_attr_setstacksize(&vast, std::size_t{1} << 50U) == 0);
-    REQUIRE(pthread_setattr_default_np(&vast) == 0);
-    auto const refused = run_threads(3, reduce(8), {.timeout = 20s});
-    REQUIRE(pthread_setattr_default_np(&usual) == 0);
-    (void)pthread_attr_destroy(&vast);
-    (void)pthread_attr_destroy(&usual);
+    auto const refused = [] {
+        shardwise::testing::NoMoreThreads const refusal;
+        return run_threads(3, reduce(8), {.timeout = 20s});
+    }();
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == ErrorCode::capacity_exceeded);
     CHECK(refused.error().message().find("rank 1: gets no thread") != std::string::npos);

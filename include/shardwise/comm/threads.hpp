@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/start_thread.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
 #include <shardwise/comm/detail/staged_rank.hpp>
@@ -13,7 +14,6 @@
 #include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -208,6 +208,31 @@ inline Result<Threads> Threads::split(std::int32_t color) {
     return child.join(place->rank);
 }
 
+namespace detail {
+
+/// body(comm); an exception is an error. A program without exceptions has none to catch.
+#if defined(__cpp_exceptions)
+template <class Body>
+[[nodiscard]] Result<> run_rank(Body const& body, Threads& comm) {
+    Error thrown{ErrorCode::rank_lost};
+    thrown.in("rank " + std::to_string(comm.rank())).because("threw an exception");
+    try {
+        return body(comm);
+    } catch (std::exception const& problem) {
+        return thrown.because("threw: " + std::string(problem.what()));
+    } catch (...) {
+        return thrown;
+    }
+}
+#else
+template <class Body>
+[[nodiscard]] Result<> run_rank(Body const& body, Threads& comm) {
+    return body(comm);
+}
+#endif
+
+}  // namespace detail
+
 /// Runs body(Threads&) on `ranks` threads and waits for all of them. A rank that returns an error or throws ends the group:
 /// the others get that error from their next call. The body may move the rank into a handle of its own.
 ///
@@ -225,35 +250,25 @@ template <class Body>
             result = comm.error();
             return;
         }
-        Error thrown{ErrorCode::rank_lost};
-        thrown.in("rank " + std::to_string(rank)).because("threw an exception");
-        try {
-            result = body(*comm);
-        } catch (std::exception const& problem) {
-            result = thrown.because("threw: " + std::string(problem.what()));
-        } catch (...) {
-            result = thrown;
-        }
+        result = detail::run_rank(body, *comm);
         if (!result) result = comm->fail(result.error());
     };
-    std::vector<std::thread> threads;
-    threads.reserve(static_cast<std::size_t>(ranks));
+    std::vector<std::thread> threads(static_cast<std::size_t>(ranks));
     for (std::int32_t rank = 1; rank < ranks; ++rank) {
-        try {
-            threads.emplace_back(run, rank);
-        } catch (std::system_error const& problem) {
-            // The others wait for this rank already.
-            if (auto const comm = group->join(rank)) {
-                results[0] = comm->fail(Error{ErrorCode::capacity_exceeded}
-                                            .in("rank " + std::to_string(rank))
-                                            .because("gets no thread: " + std::string(problem.what()))
-                                            .fix("use fewer ranks, or allow this process more threads and memory"));
-            }
-            break;
+        if (detail::start_thread(threads[static_cast<std::size_t>(rank)], [&run, rank] { run(rank); })) continue;
+        // The others wait for this rank already.
+        if (auto const comm = group->join(rank)) {
+            results[0] = comm->fail(Error{ErrorCode::capacity_exceeded}
+                                        .in("rank " + std::to_string(rank))
+                                        .because("gets no thread")
+                                        .fix("use fewer ranks, or allow this process more threads and memory"));
         }
+        break;
     }
     if (results[0]) run(0);
-    for (auto& thread : threads) thread.join();
+    for (auto& thread : threads) {
+        if (thread.joinable()) thread.join();
+    }
     for (auto const& result : results) {
         if (!result) return result;
     }

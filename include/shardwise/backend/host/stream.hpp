@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/process_mark.hpp>
+#include <shardwise/backend/host/start_thread.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -43,9 +43,7 @@ public:
                         Result<IsaLevel> const& isa = choose_isa())
         : state_(std::make_unique<State>()), pool_(pool), isa_(isa) {
         if (mode != StreamMode::queued) return;
-        try {
-            state_->worker = std::thread([state = state_.get()] { state->run(); });
-        } catch (std::system_error const&) {
+        if (!detail::start_thread(state_->worker, [state = state_.get()] { state->run(); })) {
             state_->failure = Error{ErrorCode::capacity_exceeded}
                                   .in("stream")
                                   .because("the system gives it no thread of its own")

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/process_mark.hpp>
+#include <shardwise/backend/host/start_thread.hpp>
 
 #include <array>
 #include <atomic>
@@ -10,9 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -29,16 +28,18 @@ public:
     /// another behind the `first_core`-th, which is left to the caller (CorePin). Where the system gives fewer threads, the
     /// pool has those.
     explicit ThreadPool(int threads, bool is_pinned = false, int first_core = 0) {
-        try {
-            for (int i = 1; i < threads; ++i) {
-                threads_->workers.emplace_back([this, is_pinned, core = first_core + i] {
-                    std::optional<CorePin> pin;
-                    if (is_pinned) pin.emplace(core);
-                    work_until_stopped();
-                });
+        auto& workers = threads_->workers;
+        for (int i = 1; i < threads; ++i) {
+            workers.emplace_back();
+            bool const is_started = detail::start_thread(workers.back(), [this, is_pinned, core = first_core + i] {
+                std::optional<CorePin> pin;
+                if (is_pinned) pin.emplace(core);
+                work_until_stopped();
+            });
+            if (!is_started) {
+                workers.pop_back();
+                return;
             }
-        } catch (std::system_error const&) {
-        } catch (std::bad_alloc const&) {
         }
     }
     ThreadPool(ThreadPool const&) = delete;
