@@ -239,6 +239,45 @@ TEST_CASE("SharedLayers: each rank fetches its part of a layer, and all see all 
     }
 }
 
+TEST_CASE("SharedLayers: ranks that hold their parts of each layer alone all see all of it") {
+    Layers const layers({300, 7, 0, 1, 1000});
+    for (std::int32_t const ranks : {1, 2, 3, 8}) {
+        CAPTURE(ranks);
+        auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
+            HostContext context({.threads = 1});
+            auto stream = context.make_stream();
+            // Copies: nothing of the others' is in reach.
+            std::vector<std::vector<std::byte>> held;
+            List<MemoryParts::Part> parts;
+            for (auto const& layer : layers.memory) {
+                auto const size = static_cast<std::int64_t>(layer.size());
+                auto const own = split_units(size, ranks, comm.rank());
+                held.emplace_back(layer.begin() + own.begin, layer.begin() + own.end);
+                parts.push_back({size, held.back()});
+            }
+            auto source = MemoryParts::create(parts, ranks, comm.rank());
+            if (!source) return source.error();
+            std::vector<std::byte> all(300);
+            CHECK(source->read(0, 0, all).has_value() == (ranks == 1));
+            using Source = SharedLayers<MemoryParts, Threads>;
+            auto weights = WeightStream<Source>::create(context, Source(std::move(*source), comm));
+            if (!weights) return weights.error();
+            for (int walk = 0; walk < 2; ++walk) {
+                std::int64_t next = 0;
+                if (auto const ran = weights->run(layers.checker(next), stream, soon()); !ran) return ran;
+            }
+            return {};
+        });
+        CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+    }
+    std::vector<std::byte> const four(4);
+    CHECK(MemoryParts::create({{8, four}}, 2, 1));
+    CHECK(MemoryParts::create({{9, four}}, 2, 1));
+    CHECK(MemoryParts::create({{9, four}}, 2, 0).error().message().find("(got 4, expected 5)") != std::string::npos);
+    CHECK(MemoryParts::create({{-8, four}}, 2, 0).error().code() == ErrorCode::shape_mismatch);
+    CHECK(MemoryParts::create({{8, four}}, 0, 0).error().code() == ErrorCode::invalid_argument);
+}
+
 TEST_CASE("WeightStream: a depth that overlaps nothing is refused") {
     HostContext context({.threads = 1});
     Layers const layers({8});

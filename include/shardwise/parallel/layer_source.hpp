@@ -9,6 +9,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/parallel/policy.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -45,6 +46,60 @@ public:
 
 private:
     List<std::span<std::byte const>> layers_;
+};
+
+/// Layers in the host's memory of which this rank holds its part alone (split_units over a layer's bytes): what
+/// SharedLayers reads of each. The parts outlive the source.
+class MemoryParts {
+public:
+    /// The size of a whole layer, and this rank's part of it.
+    struct Part {
+        std::int64_t bytes = 0;
+        std::span<std::byte const> own;
+    };
+
+    /// Errors  invalid_argument for a rank that is none; shape_mismatch where a part is not as long as the rank's share
+    [[nodiscard]] static Result<MemoryParts> create(List<Part> parts, std::int64_t ranks, std::int64_t rank) {
+        if (auto const placed = detail::check_place("layer parts", {ranks, rank}); !placed) return placed.error();
+        for (auto const& part : parts) {
+            auto const share = split_units(part.bytes, ranks, rank).size();
+            if (part.bytes >= 0 && static_cast<std::int64_t>(part.own.size()) == share) continue;
+            return Error{ErrorCode::shape_mismatch}
+                .in("layer parts")
+                .because("hold another part of a layer than this rank's share of its bytes")
+                .got(static_cast<std::int64_t>(part.own.size()))
+                .expected(share);
+        }
+        return MemoryParts(std::move(parts), ranks, rank);
+    }
+
+    [[nodiscard]] std::int64_t layers() const { return static_cast<std::int64_t>(parts_.size()); }
+    [[nodiscard]] Bytes bytes(std::int64_t layer) const { return Bytes{parts_[static_cast<std::size_t>(layer)].bytes}; }
+    /// Errors  invalid_argument for bytes that another rank holds
+    [[nodiscard]] Result<> read(std::int64_t layer, std::int64_t begin, std::span<std::byte> to) const {
+        if (to.empty()) return {};
+        auto const& part = parts_[static_cast<std::size_t>(layer)];
+        auto const own = split_units(part.bytes, ranks_, rank_);
+        auto const end = begin + static_cast<std::int64_t>(to.size());
+        if (begin < own.begin || end > own.end) {
+            return Error{ErrorCode::invalid_argument}
+                .in("layer parts")
+                .because("do not hold bytes of another rank")
+                .got(begin < own.begin ? begin : end)
+                .expected(begin < own.begin ? own.begin : own.end)
+                .fix("read them through SharedLayers, over the group whose ranks hold them");
+        }
+        std::memcpy(to.data(), part.own.data() + (begin - own.begin), to.size());
+        return {};
+    }
+
+private:
+    MemoryParts(List<Part> parts, std::int64_t ranks, std::int64_t rank)
+        : parts_(std::move(parts)), ranks_(ranks), rank_(rank) {}
+
+    List<Part> parts_;
+    std::int64_t ranks_ = 1;
+    std::int64_t rank_ = 0;
 };
 
 /// Layers in a file, each in one piece.
@@ -109,7 +164,7 @@ private:
 };
 
 /// Layers of which each rank of a group fetches its part (split_units over the bytes) and gets the others' by an all-gather:
-/// the source is read once by the whole group.
+/// the source is read once by the whole group. Ranks whose memory holds no more than their parts give MemoryParts.
 ///
 /// Order   reads are collective; nothing else uses `comm` meanwhile: give the source a split of its own
 /// Source  Aminabadi et al., DeepSpeed Inference (arXiv 2207.00032), ZeRO-Inference
@@ -139,6 +194,6 @@ private:
     Comm* comm_;
 };
 
-static_assert(LayerSource<MemoryLayers> && LayerSource<FileLayers>);
+static_assert(LayerSource<MemoryLayers> && LayerSource<MemoryParts> && LayerSource<FileLayers>);
 
 }  // namespace shardwise::inline v0_2_0
