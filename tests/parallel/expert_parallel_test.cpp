@@ -131,6 +131,7 @@ TEST_CASE("ExpertParallel: what cannot be is refused on every rank") {
         auto const huge = Layer::create(context, comm, {4, 2, std::int64_t{1} << 40, std::int64_t{1} << 40});
         REQUIRE_FALSE(huge);
         CHECK(huge.error().code() == ErrorCode::size_overflow);
+        CHECK(huge.error().message().find("max_tokens: and a width give rows of more bytes") != std::string::npos);
 
         auto layer = Layer::create(context, comm, {4, 1, 2, 1});
         REQUIRE(layer);
@@ -144,7 +145,7 @@ TEST_CASE("ExpertParallel: what cannot be is refused on every rank") {
         auto const ran = layer->forward(view, TensorView<std::int32_t, 2, Host>(id.data(), {1, 1}),
                                         TensorView<float, 2, Host>(weight.data(), {1, 1}), view, copy, stream, soon());
         REQUIRE_FALSE(ran);
-        CHECK(ran.error().message().find("name no expert") != std::string::npos);
+        CHECK(ran.error().message().find("name no expert (got 4, expected 3)") != std::string::npos);
         return {};
     });
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));

@@ -101,7 +101,8 @@ public:
     ///
     /// Shapes  in, out [tokens, width], may be the same; ids, weights [tokens, experts_per_token], as `route` makes them;
     ///         tokens at most max_tokens, another number on each rank
-    /// Order   waits for `stream` before rows are sent and before results are: where rows go is known only then
+    /// Order   waits for `stream` before rows are sent and before results are, until `deadline`: where rows go is known
+    ///         only then. The other ranks are waited for as long as the group's timeout says
     /// Errors  shape_mismatch; invalid_argument for an id that is no expert; capacity_exceeded where tokens name an expert twice
     ///         and more rows come than there is room for; those of `expert` and of the collectives
     template <ExpertWorker<Backend> Expert>
@@ -111,10 +112,7 @@ public:
                                    Expert&& expert, Stream& stream, Deadline deadline) {
         if (auto const checked = check(in, ids, weights, out); !checked) return comm_->fail(checked.error());
         if (auto const done = stream.synchronize(deadline); !done) return comm_->fail(done.error());
-        if (!exchange_.order(ids)) {
-            return comm_->fail(
-                Error{ErrorCode::invalid_argument}.in("expert parallelism").at("ids").because("name no expert"));
-        }
+        if (auto const ordered = exchange_.order(ids); !ordered) return comm_->fail(ordered.error());
         if (auto const sent = dispatch(in); !sent) return sent;
         if (auto const computed = compute(expert, stream, deadline); !computed) return comm_->fail(computed.error());
         if (auto const returned = give_back(); !returned) return returned;
@@ -145,7 +143,12 @@ private:
         auto const twice = received ? checked_multiply(*received, 2) : received;
         auto const all = sent && twice ? checked_add(*sent, *twice) : twice;
         if (!sent || !all || !checked_multiply(*all, 4))
-            return Error{ErrorCode::size_overflow}.in("expert parallelism").got(shape.max_tokens);
+            return Error{ErrorCode::size_overflow}
+                .in("expert parallelism")
+                .at("max_tokens")
+                .because("and a width give rows of more bytes than there are numbers")
+                .got(shape.max_tokens)
+                .fix("give each rank fewer tokens in one step");
         return Room{*sent, *received};
     }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
@@ -28,16 +29,25 @@ public:
 
     [[nodiscard]] UnitRange local() const { return split_units(experts_, ranks_, rank_); }
 
-    /// Gives every pair its place among the rows that are sent: by expert, then by token. False where an id is no expert.
+    /// Gives every pair its place among the rows that are sent: by expert, then by token.
+    ///
+    /// Errors  invalid_argument with the first id that is no expert
     template <class Ids>
-    [[nodiscard]] bool order(Ids const& ids) {
+    [[nodiscard]] Result<> order(Ids const& ids) {
         auto const tokens = ids.extent(0);
         auto const chosen = ids.extent(1);
         for (auto& count : sent_) count = 0;
         for (std::int64_t token = 0; token < tokens; ++token) {
             for (std::int64_t i = 0; i < chosen; ++i) {
                 auto const expert = ids.row(token)[i];
-                if (expert < 0 || expert >= experts_) return false;
+                if (expert < 0 || expert >= experts_) {
+                    return Error{ErrorCode::invalid_argument}
+                        .in("expert parallelism")
+                        .at("ids")
+                        .because("name no expert")
+                        .got(expert)
+                        .expected(experts_ - 1);
+                }
                 ++sent_[static_cast<std::size_t>(expert)];
             }
         }
@@ -60,7 +70,7 @@ public:
                 rows += sent_[static_cast<std::size_t>(expert)];
             send_counts_[static_cast<std::size_t>(rank)] = rows;
         }
-        return true;
+        return {};
     }
 
     /// Rows per expert, what all_to_all tells the experts' ranks; what it tells this one goes to received().
