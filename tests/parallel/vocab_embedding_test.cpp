@@ -39,6 +39,53 @@ TEST_CASE("vocab_embedding: every rank gets the rows of the whole table, bit by 
     }
 }
 
+TEST_CASE("vocab_embedding_scattered: each rank gets its tokens' rows of the whole table, bit by bit") {
+    auto table = random_floats(vocabulary * width, 1);
+    table[0] = -0.0F;
+    auto const tokens = static_cast<std::int64_t>(ids.size());
+    Floats expected;
+    for (auto const id : ids) {
+        for (std::int64_t i = 0; i < width; ++i) expected.push_back(table[index(id * width + i)] + 0.0F);
+    }
+    for (std::int32_t const ranks : {1, 2, 3, 4, 8, 13}) {
+        CAPTURE(ranks);
+        auto const made = on_ranks(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
+            auto const rows = split_units(vocabulary, ranks, comm.rank());
+            auto const own = split_units(tokens, ranks, comm.rank()).size();
+            Floats out(index(own * width), 9.0F);
+            Floats workspace(index(vocab_embedding_workspace(tokens, width, ranks)), 9.0F);
+            auto const found = vocab_embedding_scattered(
+                vector(ids), matrix(std::as_const(table), vocabulary, width).rows(rows.begin, rows.size()), rows.begin,
+                matrix(out, own, width), vector(workspace), comm, stream);
+            if (!found) return found.error();
+            if (auto const finished = finish(stream); !finished) return finished.error();
+            // One reduce-scatter: as many bytes as the rows that it gets, from each other rank.
+            auto const& traffic = comm.traffic();
+            CHECK(traffic.total().calls == (ranks > 1 ? 1 : 0));
+            CHECK(traffic.of(CollectiveKind::reduce_scatter).bytes == (ranks - 1) * own * width * 4);
+            return out;
+        });
+        REQUIRE(made);
+        Floats all;
+        for (auto const& each : *made) all.insert(all.end(), each.begin(), each.end());
+        CHECK(is_bitwise_equal(all, expected));
+    }
+    auto const refused = on_ranks(2, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
+        Floats out(index(tokens * width));
+        Floats workspace(index(tokens * width));
+        auto const rows = matrix(std::as_const(table), vocabulary, width);
+        auto const own = split_units(tokens, 2, comm.rank()).size();
+        auto const all = vocab_embedding_scattered(vector(ids), rows, 0, matrix(out, tokens, width), vector(workspace),
+                                                   comm, stream);
+        CHECK(all.error().message().find("share of the tokens") != std::string::npos);
+        auto const small = vocab_embedding_scattered(vector(ids), rows, 0, matrix(out, own, width),
+                                                     vector(workspace).part(0, width), comm, stream);
+        CHECK(small.error().message().find("workspace is too small") != std::string::npos);
+        return out;
+    });
+    CHECK(refused);
+}
+
 TEST_CASE("vocab_embedding_backward: each rank's rows gather the gradients of their ids, as float64 does") {
     auto const tokens = static_cast<std::int64_t>(ids.size());
     auto const gradient = random_floats(tokens * width, 2);

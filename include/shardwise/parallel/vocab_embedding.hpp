@@ -3,6 +3,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
@@ -37,6 +38,51 @@ template <ComputeBackend Backend, Communicator C>
     } else {
         submit_all_reduce(comm, flat, ReduceOp::sum, stream);
     }
+    return {};
+}
+
+/// Floats that vocab_embedding_scattered needs beside its tensors.
+[[nodiscard]] constexpr std::int64_t vocab_embedding_workspace(std::int64_t tokens, std::int64_t width,
+                                                               std::int32_t ranks) {
+    return ranks > 1 ? tokens * width : 0;
+}
+
+/// The same, of which each rank gets the rows of its tokens: sequence parallelism. The gradient is that of all tokens
+/// (gather_tokens), which vocab_embedding_backward takes.
+///
+/// Shapes  ids [tokens], of all ranks; out [split_units(tokens, ranks, rank), width] dense; workspace
+///         [vocab_embedding_workspace(tokens, width, ranks)]
+/// Memory  allocates nothing; nothing overlaps
+/// Order   on `stream`, the collective (one reduce-scatter) too
+/// Errors  shape_mismatch; a collective's error stops the stream
+template <ComputeBackend Backend, Communicator C>
+[[nodiscard]] Result<> vocab_embedding_scattered(TensorView<std::int32_t const, 1, Backend> ids,
+                                                 TensorView<float const, 2, Backend> table, std::int64_t first_row,
+                                                 TensorView<float, 2, Backend> out,
+                                                 TensorView<float, 1, Backend> workspace, C& comm,
+                                                 typename Backend::Stream& stream) {
+    if (comm.size() == 1) return vocab_embedding(ids, table, first_row, out, comm, stream);
+    auto const tokens = ids.elements();
+    auto const width = table.extent(1);
+    auto const own = split_units(tokens, comm.size(), comm.rank()).size();
+    Error error{ErrorCode::shape_mismatch};
+    error.in("vocab_embedding");
+    if (out.extent(0) != own || out.extent(1) != width || !out.is_dense())
+        return error.because("the output is not this rank's share of the tokens, or rows have gaps")
+            .got(out.extent(0))
+            .expected(own);
+    auto const needed = vocab_embedding_workspace(tokens, width, comm.size());
+    if (workspace.elements() < needed)
+        return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+    TensorView<float, 2, Backend> const whole{workspace.data(), {tokens, width}};
+    if (auto const found = embedding(ids, table, whole, stream, first_row); !found) return found;
+    submit_reduce_scatter(
+        comm, TensorView<float const, 1, Backend>{whole.data(), {whole.elements()}},
+        TensorView<float, 1, Backend>{out.data(), {out.elements()}},
+        [tokens, width, ranks = comm.size()](std::int32_t rank) {
+            return split_units(tokens, ranks, rank).size() * width;
+        },
+        stream);
     return {};
 }
 
