@@ -148,6 +148,13 @@ TEST_CASE("all_reduce sums over ranks on one device with the same bits everywher
     }
 }
 
+TEST_CASE("A group may wait as long as its limit can say") {
+    if (!B::co_resident_blocks) return;
+    Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2, .limit = std::chrono::microseconds::max()});
+    if (!ranks.bench) return;
+    check_all_reduce<float>(ranks, 100, 0, 1);
+}
+
 TEST_CASE("all_reduce counts on where its step numbers wrap around") {
     if (!B::co_resident_blocks) return;
     Ranks ranks(2, {.staging = Bytes{1024}, .blocks = 2});

@@ -134,7 +134,9 @@ public:
         call.ranks = size();
         call.half_bytes = half_bytes_;
         call.fault = &member.fault->value();
-        call.limit_ticks = options_.limit.count() * Api::ticks_per_microsecond;
+        // More than a year is for ever, and would leave 63 bits of ticks.
+        constexpr std::chrono::microseconds longest = std::chrono::hours{24 * 365};
+        call.limit_ticks = std::min(options_.limit, longest).count() * Api::ticks_per_microsecond;
         call.blocks = blocks_;
         // The count in elements, so that a difference reads well, with the dtype in the low digit: of the whole, for the first
         // pieces of two lengths may be alike.
