@@ -131,7 +131,8 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
     return {};
 }
 
-/// The values of a quantised matrix, bit for bit as the format's reference decodes them (quant/decode_*.hpp).
+/// The values of a quantised matrix, bit for bit as the format's reference decodes them (quant/decode_*.hpp); int8, whose
+/// scale is a 127th of bitsandbytes' SCB, is the product of scale and integer, rounded once.
 ///
 /// Shapes  out [source.outputs, source.inputs]
 /// Memory  what `source` shows stays alive until it is done

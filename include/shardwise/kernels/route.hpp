@@ -88,7 +88,9 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
 
 }  // namespace detail
 
-/// Chooses each token's experts, the best first, the lower number of equals, and their weights.
+/// Chooses each token's experts, the best first, the lower number of equals, and their weights. Of groups that are not
+/// kept no expert is chosen, as in DeepSeek's own code; transformers 4.57 gives these a rank of 0, which a negative
+/// correction can push the others below.
 ///
 /// Shapes  logits [tokens, experts]; correction [experts] or empty: added to the scores for the choice, not to the weights
 ///         (deepseek_v3); ids, weights [tokens, experts_per_token]
