@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/product/ask_ahead.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/product/ask_ahead.hpp>
 #include <shardwise/backend/host/product/dense_tiles.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 
@@ -15,9 +16,6 @@ namespace detail::avx512 {
 /// panels while they compute (chosen by bench/bench_matmul.cpp).
 inline constexpr unsigned most_streaming_rows = 4;
 inline constexpr std::int64_t prefetch_distance = 2048;
-
-/// One row asks for the values of two inputs in a word so far ahead, in the order of memory.
-inline constexpr std::int64_t row_prefetch_distance = 16384;
 
 /// How the values of the 16 outputs of a panel are read: one register for each of `inputs` inputs. One row has `chains` sums of
 /// tile_inputs products at a time: a chain of multiply-adds for each 64 bytes keeps up with memory, one of twice as many does not.
@@ -61,11 +59,11 @@ inline void sum_chains(std::byte const* panel, float const* in, __m512* sums) {
     constexpr auto bytes = tile_inputs / std::int64_t{Read::inputs} * Read::bytes;
     SHARDWISE_UNROLL
     for (int chain = 0; chain < Read::chains; ++chain) sums[chain] = _mm512_setzero_ps();
-    auto const* ahead = panel + row_prefetch_distance;
+    auto const* reading = panel;
     for (std::int64_t k = 0; k < tile_inputs; k += Read::inputs, panel += Read::bytes) {
         SHARDWISE_UNROLL
-        for (int chain = 0; chain < Read::chains; ++chain, ahead += Read::bytes) {
-            _mm_prefetch(reinterpret_cast<char const*>(ahead), _MM_HINT_T0);
+        for (int chain = 0; chain < Read::chains; ++chain, reading += Read::bytes) {
+            ask_ahead(reading);
             __m512 values[Read::inputs];
             Read::read(panel + chain * bytes, values);
             SHARDWISE_UNROLL
