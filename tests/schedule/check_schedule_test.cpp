@@ -72,4 +72,14 @@ TEST_CASE("check_schedule: a pass that is missing, doubled or of nothing that th
     table.ranks[1] = whole.ranks[1];
     CHECK(has(refusal(table), "too few or too many passes of a rank (got 6, expected 3)"));
     CHECK(has(refusal(PipelineSchedule{.stages = 0}), "no stages"));
+    for (std::int64_t const none : {0, -1}) {
+        CHECK(has(refusal(forward_only(none, 3)), "no stages"));
+        CHECK(has(refusal(gpipe_schedule(none, 3)), "no stages"));
+        CHECK(has(refusal(one_forward_one_backward(none, 3)), "no stages"));
+        CHECK(has(refusal(zero_bubble_schedule(none, 3)), "no stages"));
+        CHECK(has(refusal(zero_bubble_v_schedule(none, 3)), "no stages"));
+        CHECK_FALSE(interleaved_schedule(none, 2, 3));
+        CHECK(has(refusal(gpipe_schedule(3, none)), "no stages, micro-batches or chunks"));
+        CHECK(has(refusal(zero_bubble_v_schedule(3, none)), "no stages, micro-batches or chunks"));
+    }
 }

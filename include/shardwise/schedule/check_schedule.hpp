@@ -18,8 +18,9 @@ namespace shardwise::inline v0_2_0 {
 [[nodiscard]] constexpr Result<> check_schedule(PipelineSchedule const& schedule) {
     Error error{ErrorCode::invalid_argument};
     error.in("pipeline").at("schedule").fix("give every rank each micro-batch's passes once");
-    if (schedule.stages < 1 || schedule.micro_batches < 1 || schedule.chunks < 1)
-        return error.because("has no stages, micro-batches or chunks").got(schedule.stages);
+    for (auto const count : {schedule.stages, schedule.micro_batches, schedule.chunks}) {
+        if (count < 1) return error.because("has no stages, micro-batches or chunks").got(count).expected(1);
+    }
     if (static_cast<std::int64_t>(schedule.ranks.size()) != schedule.stages) {
         return error.because("does not have a row for each stage")
             .got(static_cast<std::int64_t>(schedule.ranks.size()))

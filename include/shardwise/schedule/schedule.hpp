@@ -44,11 +44,11 @@ struct PipelineSchedule {
 
 namespace detail {
 
-/// A schedule with a free place for every rank's work.
+/// A schedule with a free place for every rank's work; none for less than no stages, which check_schedule refuses.
 [[nodiscard]] constexpr PipelineSchedule empty_schedule(std::int64_t stages, std::int64_t micro_batches,
                                                         std::int64_t chunks = 1) {
     PipelineSchedule schedule{.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
-    schedule.ranks.resize(static_cast<std::size_t>(stages));
+    schedule.ranks.resize(static_cast<std::size_t>(stages < 0 ? 0 : stages));
     return schedule;
 }
 

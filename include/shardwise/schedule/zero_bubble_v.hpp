@@ -14,7 +14,7 @@ class ZeroBubbleFiller {
 public:
     constexpr ZeroBubbleFiller(std::int64_t stages, std::int64_t micro_batches)
         : schedule_(empty_schedule(stages, micro_batches, 2)),
-          passed_(static_cast<std::size_t>(3 * 2 * stages), 0),
+          passed_(6 * schedule_.ranks.size(), 0),
           before_(passed_) {
         schedule_.order = ChunkOrder::back_and_forth;
         schedule_.is_split = true;
