@@ -222,6 +222,11 @@ TEST_CASE("SharedMemory: ranks that never come, come twice, or mean another grou
         CHECK(outcome.code == ErrorCode::deadline_exceeded);
         CHECK(outcome.message.find("was never joined by rank 1") != std::string::npos);
     }
+    // Who gives up first and ends is not the one that is missing.
+    auto const patient = run_processes({join(0, 3), join(2, 3, {.timeout = 1500ms})});
+    CAPTURE(patient[1].message);
+    CHECK(patient[1].code == ErrorCode::deadline_exceeded);
+    CHECK(patient[1].message.find("was never joined by rank 1;") != std::string::npos);
     auto const twice = run_processes({join(0, 2), join(0, 2)});
     CHECK(int{twice[0].code == ErrorCode::invalid_argument} + int{twice[1].code == ErrorCode::invalid_argument} == 1);
     auto const sizes = run_processes({join(0, 2), join(1, 3)});
@@ -289,12 +294,26 @@ TEST_CASE("SharedMemory: what a job left that died while it gathered is no obsta
             return comm ? barrier(*comm) : comm.error();
         };
     };
-    // Also where the next has another size.
+    // Dies while it waits, and while it makes the memory. Sizes differ, too.
+    struct HalfMade : shardwise::detail::SharedHeader {
+        char rest[1000];
+    };
+    auto const die_making = [key]() -> Result<> {
+        auto const name = "/shardwise-" + std::to_string(getuid()) + "-" + key;
+        auto const file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+        HalfMade half{};
+        half.maker = getpid();
+        (void)!write(file, &half, sizeof half);
+        kill(getpid(), SIGKILL);
+        return {};
+    };
     for (std::int32_t const ranks : {2, 3}) {
-        run_processes({join(0, 2, 60s)}, [](std::vector<pid_t> const& processes) {
-            std::this_thread::sleep_for(100ms);
-            kill(processes[0], SIGKILL);
-        });
+        bool const waits = ranks == 2;
+        run_processes({waits ? std::function<Result<>()>(join(0, 2, 60s)) : die_making},
+                      [&](std::vector<pid_t> const& processes) {
+                          if (waits) std::this_thread::sleep_for(100ms);
+                          if (waits) kill(processes[0], SIGKILL);
+                      });
         CHECK_FALSE(leaves_nothing_behind());
         std::vector<std::function<Result<>()>> next;
         for (std::int32_t rank = 0; rank < ranks; ++rank) next.emplace_back(join(rank, ranks, 20s));

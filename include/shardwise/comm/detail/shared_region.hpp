@@ -29,9 +29,11 @@ struct SharedHeader {
     static constexpr std::uint64_t made = 0x7368617264776973;  // "shardwis"
     static constexpr std::uint64_t forgotten = made + 1;
 
-    /// Last of all: the region behind is made. Whoever turns it into `forgotten` takes the name away, and nobody else: by then it
-    /// may be another region's.
+    /// `made` when the region behind is, 0 before. Whoever turns it into `forgotten` takes the name away, and nobody else: by then
+    /// it may be another region's.
     std::atomic<std::uint64_t> magic;
+    /// The process that makes the region.
+    std::int32_t maker;
     std::uint64_t layout;
     std::int32_t ranks;
     std::uint64_t chunk_bytes;
@@ -67,19 +69,15 @@ public:
             SharedRegion shared;
             shared.name_ = "/shardwise-" + std::to_string(getuid()) + "-" + std::string(key);
             shared.bytes_ = header_bytes + GroupRegion::bytes(ranks, chunk);
-            auto const made = shm_open(shared.name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-            if (made >= 0) return make(std::move(shared), made, ranks, chunk);
-            if (errno != EEXIST) return system_error("shm_open", shared.name_);
-            auto const opened = shm_open(shared.name_.c_str(), O_RDWR | O_CLOEXEC, 0600);
-            // Between the two calls the name may have gone.
-            if (opened < 0 && errno != ENOENT) return system_error("shm_open", shared.name_);
             auto const name = shared.name_;
-            if (opened >= 0) {
-                auto attached = attach(std::move(shared), opened, ranks, chunk, deadline);
-                if (!attached || attached->is_gathering()) return attached;
-            }
+            auto const opened = shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0600);
+            if (opened < 0 && errno != ENOENT) return system_error("shm_open", name);
+            auto found = opened >= 0 ? attach(std::move(shared), opened, ranks, chunk, deadline)
+                                     : make(std::move(shared), ranks, chunk);
+            // Else the group is complete or dead, or another rank was faster in making it.
+            if (!found || (found->memory_ != nullptr && found->is_gathering())) return found;
             if (deadline.has_passed()) return never_made(name);
-            if (opened >= 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
     }
 
@@ -88,8 +86,7 @@ public:
         return *reinterpret_cast<GroupRegion*>(static_cast<std::byte*>(memory_) + header_bytes);
     }
     /// Takes the name away: who is in stays in, nobody else comes.
-    void forget_name() const {
-        auto expected = SharedHeader::made;
+    void forget_name(std::uint64_t expected = SharedHeader::made) const {
         if (header().magic.compare_exchange_strong(expected, SharedHeader::forgotten)) shm_unlink(name_.c_str());
     }
     /// False where the name means, or is about to mean, another group: this one is complete, or it failed to gather.
@@ -97,12 +94,13 @@ public:
         return header().magic.load(std::memory_order_acquire) == SharedHeader::made &&
                header().joined.load(std::memory_order_acquire) < header().ranks;
     }
-    /// The first rank whose process has joined and ended, or -1; `lives` says whether another one lives.
+    /// The first rank whose process has joined and ended, or -1; `lives` says whether another one lives. Who gave up waiting has
+    /// left, and may end.
     [[nodiscard]] std::int32_t ended_rank(bool& lives) const {
         std::int32_t ended = -1;
         for (std::int32_t rank = 0; rank < region().ranks; ++rank) {
             auto const& slot = region().slot(rank);
-            if (slot.presence.load(std::memory_order_acquire) == Presence::absent) continue;
+            if (slot.presence.load(std::memory_order_acquire) != Presence::joined) continue;
             auto const process = slot.process.load(std::memory_order_acquire);
             bool const has = process != 0 && has_ended(process);
             if (has && ended < 0) ended = rank;
@@ -117,7 +115,7 @@ private:
     static_assert(sizeof(SharedHeader) <= header_bytes);
     /// What two builds must agree on to share memory; first, how often what lies in it has changed its meaning.
     static constexpr std::uint64_t layout =
-        4'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+        5'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
 
     [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
         return Error{ErrorCode::backend_failure}
@@ -140,32 +138,48 @@ private:
         return {};
     }
 
-    [[nodiscard]] static Result<SharedRegion> make(SharedRegion shared, int descriptor, std::int32_t ranks,
-                                                   std::size_t chunk) {
-        // Room is taken now: a full /dev/shm is an error here, not a SIGBUS in the middle of a collective.
-        auto const status = posix_fallocate(descriptor, 0, static_cast<off_t>(shared.bytes_));
-        errno = status;
-        auto mapped = status == 0 ? shared.map(descriptor) : Result<>{system_error("posix_fallocate", shared.name_)};
-        close(descriptor);
-        if (!mapped) {
-            shm_unlink(shared.name_.c_str());
-            return mapped.error();
-        }
+    struct Closer {
+        int descriptor;
+        ~Closer() { close(descriptor); }
+    };
+
+    /// Nothing where another rank was faster. The memory gets its name when it says who makes it: a maker that dies is no obstacle.
+    [[nodiscard]] static Result<SharedRegion> make(SharedRegion shared, std::int32_t ranks, std::size_t chunk) {
+        auto const descriptor = ::open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (descriptor < 0) return system_error("open", "/dev/shm");
+        Closer const closer{descriptor};
+        if (ftruncate(descriptor, static_cast<off_t>(shared.bytes_)) != 0) return system_error("ftruncate", shared.name_);
+        // Room is taken before it is written to: a full /dev/shm is an error here, not a SIGBUS in the middle of a collective.
+        if (auto const taken = take_room(descriptor, header_bytes, shared.name_); !taken) return taken.error();
+        if (auto const mapped = shared.map(descriptor); !mapped) return mapped.error();
         auto* const header = new (shared.memory_) SharedHeader{};
+        header->maker = static_cast<std::int32_t>(getpid());
         header->layout = layout;
         header->ranks = ranks;
         header->chunk_bytes = chunk;
+        auto const unnamed = "/proc/self/fd/" + std::to_string(descriptor);
+        auto const path = "/dev/shm" + shared.name_;
+        if (linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+            if (errno == EEXIST) return Result<SharedRegion>(SharedRegion());
+            return system_error("linkat", shared.name_);
+        }
+        if (auto const taken = take_room(descriptor, shared.bytes_, shared.name_); !taken) {
+            shared.forget_name(0);
+            return taken.error();
+        }
         GroupRegion::create(&shared.region(), ranks, chunk);
         header->magic.store(SharedHeader::made, std::memory_order_release);
         return Result<SharedRegion>(std::move(shared));
     }
+    [[nodiscard]] static Result<> take_room(int descriptor, std::size_t bytes, std::string_view name) {
+        auto const status = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+        errno = status;
+        return status == 0 ? Result<>{} : system_error("posix_fallocate", name);
+    }
 
     [[nodiscard]] static Result<SharedRegion> attach(SharedRegion shared, int descriptor, std::int32_t ranks,
                                                      std::size_t chunk, Deadline deadline) {
-        struct Closer {
-            int descriptor;
-            ~Closer() { close(descriptor); }
-        } const closer{descriptor};
+        Closer const closer{descriptor};
         struct stat status {};
         while (true) {
             if (fstat(descriptor, &status) != 0) return system_error("fstat", shared.name_);
@@ -186,17 +200,24 @@ private:
         if (auto const mapped = shared.map(descriptor); !mapped) return mapped.error();
         auto& header = shared.header();
         while (header.magic.load(std::memory_order_acquire) == 0) {
+            if (header.maker != 0 && has_ended(header.maker)) {
+                shared.forget_name(0);
+                continue;
+            }
             if (deadline.has_passed()) return never_made(shared.name_);
             std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
+        auto const is_forgotten = [&] {
+            return header.magic.load(std::memory_order_acquire) == SharedHeader::forgotten;
+        };
+        if (is_forgotten()) return Result<SharedRegion>(std::move(shared));
         Error differs{ErrorCode::invalid_argument};
         differs.in("shared memory").at(shared.name_).fix("start all ranks with the same options and the same build");
         if (header.layout != layout) return differs.because("was made by another version of this library");
         bool lives = false;
-        if (shared.ended_rank(lives) >= 0 && !lives) {
-            shared.forget_name();
-            return Result<SharedRegion>(std::move(shared));
-        }
+        (void)shared.ended_rank(lives);
+        if (!lives && has_ended(header.maker)) shared.forget_name();
+        if (is_forgotten()) return Result<SharedRegion>(std::move(shared));
         if (header.ranks != ranks)
             return differs.because("belongs to a group of another size").got(ranks).expected(header.ranks);
         if (header.chunk_bytes != chunk) {
