@@ -272,14 +272,22 @@ TEST_CASE("Gloo: a rank that came but does not connect is named at the deadline"
 TEST_CASE("Gloo: a rank that is killed is named while another is only late") {
     // Until rank 0 gives up.
     GlooBody const late = [](Gloo& comm) {
+        if (auto const done = barrier(comm); !done) return done;
         std::vector<float> data(1);
         return receive(comm, flat(data), 0);
     };
-    GlooBody const dies = [](Gloo&) -> Result<> {
+    GlooBody const dies = [](Gloo& comm) -> Result<> {
+        (void)barrier(comm);
+        // All are connected, and have left the barrier.
+        std::this_thread::sleep_for(300ms);
         kill(getpid(), SIGKILL);
         return {};
     };
-    auto const outcomes = run_gloo_ranks({reduce_until_failure, late, dies}, {.timeout = 40s});
+    GlooBody const reduces = [](Gloo& comm) {
+        auto const done = barrier(comm);
+        return done ? reduce_until_failure(comm) : done;
+    };
+    auto const outcomes = run_gloo_ranks({reduces, late, dies}, {.timeout = 40s});
     CAPTURE(outcomes[0].message);
     CHECK(outcomes[0].code == ErrorCode::rank_lost);
     CHECK(outcomes[0].message.find("rank 2: closed its connection") != std::string::npos);

@@ -339,6 +339,23 @@ TEST_CASE("SharedMemory: memory of another user under the group's name is not us
     shm_unlink(name.c_str());
 }
 
+TEST_CASE("SharedMemory: a part of one rank has no name, so that its death leaves nothing") {
+    auto const key = fresh_key();
+    auto comm = SharedMemory::join(key, 0, 1, {.timeout = 300ms});
+    REQUIRE(comm);
+    // Were the name of the part used, this would be in its way.
+    auto const name = "/shardwise-" + std::to_string(getuid()) + "-" + key + ".1.7";
+    auto const file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+    REQUIRE(file >= 0);
+    close(file);
+    auto part = comm->split(7);
+    REQUIRE(part);
+    CHECK(barrier(*part));
+    CHECK(part->split(1));
+    CHECK(shm_unlink(name.c_str()) == 0);
+    CHECK(leaves_nothing_behind());
+}
+
 TEST_CASE("SharedMemory: the longest keys, timeouts without an end and chunks of any size are understood") {
     auto const key = fresh_key() + std::string(200, 'x').substr(fresh_key().size());
     auto comm = SharedMemory::join(key.substr(0, 200), 0, 1);

@@ -51,7 +51,7 @@ public:
     [[nodiscard]] static Result<SharedMemory> join(std::string_view key, std::int32_t rank, std::int32_t ranks,
                                                    SharedMemoryOptions const& options = {}) {
         if (auto const checked = check(key, rank, ranks, options); !checked) return checked.error();
-        return gather(key, rank, ranks, options, [] { return std::optional<Error>(); });
+        return gather(key, rank, ranks, false, options, [] { return std::optional<Error>(); });
     }
 
     SharedMemory(SharedMemory&& other) noexcept = default;
@@ -91,7 +91,7 @@ public:
             auto const first = Base::poisoned();
             return first ? first : Base::dead_one(place->members);
         };
-        auto part = gather(key_of_part(color), place->rank, place->size(), options_, lost);
+        auto part = gather(key_of_part(color), place->rank, place->size(), place->size() == 1, options_, lost);
         if (!part) return fail(part.error()).error();
         return part;
     }
@@ -100,10 +100,12 @@ private:
     /// Joins and waits for all, until lost() knows of an error that keeps them from coming.
     template <class Lost>
     [[nodiscard]] static Result<SharedMemory> gather(std::string_view key, std::int32_t rank, std::int32_t ranks,
-                                                     SharedMemoryOptions const& options, Lost const& lost) {
+                                                     bool is_alone, SharedMemoryOptions const& options,
+                                                     Lost const& lost) {
         auto const deadline = Deadline::after(options.timeout);
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
-        auto shared = detail::SharedRegion::open(key, ranks, chunk, deadline);
+        auto shared = is_alone ? detail::SharedRegion::alone(chunk)
+                               : detail::SharedRegion::open(key, ranks, chunk, deadline);
         if (!shared) return shared.error();
         auto& region = shared->region();
         auto expected = detail::Presence::absent;

@@ -81,6 +81,13 @@ public:
         }
     }
 
+    /// The memory of a rank that is a group by itself: nobody need find it, and nothing is left when it dies.
+    [[nodiscard]] static Result<SharedRegion> alone(std::size_t chunk) {
+        SharedRegion shared;
+        shared.bytes_ = header_bytes + GroupRegion::bytes(1, chunk);
+        return make(std::move(shared), 1, chunk);
+    }
+
     [[nodiscard]] SharedHeader& header() const { return *static_cast<SharedHeader*>(memory_); }
     [[nodiscard]] GroupRegion& region() const {
         return *reinterpret_cast<GroupRegion*>(static_cast<std::byte*>(memory_) + header_bytes);
@@ -159,7 +166,7 @@ private:
         header->chunk_bytes = chunk;
         auto const unnamed = "/proc/self/fd/" + std::to_string(descriptor);
         auto const path = "/dev/shm" + shared.name_;
-        if (linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+        if (!shared.name_.empty() && linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
             if (errno == EEXIST) return Result<SharedRegion>(SharedRegion());
             return system_error("linkat", shared.name_);
         }
@@ -168,7 +175,8 @@ private:
             return taken.error();
         }
         GroupRegion::create(&shared.region(), ranks, chunk);
-        header->magic.store(SharedHeader::made, std::memory_order_release);
+        header->magic.store(shared.name_.empty() ? SharedHeader::forgotten : SharedHeader::made,
+                            std::memory_order_release);
         return Result<SharedRegion>(std::move(shared));
     }
     [[nodiscard]] static Result<> take_room(int descriptor, std::size_t bytes, std::string_view name) {
