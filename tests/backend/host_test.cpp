@@ -224,6 +224,14 @@ TEST_CASE("HostContext: works with the threads that the system gives; a queued s
 #endif
 
 #if defined(__linux__)
+TEST_CASE("HostContext: has as many threads as its caller may use cores, where no number is asked for") {
+    CHECK(HostContext().pool().size() == detail::allowed_cores());
+    CorePin const pin(0);
+    if (!pin.is_pinned()) return;
+    CHECK(HostContext().pool().size() == 1);
+    CHECK(HostContext({.threads = 2}).pool().size() == 2);
+}
+
 TEST_CASE("HostContext: in a fork its threads are missing, and nothing waits for them") {
     auto context = std::make_unique<HostContext>(HostOptions{.threads = 3, .streams = StreamMode::queued});
     auto stream = std::make_unique<HostStream>(context->make_stream());

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/event.hpp>
 #include <shardwise/backend/host/stream.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
@@ -22,7 +23,7 @@ namespace shardwise::inline v0_2_0 {
 
 /// What a host context is made of.
 struct HostOptions {
-    /// Threads that share the work of one kernel, the caller's included; 0: as many as the machine has cores.
+    /// Threads that share the work of one kernel, the caller's included; 0: as many as the cores that the caller may use.
     int threads = 0;
     /// Keeps the threads that the context starts on cores of their own: CorePin does it for the thread that uses the context.
     bool is_pinned = false;
@@ -57,6 +58,8 @@ public:
 
 private:
     static int hardware_threads() {
+        // A job scheduler's share is what counts: 128 threads on two cores took ten times as long for a product of one row.
+        if (auto const cores = detail::allowed_cores(); cores > 0) return cores;
         auto const threads = std::thread::hardware_concurrency();
         return threads == 0 ? 1 : static_cast<int>(threads);
     }
