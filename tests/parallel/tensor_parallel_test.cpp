@@ -144,14 +144,15 @@ TEST_CASE(
         char const* message;
     };
     auto const width = block.heads * block.head_dim;
-    for (auto const& [place, message] :
+    for (auto const& none :
          {Case{{0, 0}, "ranks: are less than one (got 0, expected 1)"},
           Case{{-1, 0}, "ranks: are less than one (got -1"},
           Case{{2, 2}, "rank: is no rank of the group (got 2, expected 1)"},
           Case{{2, -1}, "rank: is no rank of the group (got -1, expected 1)"},
           Case{{5000, 0}, "ranks: are more than layers work with (got 5000, expected 1024); split the group"}}) {
+        auto const* const message = none.message;
         CAPTURE(message);
-        TensorParallel<Host, Deterministic> const group(context, place);
+        TensorParallel<Host, Deterministic> const group(context, none.place);
         CHECK(has(text(group.column_linear(block.output_source())), message));
         CHECK(has(text(group.column_linear(block.output_source(), block_pieces(block.hidden))), message));
         CHECK(has(text(group.packed_gate_up(block.gate_up_source(), block_pieces(block.ffn))), message));
