@@ -232,6 +232,26 @@ TEST_CASE("HostContext: has as many threads as its caller may use cores, where n
     CHECK(HostContext({.threads = 2}).pool().size() == 2);
 }
 
+/// What `work` returns in a fork of this process; -1 where it crashes or takes half a minute.
+template <class Work>
+int in_fork(Work const& work) {
+    auto const child = fork();
+    if (child == 0) _exit(work());
+    if (child < 0) return -1;
+    int status = 0;
+    auto const limit = Deadline::after(30s);
+    auto ended = waitpid(child, &status, WNOHANG);
+    while (ended == 0 && !limit.has_passed()) {
+        std::this_thread::sleep_for(1ms);
+        ended = waitpid(child, &status, WNOHANG);
+    }
+    if (ended == 0) {
+        (void)kill(child, SIGKILL);
+        (void)waitpid(child, &status, 0);
+    }
+    return ended == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 TEST_CASE("HostContext: in a fork its threads are missing, and nothing waits for them") {
     auto context = std::make_unique<HostContext>(HostOptions{.threads = 3, .streams = StreamMode::queued});
     auto stream = std::make_unique<HostStream>(context->make_stream());
@@ -239,9 +259,7 @@ TEST_CASE("HostContext: in a fork its threads are missing, and nothing waits for
     REQUIRE(stream->synchronize(Deadline::after(10s)));
     // The threads go to sleep: in the fork nobody is there to be woken.
     std::this_thread::sleep_for(50ms);
-    auto const child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
+    auto const found = in_fork([&] {
         int wrong = 0;
         for (int i = 0; i < 10; ++i) {
             int sum = 0;
@@ -259,25 +277,44 @@ TEST_CASE("HostContext: in a fork its threads are missing, and nothing waits for
         if (event.synchronize(Deadline::after(10s))) wrong |= 4;
         stream.reset();
         context.reset();
-        _exit(wrong);
-    }
-    int status = 0;
-    auto const limit = Deadline::after(30s);
-    auto ended = waitpid(child, &status, WNOHANG);
-    while (ended == 0 && !limit.has_passed()) {
-        std::this_thread::sleep_for(1ms);
-        ended = waitpid(child, &status, WNOHANG);
-    }
-    if (ended == 0) {
-        (void)kill(child, SIGKILL);
-        (void)waitpid(child, &status, 0);
-    }
-    CHECK(ended == child);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
+        return wrong;
+    });
+    CHECK(found == 0);
     // The parent goes on.
     stream->submit([] { return Result<>{}; });
     CHECK(stream->synchronize(Deadline::after(10s)));
+}
+
+TEST_CASE("HostStream: in a fork that is made during a task nothing waits for the task, nor for an event behind it") {
+    HostStream stream(StreamMode::queued);
+    HostEvent before;
+    before.record(stream);
+    REQUIRE(before.synchronize(Deadline::after(10s)));
+    std::atomic<bool> is_running{false};
+    std::atomic<bool> may_end{false};
+    stream.submit([&] {
+        is_running.store(true);
+        while (!may_end.load()) std::this_thread::sleep_for(1ms);
+        return Result<>{};
+    });
+    HostEvent behind;
+    behind.record(stream);
+    while (!is_running.load()) std::this_thread::sleep_for(1ms);
+    auto const wrong = in_fork([&] {
+        auto const fails = [](Result<> const& done) { return !done && done.error().code() == ErrorCode::unsupported; };
+        int found = 0;
+        if (!fails(stream.synchronize(Deadline::after(24h)))) found |= 1;
+        if (!fails(behind.synchronize(Deadline::after(24h))) || behind.is_reached()) found |= 2;
+        if (!before.synchronize(Deadline::after(24h)) || !before.is_reached()) found |= 4;
+        HostEvent later;
+        later.record(stream);
+        if (!fails(later.synchronize(Deadline::after(24h)))) found |= 8;
+        return found;
+    });
+    CHECK(wrong == 0);
+    may_end.store(true);
+    CHECK(stream.synchronize(Deadline::after(10s)));
+    CHECK(behind.is_reached());
 }
 #endif
 

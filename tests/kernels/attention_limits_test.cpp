@@ -143,7 +143,10 @@ TEST_CASE("attention: the pieces of a split context are dealt evenly where early
         {{.heads = 4, .kv_heads = 4, .key_dim = 64, .value_dim = 64}, 900, 300},
         {{.heads = 8, .kv_heads = 1, .key_dim = 64, .value_dim = 64}, 1, 4095},
     };
-    for (auto const& [shape, queries, past] : cases) {
+    for (auto const& each : cases) {
+        auto const& shape = each.shape;
+        auto const queries = each.queries;
+        auto const past = each.past;
         CAPTURE(queries);
         auto const keys = past + queries;
         detail::AttentionCut const cut(shape, queries, keys, 1);

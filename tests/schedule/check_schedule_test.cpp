@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace {
@@ -72,6 +73,11 @@ TEST_CASE("check_schedule: a pass that is missing, doubled or of nothing that th
     table.ranks[1] = whole.ranks[1];
     CHECK(has(refusal(table), "too few or too many passes of a rank (got 6, expected 3)"));
     CHECK(has(refusal(PipelineSchedule{.stages = 0}), "no stages"));
+    table = forward_only(1, 1);
+    table.micro_batches = std::numeric_limits<std::int64_t>::max();
+    CHECK(has(refusal(table), "too few or too many passes of a rank (got 1, expected 9223372036854775807)"));
+    table.chunks = 2;
+    CHECK(has(refusal(table), "more passes than can be counted (got 9223372036854775807"));
     for (std::int64_t const none : {0, -1}) {
         CHECK(has(refusal(forward_only(none, 3)), "no stages"));
         CHECK(has(refusal(gpipe_schedule(none, 3)), "no stages"));

@@ -17,7 +17,6 @@
 #include <new>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -43,7 +42,7 @@ public:
     explicit HostContext(HostOptions const& options = {})
         : options_(options),
           isa_(options.isa ? check_isa(*options.isa) : choose_isa()),
-          pool_(options.threads > 0 ? options.threads : hardware_threads(), options.is_pinned, options.first_core) {}
+          pool_(options.threads > 0 ? options.threads : detail::default_threads(), options.is_pinned, options.first_core) {}
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }
@@ -57,13 +56,6 @@ public:
     [[nodiscard]] HostStream make_stream() { return HostStream(options_.streams, &pool_, isa_); }
 
 private:
-    static int hardware_threads() {
-        // A job scheduler's share is what counts: 128 threads on two cores took ten times as long for a product of one row.
-        if (auto const cores = detail::allowed_cores(); cores > 0) return cores;
-        auto const threads = std::thread::hardware_concurrency();
-        return threads == 0 ? 1 : static_cast<int>(threads);
-    }
-
     HostOptions options_;
     Result<IsaLevel> isa_;
     MemoryCounter memory_;

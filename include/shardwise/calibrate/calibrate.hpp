@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,7 +21,7 @@ namespace shardwise::inline v0_2_0 {
 
 /// What is measured, and how long that may take.
 struct CalibrationOptions {
-    /// Threads of all ranks together; 0: as many as the machine has cores.
+    /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// Ranks whose sums are measured; 0: two, or one where there is one thread only.
     std::int32_t ranks = 0;
@@ -66,8 +65,7 @@ public:
     [[nodiscard]] Result<Calibration> run() {
         auto const begin = std::chrono::steady_clock::now();
         Calibration found;
-        auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-        found.threads = options_.threads > 0 ? options_.threads : cores;
+        found.threads = options_.threads > 0 ? options_.threads : detail::default_threads();
         HostContext one({.threads = 1});
         HostContext all({.threads = found.threads, .is_pinned = true});
         // Ranks that are threads have cores of their own later.

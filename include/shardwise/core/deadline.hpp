@@ -20,8 +20,8 @@ public:
     [[nodiscard]] Clock::time_point moment() const { return moment_; }
     /// The time until then; nothing once it has passed.
     [[nodiscard]] std::chrono::nanoseconds left() const {
-        auto const time = moment_ - Clock::now();
-        return time > Clock::duration::zero() ? time : Clock::duration::zero();
+        auto const now = Clock::now();
+        return moment_ > now ? moment_ - now : Clock::duration::zero();
     }
 
 private:

@@ -76,7 +76,8 @@ public:
             (void)unlink(path_.c_str());
         }
         for (std::size_t done = 0; done < bytes.size();) {
-            auto const written = ::write(descriptor_.number, bytes.data() + done, bytes.size() - done);
+            auto const written = ::pwrite(descriptor_.number, bytes.data() + done, bytes.size() - done,
+                                          static_cast<off_t>(written_) + static_cast<off_t>(done));
             if (written < 0 && errno == EINTR) continue;
             if (written <= 0) return unwritable(path_, std::strerror(errno));
             done += static_cast<std::size_t>(written);

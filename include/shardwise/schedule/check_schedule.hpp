@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/schedule/messages.hpp>
@@ -27,12 +28,14 @@ namespace shardwise::inline v0_2_0 {
             .expected(schedule.stages);
     }
     auto const kinds = !is_training(schedule) ? 1 : schedule.is_split ? 3 : 2;
-    auto const passes = schedule.micro_batches * schedule.chunks;
+    auto const passes = checked_multiply(schedule.micro_batches, schedule.chunks);
+    auto const of_rank = passes ? checked_multiply(kinds, *passes) : passes;
+    if (!of_rank) return error.because("has more passes than can be counted").got(schedule.micro_batches);
     for (auto const& rank : schedule.ranks) {
-        if (static_cast<std::int64_t>(rank.size()) != kinds * passes) {
+        if (static_cast<std::int64_t>(rank.size()) != *of_rank) {
             return error.because("has too few or too many passes of a rank")
                 .got(static_cast<std::int64_t>(rank.size()))
-                .expected(kinds * passes);
+                .expected(*of_rank);
         }
         List<std::int8_t> seen(rank.size(), 0);
         for (auto const& slot : rank) {
@@ -47,7 +50,7 @@ namespace shardwise::inline v0_2_0 {
             auto const kind = static_cast<std::int64_t>(slot.work);
             if (kind >= kinds) return error.because("has a pass of a kind that its first row has not").got(kind);
             auto& is_seen =
-                seen[static_cast<std::size_t>(kind * passes + slot.chunk * schedule.micro_batches + slot.micro_batch)];
+                seen[static_cast<std::size_t>(kind * *passes + slot.chunk * schedule.micro_batches + slot.micro_batch)];
             if (is_seen != 0) return error.because("has a pass of a micro-batch twice").got(slot.micro_batch);
             is_seen = 1;
         }

@@ -29,7 +29,7 @@ struct EmbedOptions {
     bool is_normalized = false;
     /// Tensor-parallel ranks, each a thread.
     std::int32_t tp = 1;
-    /// Threads of all ranks together; 0: as many as the machine has cores.
+    /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// The same bits for any number of ranks.
     bool is_deterministic = false;

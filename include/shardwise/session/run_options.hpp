@@ -26,7 +26,7 @@ struct RunOptions {
     std::vector<std::int64_t> stage_begins{};
     /// Where each layer's weights lie between its uses; beyond the list: where it computes.
     std::vector<LayerHome> layer_homes{};
-    /// Threads of all ranks together; 0: as many as the machine has cores.
+    /// Threads of all ranks together; 0: as many as the caller may use cores.
     int threads = 0;
     /// Ranks that share this machine's cores; 0: all.
     std::int32_t local_ranks = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <thread>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -18,6 +19,14 @@ namespace detail {
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
 #endif
     return 0;
+}
+
+/// The threads that compute where no number is asked for: one for each core that the calling thread may use. A job scheduler's
+/// share is what counts, not what the machine has.
+[[nodiscard]] inline int default_threads() {
+    if (auto const cores = allowed_cores(); cores > 0) return cores;
+    auto const cores = std::thread::hardware_concurrency();
+    return cores == 0 ? 1 : static_cast<int>(cores);
 }
 
 }  // namespace detail

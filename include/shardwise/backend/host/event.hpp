@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/process_mark.hpp>
 #include <shardwise/backend/host/stream.hpp>
 
 #include <chrono>
@@ -41,9 +42,7 @@ public:
 
     /// True where the point is passed, or was never set.
     [[nodiscard]] bool is_reached() const {
-        if (!point_) return true;
-        std::lock_guard const lock(point_->mutex);
-        return point_->is_reached;
+        return !point_ || point_->has_come();
     }
 
 private:
@@ -53,7 +52,25 @@ private:
         bool is_reached = false;
         std::optional<Error> failure{};
 
+        detail::ProcessMark process{};
+
+        /// In a fork of the process that recorded it: who would reach it is not there, and may have held the mutex.
+        [[nodiscard]] bool is_behind() const { return !process.is_here(); }
+        [[nodiscard]] bool has_come() {
+            std::unique_lock lock(mutex, std::defer_lock);
+            if (!is_behind())
+                lock.lock();
+            else if (!lock.try_lock())
+                return false;
+            return is_reached;
+        }
         Result<> wait(Deadline deadline) {
+            if (is_behind() && !has_come()) {
+                return Error{ErrorCode::unsupported}
+                    .in("event")
+                    .because("was recorded in the process that this one is a fork of, and not reached before")
+                    .fix("record it in a stream that was made after the fork");
+            }
             std::unique_lock lock(mutex);
             if (changed.wait_until(lock, deadline.moment(), [this] { return is_reached; })) {
                 return failure ? Result<>(*failure) : Result<>{};

@@ -4,15 +4,13 @@
 #include <shardwise/backend/host/core_pin.hpp>
 
 #include <algorithm>
-#include <thread>
 
 namespace shardwise::inline v0_2_0 {
 
-/// What a context of one of `ranks` ranks is made of that are threads of this process and share `threads` threads (0: as many
-/// as there are cores). Where all cores are taken, each thread has its own: elsewhere the system may move them about.
+/// What a context of one of `ranks` ranks of a machine is made of that share `threads` threads (0: as many as this one may use
+/// cores). Where all of these are taken, each thread has its own: elsewhere the system may move them about.
 [[nodiscard]] inline HostOptions rank_options(int threads, int ranks, int rank) {
-    auto const cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-    auto const own = std::max(1, (threads > 0 ? threads : cores) / ranks);
+    auto const own = std::max(1, (threads > 0 ? threads : detail::default_threads()) / ranks);
     bool const is_pinned = own * ranks > 1 && own * ranks == detail::allowed_cores();
     return {.threads = own, .is_pinned = is_pinned, .first_core = rank * own};
 }

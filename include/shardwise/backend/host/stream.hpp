@@ -76,20 +76,14 @@ public:
             if (!state_->first_failure()) state_->finish(task());
             return;
         }
-        if (!state_->process.is_here()) return state_->stay_behind();
-        push(Entry{Task(std::forward<Function>(task)), nullptr});
+        if (!is_behind()) push(Entry{Task(std::forward<Function>(task)), nullptr});
     }
 
     /// Calls `mark(failure)` when the stream gets here, also where it has failed before: with the first failure, or nothing.
     template <class Function>
     void submit_mark(Function&& mark) {
-        bool const has_thread = state_->worker.joinable();
-        bool const is_behind = has_thread && !state_->process.is_here();
-        if (is_behind) state_->stay_behind();
-        if (is_behind || !has_thread) {
-            mark(state_->first_failure());
-            return;
-        }
+        if (is_behind()) return mark(stayed_behind());
+        if (!state_->worker.joinable()) return mark(state_->first_failure());
         push(Entry{nullptr, Mark(std::forward<Function>(mark))});
     }
 
@@ -116,6 +110,7 @@ public:
     ///
     /// Errors  the first failure of a task; deadline_exceeded
     [[nodiscard]] Result<> synchronize(Deadline deadline) {
+        if (is_behind()) return *stayed_behind();
         std::unique_lock lock(state_->mutex);
         bool const is_done = state_->changed.wait_until(
             lock, deadline.moment(), [this] { return state_->tasks.empty() && !state_->is_running; });
@@ -150,15 +145,6 @@ private:
             std::lock_guard const lock(mutex);
             return failure;
         }
-        /// Fails in a fork. Nobody is told: who waits there asks for the deadline, and those of before are not there.
-        void stay_behind() {
-            std::lock_guard const lock(mutex);
-            if (failure) return;
-            failure = Error{ErrorCode::unsupported}
-                          .in("stream")
-                          .because("its thread stayed behind in the process that this one is a fork of")
-                          .fix("make a context of its own after the fork");
-        }
         void finish(Result<> const& result) {
             {
                 std::lock_guard const lock(mutex);
@@ -185,6 +171,15 @@ private:
             }
         }
     };
+
+    /// In a fork: the thread is not there, and may have held the mutex.
+    [[nodiscard]] bool is_behind() const { return state_->worker.joinable() && !state_->process.is_here(); }
+    [[nodiscard]] static std::optional<Error> stayed_behind() {
+        return Error{ErrorCode::unsupported}
+            .in("stream")
+            .because("its thread stayed behind in the process that this one is a fork of")
+            .fix("make a context of its own after the fork");
+    }
 
     void push(Entry entry) {
         {
