@@ -5,6 +5,7 @@
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/input_pieces.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 

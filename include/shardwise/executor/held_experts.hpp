@@ -8,6 +8,7 @@
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 

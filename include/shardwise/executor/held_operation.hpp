@@ -10,6 +10,7 @@
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/parallel/column_linear.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 
 #include <cstddef>

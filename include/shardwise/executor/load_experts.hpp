@@ -3,6 +3,7 @@
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/load_parameter.hpp>
+#include <shardwise/parallel/place.hpp>
 
 #include <cstdint>
 #include <span>

@@ -12,6 +12,7 @@
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 #include <shardwise/parallel/weight_stream.hpp>
 

@@ -17,6 +17,7 @@
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/parallel/place.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -9,6 +9,7 @@
 #include <shardwise/memory/kv_pages.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 #include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>

@@ -11,6 +11,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/combine_rows.hpp>
 #include <shardwise/parallel/expert_parallel.hpp>
+#include <shardwise/parallel/place.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -8,6 +8,7 @@
 #include <shardwise/comm/reduce_scatter.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 
 #include <array>

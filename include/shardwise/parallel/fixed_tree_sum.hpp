@@ -7,6 +7,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
-#include <shardwise/parallel/policy.hpp>
+#include <shardwise/parallel/place.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -50,44 +50,7 @@ struct Deterministic {
 
 static_assert(ReductionPolicy<Fast> && ReductionPolicy<Deterministic>);
 
-/// One rank of a tensor-parallel group.
-struct TensorPlace {
-    std::int64_t ranks = 1;
-    std::int64_t rank = 0;
-};
-
-/// The largest group of ranks that layers work with.
-inline constexpr std::int32_t max_group_ranks = 1024;
-
 namespace detail {
-
-/// Errors  invalid_argument for a rank that the group does not have; capacity_exceeded for more ranks than max_group_ranks
-[[nodiscard]] constexpr Result<> check_place(std::string_view subject, TensorPlace const& place) {
-    if (place.ranks < 1) {
-        return Error{ErrorCode::invalid_argument}
-            .in(subject)
-            .at("ranks")
-            .because("are less than one")
-            .got(place.ranks)
-            .expected(1);
-    }
-    if (place.ranks > max_group_ranks) {
-        return Error{ErrorCode::capacity_exceeded}
-            .in(subject)
-            .at("ranks")
-            .because("are more than layers work with")
-            .got(place.ranks)
-            .expected(max_group_ranks)
-            .fix("split the group");
-    }
-    if (place.rank >= 0 && place.rank < place.ranks) return {};
-    return Error{ErrorCode::invalid_argument}
-        .in(subject)
-        .at("rank")
-        .because("is no rank of the group")
-        .got(place.rank)
-        .expected(place.ranks - 1);
-}
 
 /// Errors  invalid_argument for pieces that are made of nothing
 [[nodiscard]] constexpr Result<> check_pieces(std::string_view subject, InputPieces const& pieces) {

@@ -9,6 +9,7 @@
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/parallel_attention.hpp>
 #include <shardwise/parallel/parallel_mlp.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 #include <shardwise/parallel/weight_slice.hpp>

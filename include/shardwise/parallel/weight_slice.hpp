@@ -5,6 +5,8 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/parallel/policy.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,9 +43,9 @@ struct WeightGrain {
     return {input_grain(format, group), leaf_grain(format, group)};
 }
 
-/// The cut of a width without heads by a policy (parallel/policy.hpp).
-template <class Policy>
-[[nodiscard]] constexpr auto cut_width(std::int64_t width, WeightGrain const& grain) {
+/// The cut of a width without heads by a policy.
+template <ReductionPolicy Policy>
+[[nodiscard]] constexpr InputPieces cut_width(std::int64_t width, WeightGrain const& grain) {
     return Policy::cut(width, Policy::has_fixed_tree ? grain.leaf : grain.input);
 }
 

@@ -11,6 +11,7 @@
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
+#include <shardwise/parallel/place.hpp>
 #include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/gather_memory.hpp>
 #include <shardwise/session/largest_of_ranks.hpp>
