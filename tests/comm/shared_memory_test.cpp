@@ -8,14 +8,22 @@
 #include <doctest/doctest.h>
 
 #include "../comm/processes.hpp"
+#include "skip.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <fcntl.h>
 #include <filesystem>
+#include <iterator>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <vector>
 
@@ -27,6 +35,7 @@ using shardwise::testing::run_processes;
 namespace {
 
 using Body = std::function<Result<>(SharedMemory&)>;
+using Region = shardwise::detail::SharedRegion;
 
 std::string fresh_key() {
     static int number = 0;
@@ -294,7 +303,7 @@ TEST_CASE("SharedMemory: what a job left that died while it gathered is no obsta
             return comm ? barrier(*comm) : comm.error();
         };
     };
-    // Dies while it waits, and while it makes the memory. Sizes differ, too.
+    // Dies while it waits, while it makes the memory, ... Sizes differ, too.
     struct HalfMade : shardwise::detail::SharedHeader {
         char rest[1000];
     };
@@ -307,9 +316,19 @@ TEST_CASE("SharedMemory: what a job left that died while it gathered is no obsta
         kill(getpid(), SIGKILL);
         return {};
     };
-    for (std::int32_t const ranks : {2, 3}) {
+    // While it takes the name away.
+    auto const die_forgetting = [key]() -> Result<> {
+        auto const left = Region::open(key, 2, 4096, Deadline::after(20s));
+        if (!left) return left.error();
+        left->header().magic.store(shardwise::detail::SharedHeader::forgotten_by(getpid()));
+        kill(getpid(), SIGKILL);
+        return {};
+    };
+    for (std::int32_t const ranks : {2, 3, 4}) {
         bool const waits = ranks == 2;
-        run_processes({waits ? std::function<Result<>()>(join(0, 2, 60s)) : die_making},
+        run_processes({waits        ? std::function<Result<>()>(join(0, 2, 60s))
+                       : ranks == 3 ? std::function<Result<>()>(die_making)
+                                    : std::function<Result<>()>(die_forgetting)},
                       [&](std::vector<pid_t> const& processes) {
                           if (waits) std::this_thread::sleep_for(100ms);
                           if (waits) kill(processes[0], SIGKILL);
@@ -323,6 +342,101 @@ TEST_CASE("SharedMemory: what a job left that died while it gathered is no obsta
         }
         CHECK(leaves_nothing_behind());
     }
+}
+
+TEST_CASE("SharedMemory: nobody joins a group that was given up, and nobody gives up one that is complete") {
+    auto const key = fresh_key();
+    auto const first = Region::open(key, 2, 4096, Deadline::after(20s));
+    REQUIRE(first);
+    CHECK(first->count_in());
+    // Another rank has found it.
+    auto const late = Region::open(key, 2, 4096, Deadline::after(20s));
+    REQUIRE(late);
+    CHECK(first->close_group());
+    CHECK_FALSE(late->count_in());
+    CHECK_FALSE(late->is_complete());
+    CHECK_FALSE(late->is_gathering());
+    CHECK(late->close_group());
+    first->forget_name();
+    auto const second = Region::open(key, 2, 4096, Deadline::after(20s));
+    REQUIRE(second);
+    CHECK(second->count_in());
+    CHECK(second->count_in());
+    CHECK_FALSE(second->close_group());
+    CHECK(second->is_complete());
+    // Who forgot the first one's name has no right to this one's.
+    late->forget_name();
+    CHECK_FALSE(leaves_nothing_behind());
+    second->forget_name();
+    CHECK(leaves_nothing_behind());
+}
+
+TEST_CASE("SharedMemory: a rank that dies before it is counted in is named at once") {
+    auto const key = fresh_key();
+    auto const waits = [key]() -> Result<> {
+        auto const comm = SharedMemory::join(key, 0, 2, {.timeout = 50s});
+        return comm ? Result<>{} : comm.error();
+    };
+    auto const dies = [key]() -> Result<> {
+        auto const path = "/dev/shm/shardwise-" + std::to_string(getuid()) + "-" + key;
+        while (!std::filesystem::exists(path)) std::this_thread::sleep_for(1ms);
+        auto const shared = Region::open(key, 2, std::size_t{256} * 1024, Deadline::after(20s));
+        if (!shared) return shared.error();
+        shared->region().slot(1).process.store(getpid());
+        kill(getpid(), SIGKILL);
+        return {};
+    };
+    auto const outcomes = run_processes({waits, dies});
+    CAPTURE(outcomes[0].message);
+    CHECK(outcomes[0].code == ErrorCode::rank_lost);
+    CHECK(outcomes[0].message.find("rank 1: was ended by signal Killed before all ranks had joined") !=
+          std::string::npos);
+    CHECK(leaves_nothing_behind());
+}
+
+namespace {
+
+/// Makes a system call fail with `problem` where all bits of `flags` are set in its argument of that number.
+bool refuse_call(int call, unsigned argument, unsigned flags, unsigned problem) {
+    auto const offset = static_cast<unsigned>(offsetof(seccomp_data, args)) + 8 * argument;
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, flags),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, flags, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | problem),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog const filter{static_cast<unsigned short>(std::size(program)), program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("SharedMemory: groups are made where files need a name from the start, and where there is no /proc") {
+    for (bool const has_proc : {true, false}) {
+        auto const join = [key = fresh_key(), has_proc](std::int32_t rank) {
+            return [=]() -> Result<> {
+                bool const is_refused = has_proc ? refuse_call(SYS_openat, 2, O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP)
+                                                 : refuse_call(SYS_linkat, 4, AT_SYMLINK_FOLLOW, ENOENT);
+                if (!is_refused) return Error{ErrorCode::unsupported}.in("seccomp");
+                auto comm = SharedMemory::join(key, rank, 2, {.timeout = 20s});
+                if (!comm) return comm.error();
+                auto part = comm->split(rank);
+                return part ? barrier(*comm) : part.error();
+            };
+        };
+        for (auto const& outcome : run_processes({join(0), join(1)})) {
+            CAPTURE(has_proc);
+            CAPTURE(outcome.message);
+            if (!outcome.succeeded && outcome.code == ErrorCode::unsupported)
+                shardwise::testing::note_absent_tool("seccomp");
+            else
+                CHECK(outcome.succeeded);
+        }
+    }
+    CHECK(leaves_nothing_behind());
 }
 
 TEST_CASE("SharedMemory: memory of another user under the group's name is not used") {

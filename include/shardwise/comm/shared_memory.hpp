@@ -104,60 +104,75 @@ private:
                                                      Lost const& lost) {
         auto const deadline = Deadline::after(options.timeout);
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
-        auto shared = is_alone ? detail::SharedRegion::alone(chunk)
-                               : detail::SharedRegion::open(key, ranks, chunk, deadline);
-        if (!shared) return shared.error();
-        auto& region = shared->region();
-        auto expected = detail::Presence::absent;
-        if (!region.slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {
-            return Error{ErrorCode::invalid_argument}
-                .in(shared->name())
-                .at("rank")
-                .because("was taken before")
-                .got(rank)
-                .fix("give each process a rank of its own, and each job a key of its own");
-        }
-        region.slot(rank).process.store(static_cast<std::int32_t>(getpid()), std::memory_order_release);
-        auto& joined = shared->header().joined;
-        if (joined.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) shared->forget_name();
-        // To look costs a few microseconds for each rank that has come.
-        auto const interval = std::chrono::milliseconds(5) + std::chrono::microseconds(200) * ranks;
-        auto next_look = Deadline::after(interval);
-        while (joined.load(std::memory_order_acquire) < ranks) {
-            std::optional<Error> trouble;
-            if (deadline.has_passed()) {
-                trouble = missing_ranks(*shared, ranks);
-            } else if (options.gives_up) {
-                trouble = options.gives_up();
+        while (true) {
+            auto shared = is_alone ? detail::SharedRegion::alone(chunk)
+                                   : detail::SharedRegion::open(key, ranks, chunk, deadline);
+            if (!shared) return shared.error();
+            auto& slot = shared->region().slot(rank);
+            std::int32_t nobody = 0;
+            if (!slot.process.compare_exchange_strong(nobody, static_cast<std::int32_t>(getpid()))) {
+                return Error{ErrorCode::invalid_argument}
+                    .in(shared->name())
+                    .at("rank")
+                    .because("was taken before")
+                    .got(rank)
+                    .fix("give each process a rank of its own, and each job a key of its own");
             }
-            if (!trouble && next_look.has_passed()) {
-                trouble = ended_rank(*shared);
+            if (!shared->count_in()) {
+                // Who waits in what another rank gave up is not to believe that this one came.
+                slot.process.store(0, std::memory_order_release);
+                continue;
+            }
+            slot.presence.store(detail::Presence::joined, std::memory_order_release);
+            if (auto const met = await_all(*shared, deadline, options, lost); !met) {
+                slot.presence.store(detail::Presence::left, std::memory_order_release);
+                return met.error();
+            }
+            return SharedMemory(std::string(key), options, *std::move(shared), rank);
+        }
+    }
+    /// Nobody joins any more once it has returned.
+    template <class Lost>
+    [[nodiscard]] static Result<> await_all(detail::SharedRegion const& shared, Deadline const& deadline,
+                                            SharedMemoryOptions const& options, Lost const& lost) {
+        // To look costs a few microseconds for each rank that has come.
+        auto const interval = std::chrono::milliseconds(5) + std::chrono::microseconds(200) * shared.header().ranks;
+        auto next_look = Deadline::after(interval);
+        while (!shared.is_complete()) {
+            std::optional<Error> trouble;
+            bool const is_late = deadline.has_passed();
+            if (!is_late && options.gives_up) trouble = options.gives_up();
+            if (!is_late && !trouble && next_look.has_passed()) {
+                trouble = ended_rank(shared);
                 if (!trouble) trouble = lost();
                 next_look = Deadline::after(interval);
             }
             // The last one may have come meanwhile.
-            if (trouble && joined.load(std::memory_order_acquire) < ranks) {
-                // Nobody must find the remains of a group that failed to gather, and who is in it none that waits.
-                shared->forget_name();
-                region.slot(rank).presence.store(detail::Presence::left, std::memory_order_release);
-                return *trouble;
+            if ((is_late || trouble) && shared.close_group()) {
+                // Nobody must find the remains of a group that failed to gather.
+                shared.forget_name();
+                return trouble ? *trouble : missing_ranks(shared);
             }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
-        std::vector<pid_t> processes;
-        for (std::int32_t peer = 0; peer < ranks; ++peer) {
-            processes.push_back(region.slot(peer).process.load(std::memory_order_acquire));
-        }
-        return SharedMemory(std::string(key), options, *std::move(shared), rank, std::move(processes));
+        shared.forget_name();
+        return {};
     }
 
-    SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared, std::int32_t rank,
-                 std::vector<pid_t> processes)
+    SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared, std::int32_t rank)
         : Base(shared.region(), rank, {options.timeout, options.checks_calls},
-               detail::ProcessWatch(std::move(processes))),
+               detail::ProcessWatch(processes_of(shared))),
           key_(std::move(key)),
           options_(options),
           shared_(std::make_unique<detail::SharedRegion>(std::move(shared))) {}
+
+    [[nodiscard]] static std::vector<pid_t> processes_of(detail::SharedRegion const& shared) {
+        std::vector<pid_t> processes;
+        for (std::int32_t peer = 0; peer < shared.header().ranks; ++peer) {
+            processes.push_back(shared.region().slot(peer).process.load(std::memory_order_acquire));
+        }
+        return processes;
+    }
 
     [[nodiscard]] static Result<> check(std::string_view key, std::int32_t rank, std::int32_t ranks,
                                         SharedMemoryOptions const& options) {
@@ -184,9 +199,9 @@ private:
         return {};
     }
 
-    [[nodiscard]] static Error missing_ranks(detail::SharedRegion const& shared, std::int32_t ranks) {
+    [[nodiscard]] static Error missing_ranks(detail::SharedRegion const& shared) {
         std::string missing;
-        for (std::int32_t rank = 0; rank < ranks; ++rank) {
+        for (std::int32_t rank = 0; rank < shared.header().ranks; ++rank) {
             if (shared.region().slot(rank).presence.load(std::memory_order_acquire) != detail::Presence::absent)
                 continue;
             missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
