@@ -42,7 +42,8 @@ public:
     /// Joins the group that meets in `folder` and waits until all its ranks have come.
     ///
     /// Errors  invalid_argument for a rank that is out of range or taken, or a group of another size; deadline_exceeded with the
-    ///         ranks that never came; backend_failure with Gloo's or the system's words
+    ///         ranks that never came, or with one that does not connect: Gloo counts for each connection alone, so up to twice
+    ///         the timeout, or 0.6 s more than a shorter one; backend_failure with Gloo's or the system's words
     [[nodiscard]] static Result<Gloo> join(std::string const& folder, std::int32_t rank, std::int32_t ranks,
                                            GlooOptions const& options = {}) {
         Error wrong{ErrorCode::invalid_argument};

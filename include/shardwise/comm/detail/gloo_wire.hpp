@@ -1,12 +1,12 @@
 #pragma once
 
+#include <shardwise/comm/detail/gloo_interrupter.hpp>
 #include <shardwise/comm/detail/message_rank.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 #include <memory>
-#include <mutex>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <span>
@@ -25,6 +25,7 @@
 #include <string>
 #include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -82,7 +83,8 @@ public:
     /// Connects all ranks with each other through a folder that all can see. A connection that gives no sign of life for
     /// `silence` is broken.
     ///
-    /// Errors  deadline_exceeded with the rank that does not connect; backend_failure with Gloo's own words
+    /// Errors  deadline_exceeded with the rank that does not connect, after up to twice the time; backend_failure with Gloo's own
+    ///         words
     [[nodiscard]] static Result<std::shared_ptr<GlooWire>> create(std::string const& folder, std::int32_t rank,
                                                                   std::int32_t ranks, std::string const& address,
                                                                   std::chrono::seconds silence,
@@ -92,6 +94,7 @@ public:
         NoPipeSignal const no_signal;
         try {
             wire.reset(new GlooWire);
+            must_resolve(address);
             wire->device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
             wire->context_ = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
             // Gloo waits five times as long for a connection, and for 0 without an end.
@@ -107,16 +110,16 @@ public:
                 if (peer != rank) wire->watches_.push_back(wire->start_receive(peer, watch_lane, 1));
             }
         } catch (std::exception const& problem) {
-            if (deadline.has_passed()) {
+            if (!awaited.empty() && deadline.has_passed()) {
                 return Error{ErrorCode::deadline_exceeded}
                     .in("gloo")
                     .at(folder)
-                    .because("rank " + awaited + " came, but did not connect in time")
+                    .because("rank " + awaited + " came, but did not connect in time (" + last_words(problem) + ")")
                     .fix("look at what that rank does, and whether the ranks reach each other's addresses");
             }
             return Error{ErrorCode::backend_failure}
                 .in("gloo")
-                .because(problem.what())
+                .because(last_words(problem))
                 .fix("check that the ranks reach each other's addresses");
         }
         return wire;
@@ -179,6 +182,19 @@ public:
 private:
     GlooWire() = default;
 
+    /// Gloo goes on with nothing where a host name is unknown, and crashes.
+    static void must_resolve(std::string const& address) {
+        addrinfo hints{};
+        hints.ai_socktype = SOCK_STREAM;
+        addrinfo* found = nullptr;
+        char host[256] = {};
+        // Nothing means this machine's name to Gloo.
+        if (address.empty()) (void)gethostname(host, sizeof host - 1);
+        auto const status = getaddrinfo(address.empty() ? host : address.c_str(), nullptr, &hints, &found);
+        if (status != 0) throw std::runtime_error("the address " + address + " is unknown: " + gai_strerror(status));
+        freeaddrinfo(found);
+    }
+
     /// The process's connected TCP sockets: Gloo does not show its own, so those that are new are.
     [[nodiscard]] static std::vector<int> connections() {
         std::vector<int> found;
@@ -225,7 +241,7 @@ private:
             else
                 held.buffer->recv(peer, lane);
         } catch (std::exception const& problem) {
-            mark_broken(held, problem.what());
+            mark_broken(held, problem);
         }
         return message;
     }
@@ -250,80 +266,25 @@ private:
             return true;
         } catch (std::exception const& problem) {
             interrupter_.end();
-            mark_broken(held, problem.what());
+            mark_broken(held, problem);
             return false;
         }
     }
-    void mark_broken(Message::Held& held, std::string const& words) {
+    /// What Gloo says, without where in its source it says so.
+    [[nodiscard]] static std::string last_words(std::exception const& problem) {
+        std::string const words = problem.what();
+        auto const begin = words.rfind("] ");
+        return begin == std::string::npos ? words : words.substr(begin + 2);
+    }
+    void mark_broken(Message::Held& held, std::exception const& problem) {
+        std::string const words = problem.what();
         is_broken_ = true;
         held.state = MessageState::broken;
         bool const is_cut = words.find("timed out") != std::string::npos || words.find("route") != std::string::npos ||
                             words.find("unreachable") != std::string::npos;
-        auto const begin = words.rfind("] ");
-        auto const last = begin == std::string::npos ? words : words.substr(begin + 2);
-        held.reason = (is_cut ? "is cut off by a network partition (" : "closed its connection (") + last + ")";
+        held.reason =
+            (is_cut ? "is cut off by a network partition (" : "closed its connection (") + last_words(problem) + ")";
     }
-
-    /// Ends the wait of the calling thread now and then, and at a given moment.
-    class Interrupter {
-        using Moment = std::chrono::steady_clock::time_point;
-
-    public:
-        Interrupter() : thread_([this] { run(); }) {}
-        Interrupter(Interrupter const&) = delete;
-        Interrupter& operator=(Interrupter const&) = delete;
-        ~Interrupter() {
-            {
-                std::lock_guard const lock(mutex_);
-                is_over_ = true;
-            }
-            wake_.notify_one();
-            thread_.join();
-        }
-        void begin(gloo::transport::UnboundBuffer* buffer, bool is_send, Moment until) {
-            bool is_sooner = false;
-            {
-                std::lock_guard const lock(mutex_);
-                buffer_ = buffer;
-                is_send_ = is_send;
-                until_ = until;
-                is_sooner = until < wakes_at_;
-            }
-            if (is_sooner) wake_.notify_one();
-        }
-        void end() {
-            std::lock_guard const lock(mutex_);
-            buffer_ = nullptr;
-        }
-
-    private:
-        void run() {
-            std::unique_lock lock(mutex_);
-            while (!is_over_) {
-                wakes_at_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-                auto const is_due = [this] { return is_over_ || (buffer_ != nullptr && until_ < wakes_at_); };
-                if (wake_.wait_until(lock, wakes_at_, is_due) && !is_over_) {
-                    wakes_at_ = until_;
-                    wake_.wait_until(lock, wakes_at_, [this] { return is_over_ || buffer_ == nullptr; });
-                }
-                if (buffer_ == nullptr) continue;
-                if (is_send_)
-                    buffer_->abortWaitSend();
-                else
-                    buffer_->abortWaitRecv();
-            }
-        }
-
-        std::mutex mutex_;
-        std::condition_variable wake_;
-        gloo::transport::UnboundBuffer* buffer_ = nullptr;
-        Moment until_{};
-        /// When the thread looks again.
-        Moment wakes_at_{};
-        bool is_send_ = false;
-        bool is_over_ = false;
-        std::thread thread_;
-    };
 
     /// The store through which Gloo's ranks find each other, with our deadline: Gloo's own are whole seconds. `awaited` is the rank
     /// that is connected with, or waited for.
@@ -358,7 +319,7 @@ private:
     std::size_t most_kept_ = least_kept;
     /// One message from each other rank that never comes.
     std::vector<Message> watches_;
-    Interrupter interrupter_;
+    GlooInterrupter interrupter_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail
