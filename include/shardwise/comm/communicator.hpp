@@ -39,8 +39,9 @@ concept CountsTraffic = requires(C& comm) {
 };
 
 /// The ranks of a communicator see common staging memory: a step shows everyone what the others wrote (`theirs`, of another
-/// rank than one's own). Of more than two ranks, each can also lend memory for two steps: the others read it after the first and
-/// put their answers into it, which are there after the second.
+/// rank than one's own). Of two ranks, `mine` lies exactly where `theirs` does or apart from it, and what `theirs` showed stays there
+/// until it is written to: an all_reduce reads it while it writes to `mine`, which it asked for later. Of more, each can also lend
+/// memory for two steps: the others read it after the first and put their answers into it, which are there after the second.
 template <class C>
 concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
     comm.begin(call);
