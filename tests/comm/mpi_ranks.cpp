@@ -7,6 +7,7 @@
 //   mpi_ranks absent              rank 1 never starts MPI; the others must be told so
 //   mpi_ranks silent              rank 1 never calls; the others must name it
 //   mpi_ranks twice               two groups of all ranks; MPI must run on when the first is gone
+//   mpi_ranks threads             two threads start MPI at the same time; both must get it
 //   mpi_ranks leaves              rank 1 leaves; the others must be told so
 
 #include <shardwise/comm/mpi.hpp>
@@ -18,6 +19,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -83,6 +86,18 @@ int main(int argc, char** argv) {
         auto const status = expect_error(joined ? Result<>{} : Result<>(joined.error()), ErrorCode::deadline_exceeded,
                                          "have not called MPI_Init");
         end_job(status);
+    }
+    if (what == "threads") {
+        using Lifetime = detail::MpiLifetime;
+        std::optional<Result<std::shared_ptr<Lifetime>>> shares[2];
+        {
+            std::thread other([&] { shares[1].emplace(Lifetime::share(60s)); });
+            shares[0].emplace(Lifetime::share(60s));
+            other.join();
+        }
+        bool const is_same = *shares[0] && *shares[1] && **shares[0] != nullptr && **shares[0] == **shares[1];
+        if (!is_same) std::fprintf(stderr, "FAILED: not the same MPI\n");
+        return is_same ? 0 : 1;
     }
     bool const is_right = what == "cases" || what == "pipelines" || what == "twice";
     auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(5s)});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <algorithm>
@@ -29,40 +30,41 @@ namespace shardwise::inline v0_2_0::detail {
 /// returned in time is left behind.
 class MpiLifetime {
 public:
+    /// The one that all who join together keep, started by the first; null where MPI is not ours to end.
+    ///
     /// Errors  backend_failure with MPI's or the system's words; deadline_exceeded
-    [[nodiscard]] static Result<std::shared_ptr<MpiLifetime>> start(std::chrono::nanoseconds timeout) {
-        static std::atomic<bool> has_begun{false};
+    [[nodiscard]] static Result<std::shared_ptr<MpiLifetime>> share(std::chrono::nanoseconds timeout) {
+        // (A time point further away than a year or two would overflow.)
+        auto const limit = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
+        auto const deadline = Deadline::after(limit);
+        auto& one = known();
+        std::unique_lock const lock(one.mutex, limit);
+        if (!lock) return not_started();
+        if (auto lifetime = one.lifetime.lock()) return lifetime;
+        if (one.is_endless) return std::shared_ptr<MpiLifetime>();
+        int is_started = 0;
+        int is_over = 0;
+        MPI_Initialized(&is_started);
+        MPI_Finalized(&is_over);
+        if (is_over != 0 || one.has_run) {
+            return Error{ErrorCode::backend_failure}
+                .in("MPI_Finalized")
+                .because("MPI was ended before and cannot be started again");
+        }
+        if (is_started != 0 && !one.has_begun) return std::shared_ptr<MpiLifetime>();
         Error failed{ErrorCode::backend_failure};
         failed.in("MPI_Init_thread");
-        if (has_begun.exchange(true)) return failed.because("was called before and did not succeed");
-        // (A time point further away than a year or two would overflow.)
-        auto shared = std::make_shared<Shared>();
-        shared->timeout = std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
-        try {
-            std::thread([shared] { live(*shared); }).detach();
-        } catch (std::system_error const& problem) {
-            return failed.because(problem.what());
+        if (std::exchange(one.has_begun, true)) return failed.because("was called before and did not succeed");
+        auto lifetime = start(deadline.left());
+        if (lifetime) {
+            one.has_run = true;
+            one.lifetime = *lifetime;
         }
-        if (!shared->reaches(Phase::running, shared->timeout)) {
-            return Error{ErrorCode::deadline_exceeded}
-                .in("MPI")
-                .because("was not started in time: some processes of the job have not called MPI_Init")
-                .fix("let all ranks of the job join");
-        }
-        if (shared->status != MPI_SUCCESS) return failed.because(mpi_text(shared->status));
-        auto lifetime = std::shared_ptr<MpiLifetime>(new MpiLifetime(std::move(shared)));
-        std::lock_guard const lock(known().mutex);
-        known().lifetime = lifetime;
         return lifetime;
-    }
-    /// The one that `start` gave, while somebody holds it; null where somebody else started MPI.
-    [[nodiscard]] static std::shared_ptr<MpiLifetime> running() {
-        std::lock_guard const lock(known().mutex);
-        return known().lifetime.lock();
     }
     MpiLifetime(MpiLifetime const&) = delete;
     MpiLifetime& operator=(MpiLifetime const&) = delete;
-    /// Waits for all ranks as long as `start` would have, and as long again for MPI_Finalize. Without those that do not come
+    /// Waits for all ranks as long as `share` would have, and as long again for MPI_Finalize. Without those that do not come
     /// the process ends without MPI_Finalize, which ends the job.
     ~MpiLifetime() {
         if (is_endless_) return;
@@ -71,11 +73,30 @@ public:
     }
 
     /// MPI is not ended any more: it would wait for ranks that do not answer.
-    void leave_running() { is_endless_ = true; }
-    /// What MPI lets threads do.
-    [[nodiscard]] int threads() const { return shared_->threads; }
+    void leave_running() { known().is_endless = is_endless_ = true; }
 
 private:
+    [[nodiscard]] static Error not_started() {
+        return Error{ErrorCode::deadline_exceeded}
+            .in("MPI")
+            .because("was not started in time: some processes of the job have not called MPI_Init")
+            .fix("let all ranks of the job join");
+    }
+    [[nodiscard]] static Result<std::shared_ptr<MpiLifetime>> start(std::chrono::nanoseconds timeout) {
+        Error failed{ErrorCode::backend_failure};
+        failed.in("MPI_Init_thread");
+        auto shared = std::make_shared<Shared>();
+        shared->timeout = timeout;
+        try {
+            std::thread([shared] { live(*shared); }).detach();
+        } catch (std::system_error const& problem) {
+            return failed.because(problem.what());
+        }
+        if (!shared->reaches(Phase::running, shared->timeout)) return not_started();
+        if (shared->status != MPI_SUCCESS) return failed.because(mpi_text(shared->status));
+        return std::shared_ptr<MpiLifetime>(new MpiLifetime(std::move(shared)));
+    }
+
     enum class Phase { starting, running, ending, over };
 
     struct Shared {
@@ -84,7 +105,6 @@ private:
         std::chrono::nanoseconds timeout{};
         Phase phase = Phase::starting;
         int status = MPI_SUCCESS;
-        int threads = MPI_THREAD_SINGLE;
 
         void enter(Phase next) {
             std::lock_guard const lock(mutex);
@@ -97,10 +117,13 @@ private:
         }
     };
 
-    /// There is one MPI in a process.
+    /// There is one MPI in a process: who joins while another starts it waits.
     struct Known {
-        std::mutex mutex;
+        std::timed_mutex mutex;
         std::weak_ptr<MpiLifetime> lifetime;
+        bool has_begun = false;
+        bool has_run = false;
+        std::atomic<bool> is_endless{false};
     };
     [[nodiscard]] static Known& known() {
         static Known one;
@@ -110,7 +133,8 @@ private:
     explicit MpiLifetime(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
     static void live(Shared& shared) {
-        shared.status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &shared.threads);
+        int threads = MPI_THREAD_SINGLE;
+        shared.status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads);
         shared.enter(Phase::running);
         if (shared.status != MPI_SUCCESS) return;
         {

@@ -46,21 +46,11 @@ public:
     /// Errors  backend_failure with MPI's own words; unsupported where MPI lets only one thread call; deadline_exceeded
     [[nodiscard]] static Result<std::shared_ptr<MpiWire>> create(std::chrono::nanoseconds timeout) {
         auto wire = std::shared_ptr<MpiWire>(new MpiWire);
-        int is_started = 0;
-        int is_over = 0;
+        auto lifetime = MpiLifetime::share(timeout);
+        if (!lifetime) return lifetime.error();
+        wire->lifetime_ = *std::move(lifetime);
         int threads = MPI_THREAD_SINGLE;
-        MPI_Initialized(&is_started);
-        MPI_Finalized(&is_over);
-        if (is_over != 0) return failure("MPI_Finalized", "MPI was ended before and cannot be started again");
-        if (is_started == 0) {
-            auto lifetime = MpiLifetime::start(timeout);
-            if (!lifetime) return lifetime.error();
-            wire->lifetime_ = *std::move(lifetime);
-            threads = wire->lifetime_->threads();
-        } else {
-            wire->lifetime_ = MpiLifetime::running();
-            MPI_Query_thread(&threads);
-        }
+        MPI_Query_thread(&threads);
         // The streams of a back end call from threads of their own.
         if (threads < MPI_THREAD_SERIALIZED) {
             return Error{ErrorCode::unsupported}
