@@ -97,6 +97,8 @@ TEST_CASE("PipelineParallel: a worker's error ends the run of every rank, at onc
 
 TEST_CASE("PipelineParallel: no piece of work is begun after the deadline, however long the group would wait") {
     auto const schedule = forward_only(2, 2);
+    // One moment for both ranks: what the first finds too late, the second does.
+    auto const deadline = Deadline::after(std::chrono::milliseconds(200));
     std::atomic<int> begun{0};
     auto const done = run_threads(2, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1});
@@ -114,7 +116,6 @@ TEST_CASE("PipelineParallel: no piece of work is begun after the deadline, howev
                 return chain.forward(slot, in, out, stream);
             }
         };
-        auto const deadline = Deadline::after(std::chrono::milliseconds(50));
         Late work{Chain{schedule, comm.rank()}, deadline, &begun};
         auto const ran = pipeline->run(work, stream, deadline);
         REQUIRE_FALSE(ran);
