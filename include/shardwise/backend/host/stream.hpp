@@ -110,7 +110,7 @@ public:
     ///
     /// Errors  the first failure of a task; deadline_exceeded
     [[nodiscard]] Result<> synchronize(Deadline deadline) {
-        if (is_behind()) return *stayed_behind();
+        if (is_behind()) return stayed_behind();
         std::unique_lock lock(state_->mutex);
         bool const is_done = state_->changed.wait_until(
             lock, deadline.moment(), [this] { return state_->tasks.empty() && !state_->is_running; });
@@ -174,7 +174,7 @@ private:
 
     /// In a fork: the thread is not there, and may have held the mutex.
     [[nodiscard]] bool is_behind() const { return state_->worker.joinable() && !state_->process.is_here(); }
-    [[nodiscard]] static std::optional<Error> stayed_behind() {
+    [[nodiscard]] static Error stayed_behind() {
         return Error{ErrorCode::unsupported}
             .in("stream")
             .because("its thread stayed behind in the process that this one is a fork of")

@@ -28,6 +28,8 @@ public:
     /// another behind the `first_core`-th, which is left to the caller (CorePin). Where the system gives fewer threads, the
     /// pool has those.
     explicit ThreadPool(int threads, bool is_pinned = false, int first_core = 0) {
+        if (threads < 2) return;
+        threads_ = std::make_unique<Threads>();
         auto& workers = threads_->workers;
         for (int i = 1; i < threads; ++i) {
             workers.emplace_back();
@@ -45,6 +47,7 @@ public:
     ThreadPool(ThreadPool const&) = delete;
     ThreadPool& operator=(ThreadPool const&) = delete;
     ~ThreadPool() {
+        if (!threads_) return;
         if (!process_.is_here()) {
             // What ends a thread or a condition would wait for the threads.
             (void)threads_.release();
@@ -60,12 +63,12 @@ public:
     }
 
     /// The threads that take part, the caller's included.
-    [[nodiscard]] int size() const { return static_cast<int>(threads_->workers.size()) + 1; }
+    [[nodiscard]] int size() const { return threads_ ? static_cast<int>(threads_->workers.size()) + 1 : 1; }
 
     /// Calls body(part) for every part in [0, parts), each once. The body does not throw.
     template <class Body>
     void run(std::int64_t parts, Body&& body) {
-        if (parts < 2 || threads_->workers.empty() || is_taken_.exchange(true, std::memory_order_acquire)) {
+        if (parts < 2 || size() == 1 || is_taken_.exchange(true, std::memory_order_acquire)) {
             for (std::int64_t part = 0; part < parts; ++part) body(part);
             return;
         }
@@ -109,7 +112,7 @@ public:
     template <class Body>
     void run_in_order(std::int64_t count, std::int64_t grain, Body&& body) {
         auto const ranges = size() < most_ranges ? size() : most_ranges;
-        if (threads_->workers.empty() || count <= grain) {
+        if (ranges == 1 || count <= grain) {
             for (std::int64_t begin = 0; begin < count; begin += grain)
                 body(begin, begin + grain < count ? begin + grain : count);
             return;
@@ -203,7 +206,8 @@ private:
         std::condition_variable wake;
     };
     detail::ProcessMark process_;
-    std::unique_ptr<Threads> threads_ = std::make_unique<Threads>();
+    /// None in a pool of one, which allocates nothing.
+    std::unique_ptr<Threads> threads_;
     std::mutex mutex_;
     std::atomic<bool> is_stopped_{false};
 
