@@ -45,14 +45,10 @@ public:
             if (!to.empty()) std::memcpy(to.data(), from.memory.data() + begin, to.size());
             return {};
         }
-        for (std::size_t done = 0; done < to.size();) {
-            auto const at = static_cast<off_t>(from.offset + begin) + static_cast<off_t>(done);
-            auto const got = ::pread(descriptor_.number, to.data() + done, to.size() - done, at);
-            if (got < 0 && errno == EINTR) continue;
-            if (got < 0) return RegularFile::unreadable(path_, errno);
-            if (got == 0) return Error{ErrorCode::malformed_file}.in(path_).because("ends within a layer");
-            done += static_cast<std::size_t>(got);
-        }
+        auto const got = RegularFile::read_from(descriptor_.number, path_, static_cast<std::uint64_t>(from.offset + begin),
+                                                reinterpret_cast<char*>(to.data()), to.size());
+        if (!got) return got.error();
+        if (*got < to.size()) return Error{ErrorCode::malformed_file}.in(path_).because("ends within a layer");
         return {};
     }
 

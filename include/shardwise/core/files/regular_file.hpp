@@ -50,11 +50,16 @@ public:
     ///
     /// Errors  file_unreadable
     [[nodiscard]] Result<std::size_t> read(std::uint64_t offset, char* out, std::size_t count) const {
+        return read_from(descriptor_, path_, offset, out, count);
+    }
+    /// The same of a file that somebody else has opened, and that errors show as `shown`.
+    [[nodiscard]] static Result<std::size_t> read_from(int descriptor, std::string_view shown, std::uint64_t offset,
+                                                       char* out, std::size_t count) {
         std::size_t done = 0;
         while (done < count) {
-            auto const got = ::pread(descriptor_, out + done, count - done, static_cast<off_t>(offset + done));
+            auto const got = ::pread(descriptor, out + done, count - done, static_cast<off_t>(offset + done));
             if (got < 0 && errno == EINTR) continue;
-            if (got < 0) return unreadable(path_, errno);
+            if (got < 0) return unreadable(shown, errno);
             if (got == 0) break;
             done += static_cast<std::size_t>(got);
         }
