@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/fnv1a.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -80,11 +81,11 @@ struct CollectiveCall {
 
 /// One number for the counts of all ranks: lists that differ have the same one by chance only, once in 4 billion.
 ///
-/// Source  FNV-1a (Fowler, Noll, Vo), a word instead of a byte at a time
+/// Source  FNV-1a (core/fnv1a.hpp), a word instead of a byte at a time
 [[nodiscard]] constexpr std::uint32_t fingerprint_of(std::span<std::int64_t const> counts) {
-    std::uint64_t print = 0xCBF2'9CE4'8422'2325U;
+    auto print = detail::fnv1a_start;
     for (auto const count : counts) {
-        print = (print ^ static_cast<std::uint64_t>(count)) * 0x0000'0100'0000'01B3U;
+        print = detail::fnv1a_step(print, static_cast<std::uint64_t>(count));
         // The product carries upwards only.
         print ^= print >> 32U;
     }

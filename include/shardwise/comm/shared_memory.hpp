@@ -5,6 +5,7 @@
 #include <shardwise/comm/detail/process_watch.hpp>
 #include <shardwise/comm/detail/shared_region.hpp>
 #include <shardwise/comm/detail/staged_rank.hpp>
+#include <shardwise/core/fnv1a.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -226,9 +227,7 @@ private:
     [[nodiscard]] std::string key_of_part(std::int32_t color) {
         auto const whole = key_ + "." + std::to_string(++splits_) + "." + std::to_string(color);
         if (whole.size() <= longest_key) return whole;
-        std::uint64_t print = 0xCBF2'9CE4'8422'2325U;
-        for (char const c : whole) print = (print ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3U;
-        return whole.substr(0, longest_key / 2) + "." + std::to_string(print);
+        return whole.substr(0, longest_key / 2) + "." + std::to_string(detail::fnv1a(whole));
     }
 
     static constexpr std::size_t longest_key = 200;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/core/fnv1a.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstddef>
@@ -75,8 +76,7 @@ private:
 
     /// FNV-1a, mixed: the low bits choose the slot.
     [[nodiscard]] static std::size_t hash(std::string_view text) {
-        std::uint64_t value = 0xCBF29CE484222325U;
-        for (auto const byte : text) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3U;
+        auto const value = detail::fnv1a(text);
         return static_cast<std::size_t>(value ^ value >> 32U);
     }
     [[nodiscard]] std::string_view text_at(TokenId id) const {
