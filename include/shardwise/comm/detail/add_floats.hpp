@@ -96,6 +96,20 @@ inline void add_arrays_avx512(FloatArrays const& arrays, std::int64_t count) {
 
 SHARDWISE_TARGET_END
 
+/// Gives the widest body that this processor can run as many of `count` floats as are whole vectors, from `least` on; returns
+/// how many these are.
+template <class Avx512, class Avx2>
+[[nodiscard]] std::int64_t in_vectors(std::int64_t count, std::int64_t least, Avx512 const& avx512, Avx2 const& avx2) {
+    auto const level = detect_isa();
+    if (count < least || level < IsaLevel::avx2) return 0;
+    auto const whole = count / 16 * 16;
+    if (level >= IsaLevel::avx512)
+        avx512(whole);
+    else
+        avx2(whole);
+    return whole;
+}
+
 #endif
 
 /// out[i] = first[i] + second[i]: the same bits at every level, but other cores' memory comes faster in wide loads.
@@ -107,14 +121,9 @@ SHARDWISE_TARGET_END
 inline void add_floats(float* out, float const* first, float const* second, std::int64_t count) {
     std::int64_t done = 0;
 #if defined(SHARDWISE_HAS_X86_LEVELS)
-    if (count >= 64) {
-        auto const level = detect_isa();
-        if (level >= IsaLevel::avx2) done = count / 16 * 16;
-        if (level >= IsaLevel::avx512)
-            add_floats_avx512(out, first, second, done);
-        else if (level >= IsaLevel::avx2)
-            add_floats_avx2(out, first, second, done);
-    }
+    done = in_vectors(
+        count, 64, [&](std::int64_t whole) { add_floats_avx512(out, first, second, whole); },
+        [&](std::int64_t whole) { add_floats_avx2(out, first, second, whole); });
 #endif
     for (; done < count; ++done) out[done] = first[done] + second[done];
 }
@@ -127,14 +136,9 @@ template <bool is_other_first>
 inline void add_and_replace(float* sums, float* others, float const* next, std::int64_t count) {
     std::int64_t done = 0;
 #if defined(SHARDWISE_HAS_X86_LEVELS)
-    if (count >= 64) {
-        auto const level = detect_isa();
-        if (level >= IsaLevel::avx2) done = count / 16 * 16;
-        if (level >= IsaLevel::avx512)
-            add_and_replace_avx512<is_other_first>(sums, others, next, done);
-        else if (level >= IsaLevel::avx2)
-            add_and_replace_avx2<is_other_first>(sums, others, next, done);
-    }
+    done = in_vectors(
+        count, 64, [&](std::int64_t whole) { add_and_replace_avx512<is_other_first>(sums, others, next, whole); },
+        [&](std::int64_t whole) { add_and_replace_avx2<is_other_first>(sums, others, next, whole); });
 #endif
     for (; done < count; ++done) {
         sums[done] = is_other_first ? others[done] + sums[done] : sums[done] + others[done];
@@ -146,14 +150,9 @@ inline void add_and_replace(float* sums, float* others, float const* next, std::
 inline void add_arrays(FloatArrays const& arrays, std::int64_t count) {
     std::int64_t done = 0;
 #if defined(SHARDWISE_HAS_X86_LEVELS)
-    if (count >= 16) {
-        auto const level = detect_isa();
-        if (level >= IsaLevel::avx2) done = count / 16 * 16;
-        if (level >= IsaLevel::avx512)
-            add_arrays_avx512(arrays, done);
-        else if (level >= IsaLevel::avx2)
-            add_arrays_avx2(arrays, done);
-    }
+    done = in_vectors(
+        count, 16, [&](std::int64_t whole) { add_arrays_avx512(arrays, whole); },
+        [&](std::int64_t whole) { add_arrays_avx2(arrays, whole); });
 #endif
     for (; done < count; ++done) {
         auto sum = arrays.from[0][done];
