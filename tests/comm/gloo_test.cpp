@@ -6,7 +6,6 @@
 #include "../comm/gloo_ranks.hpp"
 #include "skip.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -286,37 +285,6 @@ TEST_CASE("Gloo: what fails after the deadline is told in its own words") {
     CHECK(waits.code() == ErrorCode::deadline_exceeded);
     CHECK(waits.message().find("rank 1 came, but did not connect in time (the deadline has passed)") !=
           std::string::npos);
-}
-
-namespace {
-
-/// Counts how often its waits are ended.
-class CountingBuffer : public gloo::transport::UnboundBuffer {
-public:
-    CountingBuffer() : UnboundBuffer(nullptr, 0) {}
-    bool waitRecv(int*, std::chrono::milliseconds) override { return false; }
-    bool waitSend(int*, std::chrono::milliseconds) override { return false; }
-    void abortWaitRecv() override { ++aborts; }
-    void abortWaitSend() override { ++aborts; }
-    void send(int, std::uint64_t, std::size_t, std::size_t) override {}
-    void recv(int, std::uint64_t, std::size_t, std::size_t) override {}
-    void recv(std::vector<int>, std::uint64_t, std::size_t, std::size_t) override {}
-
-    std::atomic<int> aborts{0};
-};
-
-}  // namespace
-
-TEST_CASE("Gloo: a wait is interrupted once, however long the waiter takes to leave it") {
-    CountingBuffer buffer;
-    detail::GlooInterrupter interrupter;
-    for (int turn = 1; turn <= 3; ++turn) {
-        interrupter.begin(&buffer, turn == 2, Deadline::after({}).moment());
-        while (buffer.aborts < turn) std::this_thread::sleep_for(100us);
-        std::this_thread::sleep_for(80ms);
-        CHECK(buffer.aborts == turn);
-        interrupter.end();
-    }
 }
 
 TEST_CASE("Gloo: a rank that is killed is named while another is only late") {

@@ -11,14 +11,11 @@
 
 #include "no_more_threads.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -116,23 +113,23 @@ TEST_CASE("Threads: types, operations and roots that differ are refused") {
 TEST_CASE("Threads: lists of counts that differ are refused, also where their sums and all the rest agree") {
     // The longer parts differ, so that the ranks would take another number of steps, too.
     std::vector<std::int64_t> const lists[] = {{3, 5}, {5, 3}, {40, 60}, {60, 40}};
-    auto const gather = [&](std::size_t list) {
-        return [&lists, list](Threads& comm) {
+    auto const with_counts = [&](std::size_t list, auto const& collective) {
+        return [&lists, list, collective](Threads& comm) {
             auto const& counts = lists[list];
-            auto const total = counts[0] + counts[1];
             std::vector<float> own(static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
-            std::vector<float> all(static_cast<std::size_t>(total));
-            return all_gather<float>(comm, view(own), view(all), counts);
+            std::vector<float> all(static_cast<std::size_t>(counts[0] + counts[1]));
+            return collective(comm, view(own), view(all), counts);
         };
     };
+    auto const gather = [&](std::size_t list) {
+        return with_counts(list, [](Threads& comm, auto own, auto all, auto const& counts) {
+            return all_gather<float>(comm, own, all, counts);
+        });
+    };
     auto const scatter = [&](std::size_t list) {
-        return [&lists, list](Threads& comm) {
-            auto const& counts = lists[list];
-            auto const total = counts[0] + counts[1];
-            std::vector<float> own(static_cast<std::size_t>(counts[static_cast<std::size_t>(comm.rank())]));
-            std::vector<float> all(static_cast<std::size_t>(total));
-            return reduce_scatter<float>(comm, view(all), view(own), counts);
-        };
+        return with_counts(list, [](Threads& comm, auto own, auto all, auto const& counts) {
+            return reduce_scatter<float>(comm, all, own, counts);
+        });
     };
     for (std::size_t const list : {std::size_t{0}, std::size_t{2}}) {
         auto const total = list == 0 ? "8" : "100";
@@ -339,46 +336,6 @@ TEST_CASE("Threads: ranks that stand side by side in an array write to lines of 
     for (auto const& rank : ranks) {
         CHECK(reinterpret_cast<std::uintptr_t>(&rank) % detail::line_pair_bytes == 0);
     }
-}
-
-TEST_CASE("StagedRank: once the group has failed nothing is written, where a late rank may still read or write") {
-    constexpr std::size_t chunk = 4096;
-    auto* const memory =
-        ::operator new (detail::GroupRegion::bytes(2, chunk), std::align_val_t{detail::line_pair_bytes});
-    detail::StagedRank<detail::NobodyDies> rank(*detail::GroupRegion::create(memory, 2, chunk), 0, {}, {});
-    auto* const place = rank.mine(2048);
-    std::vector<std::byte> const first(2048, std::byte{1});
-    std::vector<std::byte> const second(2048, std::byte{2});
-    rank.put(place, first.data(), first.size());
-    (void)rank.fail(Error{ErrorCode::deadline_exceeded});
-    rank.put(place, second.data(), second.size());
-    CHECK(std::equal(first.begin(), first.end(), place));
-    ::operator delete (memory, std::align_val_t{detail::line_pair_bytes});
-}
-
-TEST_CASE("StagedRank: steps of real threads go on where the count of steps wraps around") {
-    constexpr std::size_t chunk = 64;
-    auto const bytes = detail::GroupRegion::bytes(2, chunk);
-    auto* const memory = ::operator new (bytes, std::align_val_t{detail::line_pair_bytes});
-    auto* const region = detail::GroupRegion::create(memory, 2, chunk, UINT32_MAX - 20U);
-    std::atomic<int> wrong{0};
-    auto const run = [&](std::int32_t number) {
-        detail::StagedRank<detail::NobodyDies> rank(*region, number, {}, {});
-        for (std::int32_t turn = 0; turn < 50; ++turn) {
-            rank.begin({});
-            auto const sent = turn * 10 + number;
-            rank.put(rank.mine(sizeof sent), &sent, sizeof sent);
-            if (!rank.step()) wrong.fetch_add(1);
-            std::int32_t received = 0;
-            std::memcpy(&received, rank.theirs(1 - number), sizeof received);
-            if (received != turn * 10 + 1 - number) wrong.fetch_add(1);
-        }
-    };
-    std::thread other(run, 1);
-    run(0);
-    other.join();
-    CHECK(wrong.load() == 0);
-    ::operator delete (memory, std::align_val_t{detail::line_pair_bytes});
 }
 
 // facts/reliability.md: the exact limits, on an otherwise idle machine.

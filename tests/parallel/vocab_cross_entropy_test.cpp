@@ -49,6 +49,32 @@ Expected expected_of(Floats const& logits) {
     return out;
 }
 
+/// Of each rank the losses of all rows, and behind them its columns of the gradients.
+auto losses_and_gradients(Floats const& logits, std::vector<std::int32_t> const& of, std::int32_t ranks,
+                          StreamMode mode = StreamMode::immediate) {
+    return on_ranks(
+        ranks,
+        [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
+            auto const share = split_units(vocabulary, ranks, comm.rank());
+            Floats own;
+            for (std::int64_t row = 0; row < rows; ++row)
+                own.insert(own.end(), logits.begin() + row * vocabulary + share.begin,
+                           logits.begin() + row * vocabulary + share.end);
+            Floats loss(rows);
+            Floats workspace(index(vocab_cross_entropy_workspace(rows)));
+            Floats const factors(rows, loss_scale);
+            VocabShard<Host> const shard{matrix(own, rows, share.size()), share.begin};
+            auto const done = vocab_cross_entropy(shard, vector(of), vector(loss), vector(workspace), comm, stream);
+            if (!done) return done.error();
+            auto const back = vocab_cross_entropy_backward(shard, vector(of), vector(factors), stream);
+            if (!back) return back.error();
+            if (auto const finished = finish(stream); !finished) return finished.error();
+            loss.insert(loss.end(), own.begin(), own.end());
+            return loss;
+        },
+        mode);
+}
+
 }  // namespace
 
 TEST_CASE("vocab_cross_entropy: loss and gradient equal float64, whatever ranks the vocabulary is dealt to") {
@@ -58,28 +84,8 @@ TEST_CASE("vocab_cross_entropy: loss and gradient equal float64, whatever ranks 
         for (std::int32_t const ranks : {1, 2, 3, 4, 8, 40}) {
             CAPTURE(scale);
             CAPTURE(ranks);
-            auto const made = on_ranks(
-                ranks,
-                [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
-                    auto const share = split_units(vocabulary, ranks, comm.rank());
-                    Floats own;
-                    for (std::int64_t row = 0; row < rows; ++row)
-                        own.insert(own.end(), logits.begin() + row * vocabulary + share.begin,
-                                   logits.begin() + row * vocabulary + share.end);
-                    Floats loss(rows);
-                    Floats workspace(index(vocab_cross_entropy_workspace(rows)));
-                    Floats const factors(rows, loss_scale);
-                    VocabShard<Host> const shard{matrix(own, rows, share.size()), share.begin};
-                    auto const made_loss =
-                        vocab_cross_entropy(shard, vector(targets), vector(loss), vector(workspace), comm, stream);
-                    if (!made_loss) return made_loss.error();
-                    auto const back = vocab_cross_entropy_backward(shard, vector(targets), vector(factors), stream);
-                    if (!back) return back.error();
-                    if (auto const finished = finish(stream); !finished) return finished.error();
-                    loss.insert(loss.end(), own.begin(), own.end());
-                    return loss;
-                },
-                ranks == 4 ? StreamMode::queued : StreamMode::immediate);
+            auto const made = losses_and_gradients(logits, targets, ranks,
+                                                   ranks == 4 ? StreamMode::queued : StreamMode::immediate);
             REQUIRE(made);
             Floats gradient(index(rows * vocabulary));
             for (std::int32_t rank = 0; rank < ranks; ++rank) {
@@ -99,20 +105,7 @@ TEST_CASE("vocab_cross_entropy: loss and gradient equal float64, whatever ranks 
 TEST_CASE("vocab_cross_entropy: a logit that is no number makes the row's loss none") {
     auto logits = random_floats(rows * vocabulary, 2);
     logits[5] = std::numeric_limits<float>::quiet_NaN();
-    auto const made = on_ranks(2, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
-        auto const share = split_units(vocabulary, 2, comm.rank());
-        Floats own;
-        for (std::int64_t row = 0; row < rows; ++row)
-            own.insert(own.end(), logits.begin() + row * vocabulary + share.begin,
-                       logits.begin() + row * vocabulary + share.end);
-        Floats loss(rows);
-        Floats workspace(index(vocab_cross_entropy_workspace(rows)));
-        VocabShard<Host> const shard{matrix(own, rows, share.size()), share.begin};
-        auto const done = vocab_cross_entropy(shard, vector(targets), vector(loss), vector(workspace), comm, stream);
-        if (!done) return done.error();
-        if (auto const finished = finish(stream); !finished) return finished.error();
-        return loss;
-    });
+    auto const made = losses_and_gradients(logits, targets, 2);
     REQUIRE(made);
     for (auto const& loss : *made) {
         CHECK(std::isnan(loss[0]));
@@ -125,24 +118,7 @@ TEST_CASE("vocab_cross_entropy: a target beyond the vocabulary gives its row no 
     for (std::int32_t const ranks : {1, 2, 40}) {
         CAPTURE(ranks);
         std::vector<std::int32_t> const beyond{vocabulary, -1, 36, 1'000'000, 0};
-        auto const made = on_ranks(ranks, [&](Threads& comm, HostContext&, HostStream& stream) -> Result<Floats> {
-            auto const share = split_units(vocabulary, ranks, comm.rank());
-            Floats own;
-            for (std::int64_t row = 0; row < rows; ++row)
-                own.insert(own.end(), logits.begin() + row * vocabulary + share.begin,
-                           logits.begin() + row * vocabulary + share.end);
-            Floats loss(rows);
-            Floats workspace(index(vocab_cross_entropy_workspace(rows)));
-            Floats const factors(rows, loss_scale);
-            VocabShard<Host> const shard{matrix(own, rows, share.size()), share.begin};
-            auto const done = vocab_cross_entropy(shard, vector(beyond), vector(loss), vector(workspace), comm, stream);
-            if (!done) return done.error();
-            auto const back = vocab_cross_entropy_backward(shard, vector(beyond), vector(factors), stream);
-            if (!back) return back.error();
-            if (auto const finished = finish(stream); !finished) return finished.error();
-            loss.insert(loss.end(), own.begin(), own.end());
-            return loss;
-        });
+        auto const made = losses_and_gradients(logits, beyond, ranks);
         REQUIRE(made);
         for (auto const& each : *made) {
             auto const width = (static_cast<std::int64_t>(each.size()) - rows) / rows;

@@ -207,6 +207,24 @@ TEST_CASE("FileLayers: layers in a file; one that is too short is refused before
     std::filesystem::remove(path);
 }
 
+namespace {
+
+/// Walks twice over all layers, which are checked.
+template <class Source>
+Result<> walk_twice(Layers const& layers, Source source) {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto weights = WeightStream<Source>::create(context, std::move(source));
+    if (!weights) return weights.error();
+    for (int walk = 0; walk < 2; ++walk) {
+        std::int64_t next = 0;
+        if (auto const ran = weights->run(layers.checker(next), stream, soon()); !ran) return ran;
+    }
+    return {};
+}
+
+}  // namespace
+
 TEST_CASE("SharedLayers: each rank fetches its part of a layer, and all see all of it") {
     Layers const layers({300, 7, 1, 1000});
     for (std::int32_t const ranks : {1, 2, 4}) {
@@ -222,16 +240,7 @@ TEST_CASE("SharedLayers: each rank fetches its part of a layer, and all see all 
             }
         };
         auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
-            HostContext context({.threads = 1});
-            auto stream = context.make_stream();
-            using Source = SharedLayers<Counted, Threads>;
-            auto weights = WeightStream<Source>::create(context, Source(Counted{layers.source(), &read}, comm));
-            if (!weights) return weights.error();
-            for (int walk = 0; walk < 2; ++walk) {
-                std::int64_t next = 0;
-                if (auto const ran = weights->run(layers.checker(next), stream, soon()); !ran) return ran;
-            }
-            return {};
+            return walk_twice(layers, SharedLayers<Counted, Threads>(Counted{layers.source(), &read}, comm));
         });
         CHECK_MESSAGE(done, (done ? "" : done.error().message()));
         // Two walks, and the first two layers of a third.
@@ -244,8 +253,6 @@ TEST_CASE("SharedLayers: ranks that hold their parts of each layer alone all see
     for (std::int32_t const ranks : {1, 2, 3, 8}) {
         CAPTURE(ranks);
         auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
-            HostContext context({.threads = 1});
-            auto stream = context.make_stream();
             // Copies: nothing of the others' is in reach.
             std::vector<std::vector<std::byte>> held;
             List<MemoryParts::Part> parts;
@@ -259,14 +266,7 @@ TEST_CASE("SharedLayers: ranks that hold their parts of each layer alone all see
             if (!source) return source.error();
             std::vector<std::byte> all(300);
             CHECK(source->read(0, 0, all).has_value() == (ranks == 1));
-            using Source = SharedLayers<MemoryParts, Threads>;
-            auto weights = WeightStream<Source>::create(context, Source(std::move(*source), comm));
-            if (!weights) return weights.error();
-            for (int walk = 0; walk < 2; ++walk) {
-                std::int64_t next = 0;
-                if (auto const ran = weights->run(layers.checker(next), stream, soon()); !ran) return ran;
-            }
-            return {};
+            return walk_twice(layers, SharedLayers<MemoryParts, Threads>(std::move(*source), comm));
         });
         CHECK_MESSAGE(done, (done ? "" : done.error().message()));
     }
