@@ -9,6 +9,7 @@
 #include <shardwise/comm/reduce_scatter.hpp>
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/op/collective_load.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -229,6 +230,61 @@ Result<> check_deterministic_sum(C& comm) {
     return {};
 }
 
+/// What rank 0 counts of one call of each kind where every rank brings `count` floats for each.
+template <class C>
+Result<> check_load(C& comm, std::int64_t count) {
+    auto const ranks = comm.size();
+    std::vector<float> own(static_cast<std::size_t>(count));
+    std::vector<float> all(static_cast<std::size_t>(count * ranks));
+    std::vector<float> other(all.size());
+    std::vector<std::int64_t> const counts(static_cast<std::size_t>(ranks), count);
+    comm.traffic().clear();
+    if (auto const done = all_reduce(comm, flat(all)); !done) return done;
+    if (auto const done = all_gather(comm, flat(std::as_const(own)), flat(all), counts); !done) return done;
+    if (auto const done = reduce_scatter(comm, flat(std::as_const(all)), flat(own), counts); !done) return done;
+    if (auto const done = all_to_all(comm, flat(std::as_const(all)), counts, flat(other), counts); !done) return done;
+    if (auto const done = broadcast(comm, flat(all), ranks - 1); !done) return done;
+    if (comm.rank() == 0 && ranks > 1) {
+        if (auto const done = receive(comm, flat(own), 1); !done) return done;
+    } else if (comm.rank() == 1) {
+        if (auto const done = send(comm, flat(std::as_const(own)), 0); !done) return done;
+    }
+    auto const counted = comm.traffic();
+    if (auto const done = barrier(comm); !done) return done;
+    if (comm.rank() != 0) return {};
+    auto const part = static_cast<double>(count) * sizeof(float);
+    auto const bytes = part * ranks;
+    auto const gather = gather_load(bytes, ranks, Reach::at_once);
+    auto const one = [&](double size) { return ranks > 1 ? CollectiveLoad{1.0, size} : CollectiveLoad{}; };
+    struct Expected {
+        CollectiveKind kind;
+        CollectiveLoad load;
+    };
+    for (auto const& [kind, load] :
+         {Expected{CollectiveKind::all_reduce, all_reduce_load(bytes, ranks)},
+          Expected{CollectiveKind::all_gather, gather}, Expected{CollectiveKind::reduce_scatter, gather},
+          Expected{CollectiveKind::all_to_all, gather}, Expected{CollectiveKind::broadcast, one(bytes)},
+          Expected{CollectiveKind::receive, one(part)}}) {
+        auto const& taken = counted.of(kind);
+        auto const name = std::string(name_of(kind));
+        if (taken.calls != (kind == CollectiveKind::receive && ranks == 1 ? 0 : 1)) return wrong("calls of " + name);
+        if (static_cast<double>(taken.messages) != load.messages) return wrong("messages of " + name, taken.messages);
+        if (std::abs(static_cast<double>(taken.bytes) - load.bytes) > 1e-9 * load.bytes)
+            return wrong("bytes of " + name, taken.bytes);
+    }
+    return {};
+}
+
+/// Ranks take the messages and the bytes of op/collective_load.hpp, on both sides of the size from which sums go in parts.
+template <class C>
+Result<> check_loads(C& comm) {
+    auto const edge = direct_sum_bytes / static_cast<std::int64_t>(sizeof(float)) / comm.size();
+    for (auto const count : {std::int64_t{1}, std::int64_t{5}, edge, edge + 1, std::int64_t{40'000}}) {
+        if (auto const done = check_load(comm, count); !done) return done;
+    }
+    return {};
+}
+
 /// Every case, of lengths up to `longest`.
 template <class C>
 Result<> check_collectives(C& comm, std::int64_t longest) {
@@ -237,6 +293,7 @@ Result<> check_collectives(C& comm, std::int64_t longest) {
     if (auto const done = check_messages(comm, {0, 1, 1000, longest}); !done) return done;
     if (auto const done = check_split(comm); !done) return done;
     if (auto const done = check_deterministic_sum(comm); !done) return done;
+    if (auto const done = check_loads(comm); !done) return done;
     return barrier(comm);
 }
 

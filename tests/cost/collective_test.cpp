@@ -72,6 +72,17 @@ TEST_CASE("collectives: an infinity fabric has a link for every peer") {
     CHECK(send_seconds(100.0, fabric, perfect) == near(2.0));
 }
 
+TEST_CASE("collectives: ranks that share memory see all others at once, and sum as the communicators do") {
+    constexpr Link memory{LinkType::memory_bus, 100.0, 1.0};
+    auto const eight = RankGroup::in_node(8, memory);
+    CHECK(all_gather_seconds(800.0, eight, perfect) == near(1.0 + 7.0));
+    // Every rank takes seven times 64 KiB; of more, seven eighths twice.
+    CHECK(all_reduce_seconds(65536.0, eight, perfect) == near(1.0 + 7.0 * 655.36));
+    CHECK(all_reduce_seconds(80000.0, eight, perfect) == near(2.0 + 2.0 * 700.0));
+    CHECK(all_reduce_seconds(80000.0, RankGroup::in_node(2, memory), perfect) == near(1.0 + 800.0));
+    CHECK(dispatch_seconds(400.0, 2, eight, perfect) == near(1.0 + 7.0));
+}
+
 TEST_CASE("collectives: a message takes the latency and its bytes at the share of the link that programs reach") {
     CHECK(send_seconds(50.0, link, perfect) == near(1.5));
     CHECK(send_seconds(50.0, link, {.link = 0.5}) == near(2.0));

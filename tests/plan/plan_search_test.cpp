@@ -57,6 +57,11 @@ public:
         device.link.is_measured = from(0, 1) == 0;
     }
 
+    /// What processors' ranks share: their sums take other messages and bytes than those over links.
+    Link shared_memory() {
+        return {LinkType::memory_bus, 1e9 * static_cast<double>(from(1, 40)), 1e-6 * static_cast<double>(from(1, 20))};
+    }
+
     Topology topology(Bytes model) {
         constexpr std::string_view names[] = {"H100-80GB", "RTX4090", "A100-40GB", "T4"};
         auto const count = from(1, 5);
@@ -67,10 +72,12 @@ public:
         // Room for the runtime, and for between a tenth and twice of the model.
         auto const room = [&] { return 512_MiB + Bytes{model.count() * from(1, 20) / 10}; };
         device.memory = room();
+        if (from(0, 3) == 0) device.link = shared_memory();
         for (std::int64_t i = 0; i < count; ++i) {
             if (is_mixed && from(0, 1) == 1) {
                 device = *find_device_preset(names[from(0, 3)]);
                 device.memory = room();
+                if (from(0, 3) == 0) device.link = shared_memory();
                 if (from(0, 2) == 0) measure(device);
             }
             device.id = DeviceId::gpu(static_cast<std::int32_t>(i));

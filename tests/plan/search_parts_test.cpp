@@ -138,8 +138,17 @@ TEST_CASE("search: the worst of groups that begin side by side is that of all of
 }
 
 TEST_CASE("search: what groups could be at best no layout's groups are better than") {
-    for (std::string_view const spec : {"4x(4xA100-80GB)", "3x(5xA100-80GB)", "2x(3xH100-80GB)+7xRTX4090"}) {
-        auto const topology = cluster(spec);
+    // With links, and where a third of the devices, or all in a cluster of one kind, share memory.
+    for (int i = 0; i < 6; ++i) {
+        constexpr std::string_view specs[] = {"4x(4xA100-80GB)", "3x(5xA100-80GB)", "2x(3xH100-80GB)+7xRTX4090"};
+        bool const shares_memory = i >= 3;
+        auto const spec = specs[i % 3];
+        auto topology = cluster(spec);
+        for (std::size_t k = 0; shares_memory && k < topology.devices.size(); ++k) {
+            auto& link = topology.devices[k].link;
+            if (i < 5 || k % 3 == 2) link = {LinkType::memory_bus, 1.2 * link.bandwidth, 1e-9};
+            link.latency = 1e-9;
+        }
         SiteFinder sites(topology);
         for (std::int64_t tp = 1; tp <= 5; ++tp) {
             for (std::int64_t ep = 1; ep <= 3; ++ep) {
@@ -148,9 +157,10 @@ TEST_CASE("search: what groups could be at best no layout's groups are better th
                 for (auto const& layout : sites.layouts(degrees)) {
                     auto const found = sites.sites(degrees, layout).stages[0];
                     CAPTURE(spec);
+                    CAPTURE(shares_memory);
                     CAPTURE(tp);
                     CAPTURE(ep);
-                    for (double const bytes : {1.0, 1e5, 1e9}) {
+                    for (double const bytes : {1.0, 6e4, 1e5, 1e9}) {
                         CHECK(all_reduce_seconds(bytes, best.tp) <= all_reduce_seconds(bytes, found.tp) * (1 + 1e-12));
                         CHECK(dispatch_seconds(bytes, 8, best.ep) <=
                               dispatch_seconds(bytes, 8, found.ep) * (1 + 1e-12));

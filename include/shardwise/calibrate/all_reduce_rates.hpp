@@ -5,6 +5,7 @@
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/op/collective_load.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -81,10 +82,9 @@ namespace detail {
         },
         {.timeout = std::max<std::chrono::nanoseconds>(probe.deadline.left(), std::chrono::milliseconds(1))});
     if (!done) return done.error();
-    auto const p = static_cast<double>(ranks);
-    auto const taken = 2.0 * static_cast<double>(long_elements) * sizeof(float) * (p - 1.0) / p;
+    auto const load = all_reduce_load(static_cast<double>(long_elements) * sizeof(float), ranks);
     rates.latency = brief;
-    rates.bandwidth = taken / std::max(lengthy - brief, lengthy / 10.0);
+    rates.bandwidth = load.bytes / std::max(lengthy - load.messages * brief, lengthy / 10.0);
     return rates;
 }
 

@@ -5,6 +5,7 @@
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/op/collective_load.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,11 +16,6 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-/// Up to this size each of more than two ranks reduces everything itself: one wait instead of two. Two ranks always do: each
-/// takes as many bytes either way.
-///
-/// Source  bench/bench_all_reduce.cpp
-inline constexpr std::size_t one_shot_bytes = 64 * 1024;
 /// Longer data of two ranks go piece by piece, so that the caches hold what is handed over.
 ///
 /// Source  bench/bench_all_reduce.cpp
@@ -103,8 +99,8 @@ template <class T, SharesMemory C>
         comm.took(count > 0 ? 1 : 0, static_cast<std::int64_t>(bytes));
         return {};
     }
-    bool const is_one_shot = bytes <= one_shot_bytes;
-    auto const piece_bytes = is_one_shot                  ? std::min(comm.chunk_bytes(), one_shot_bytes)
+    bool const is_one_shot = is_summed_directly(static_cast<double>(bytes), ranks);
+    auto const piece_bytes = is_one_shot                  ? comm.chunk_bytes()
                              : bytes <= comm.lent_bytes() ? bytes
                                                           : std::min(comm.lent_bytes(), two_shot_piece_bytes);
     auto const most = static_cast<std::int64_t>(piece_bytes / sizeof(T));
@@ -139,7 +135,7 @@ template <class T, Communicator C>
         return comm.visit([&](auto& one) { return all_reduce(one, data, op); });
     } else if constexpr (ExchangesMessages<C>) {
         if (auto const agreed = comm.agree(call); !agreed) return agreed;
-        return detail::reduce_for_all(comm, data.data(), count, op, detail::one_shot_bytes);
+        return detail::reduce_for_all(comm, data.data(), count, op);
     } else {
         return detail::reduce_in_steps(comm, call, data.data(), count, op);
     }

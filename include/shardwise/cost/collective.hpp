@@ -2,6 +2,7 @@
 
 #include <shardwise/cost/efficiency.hpp>
 #include <shardwise/cost/rank_group.hpp>
+#include <shardwise/op/collective_load.hpp>
 
 #include <cstdint>
 
@@ -13,36 +14,32 @@ namespace detail {
 struct Wire {
     double latency = 0.0;
     double bandwidth = 0.0;
+    Reach reach = Reach::in_rounds;
 
     [[nodiscard]] constexpr double seconds(double bytes) const { return bandwidth > 0.0 ? bytes / bandwidth : 0.0; }
+    [[nodiscard]] constexpr double seconds(CollectiveLoad const& load) const {
+        return load.messages * latency + seconds(load.bytes);
+    }
 };
 
 /// What a link gives each of `ranks` ranks. An infinity fabric connects every pair by a link of its own, and all of
-/// them work at once; of every other kind the figure is all that a device has.
+/// them work at once; of every other kind the figure is all that a device has. Ranks on a memory bus see all others at once.
 [[nodiscard]] constexpr Wire wire_of(Link const& link, std::int64_t ranks, Efficiency const& efficiency) {
     auto const lanes = link.type == LinkType::infinity_fabric && ranks > 1 ? static_cast<double>(ranks - 1) : 1.0;
-    return {link.latency, link.bandwidth * (link.is_measured ? 1.0 : efficiency.link) * lanes};
+    return {link.latency, link.bandwidth * (link.is_measured ? 1.0 : efficiency.link) * lanes,
+            link.type == LinkType::memory_bus ? Reach::at_once : Reach::in_rounds};
 }
 
-/// The rounds in which a count of ranks doubles up to `ranks`.
-[[nodiscard]] constexpr double doublings(std::int64_t ranks) {
-    double rounds = 0.0;
-    for (std::int64_t reached = 1; reached < ranks; reached *= 2) rounds += 1.0;
-    return rounds;
-}
-
-/// Recursive doubling: the rounds are few, the bytes those of a ring.
 [[nodiscard]] constexpr double flat_gather(double bytes, std::int64_t ranks, Wire const& wire) {
-    if (ranks <= 1) return 0.0;
-    auto const p = static_cast<double>(ranks);
-    return doublings(ranks) * wire.latency + wire.seconds(bytes * (p - 1.0) / p);
+    return wire.seconds(gather_load(bytes, ranks, wire.reach));
 }
 
-/// Halving and doubling for long messages; for short ones every rank sends all it has to all others and adds up.
+/// At once: as the communicators of comm/ do it. In rounds: halving and doubling for long messages; for short ones every rank
+/// sends all it has to all others and adds up.
 [[nodiscard]] constexpr double flat_all_reduce(double bytes, std::int64_t ranks, Wire const& wire) {
-    if (ranks <= 1) return 0.0;
-    auto const halved = 2.0 * flat_gather(bytes, ranks, wire);
-    auto const direct = wire.latency + wire.seconds(static_cast<double>(ranks - 1) * bytes);
+    if (wire.reach == Reach::at_once) return wire.seconds(all_reduce_load(bytes, ranks));
+    auto const halved = wire.seconds(parted_sum_load(bytes, ranks, wire.reach));
+    auto const direct = wire.seconds(direct_sum_load(bytes, ranks));
     return halved < direct ? halved : direct;
 }
 
@@ -94,7 +91,7 @@ struct Wire {
     for (std::int64_t copy = 0; copy < copies; ++copy) missed *= 1.0 - 1.0 / nodes;
     auto const outside = detail::wire_of(group.network, 2, efficiency);
     auto const sent = bytes * nodes * (1.0 - missed) * (nodes - 1.0) / nodes;
-    auto const sending = detail::doublings(group.nodes()) * outside.latency + outside.seconds(sent);
+    auto const sending = doublings(group.nodes()) * outside.latency + outside.seconds(sent);
     return dealing < sending ? sending : dealing;
 }
 

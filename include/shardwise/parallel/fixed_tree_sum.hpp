@@ -4,6 +4,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/op/collective_load.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
@@ -123,8 +124,8 @@ public:
     }
 
 private:
-    /// One gather of all nodes takes one message; from here on bytes count more. As all_reduce.hpp's one_shot_bytes.
-    static constexpr std::int64_t one_shot_elements = 16 * 1024;
+    /// One gather of all nodes takes one message; from here on bytes count more, as in an all-reduce.
+    static constexpr std::int64_t one_shot_elements = direct_sum_bytes / static_cast<std::int64_t>(sizeof(float));
 
     [[nodiscard]] UnitRange share(std::int64_t tokens, std::int64_t rank) const {
         return split_units(tokens, place_.ranks, rank);

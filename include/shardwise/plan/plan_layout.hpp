@@ -35,12 +35,18 @@ struct PlanSites {
 
 namespace detail {
 
+/// A link that no collective is slower on than on either of two.
 [[nodiscard]] inline Link faster_link(Link const& a, Link const& b) {
     if (a.type == LinkType::none) return b;
     if (b.type == LinkType::none) return a;
     auto result = a.bandwidth >= b.bandwidth ? a : b;
     result.latency = a.latency < b.latency ? a.latency : b.latency;
     result.is_measured = a.is_measured || b.is_measured;
+    // On a memory bus a sum takes fewer messages, but may take more bytes: without latency the fewest bytes bind.
+    if ((a.type == LinkType::memory_bus) != (b.type == LinkType::memory_bus)) {
+        result.type = a.type == LinkType::memory_bus ? b.type : a.type;
+        result.latency = 0.0;
+    }
     return result;
 }
 

@@ -184,7 +184,7 @@ private:
         RankGroup group{ranks, ceil_divide(ranks, nodes), ways.link, ways.network};
         if (node_count() == 1 || ways.node != largest_node() || group.per_node == 1) return group;
         auto const least = wiring_.has_plain_nodes() ? least_near(ranks, step) : 1;
-        group.link.latency *= detail::doublings(least) / detail::doublings(group.per_node);
+        group.link.latency *= doublings(least) / doublings(group.per_node);
         auto const share = [](std::int64_t count) { return 1.0 - 1.0 / static_cast<double>(count); };
         if (is_dealing && least < group.per_node)
             group.link.bandwidth *= least > 1 ? share(group.per_node) / share(least) : 1e9;
@@ -284,12 +284,11 @@ private:
         auto const& own = classes().device(index);
         if (site.device == nullptr) site.device = &own;
         if (&own == site.device || detail::is_no_worse(own, *site.device)) return;
-        auto const mixed = detail::mixed_device(*site.device, own, false);
         bool const is_new = sites.weakest.empty() || site.device != &sites.weakest.back();
         if (is_new)
-            sites.weakest.push_back(mixed);
+            sites.weakest.push_back(detail::mixed_device(*site.device, own, false));
         else
-            sites.weakest.back() = mixed;
+            sites.weakest.back() = detail::mixed_device(*site.device, own, false);
         site.device = &sites.weakest.back();
     }
 

@@ -4,6 +4,7 @@
 #include <shardwise/comm/detail/reduce.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/op/collective_load.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -99,11 +100,10 @@ template <class T, ExchangesMessages C>
 
 /// Short data go whole to everybody; of long data each rank sums its part, and the parts are gathered.
 template <class T, ExchangesMessages C>
-[[nodiscard]] Result<> reduce_for_all(C& comm, T* data, std::int64_t count, ReduceOp op, std::size_t one_shot_bytes) {
+[[nodiscard]] Result<> reduce_for_all(C& comm, T* data, std::int64_t count, ReduceOp op) {
     auto const ranks = comm.size();
     auto const rank = comm.rank();
-    bool const is_one_shot = ranks > 2 && static_cast<std::size_t>(count) * sizeof(T) <= one_shot_bytes;
-    if (!is_one_shot) {
+    if (!is_summed_directly(static_cast<double>(count) * sizeof(T), ranks)) {
         List<std::int64_t> counts;
         for (std::int32_t peer = 0; peer < ranks; ++peer) counts.push_back(split_units(count, ranks, peer).size());
         PartPlaces const places(std::span<std::int64_t const>{counts.data(), counts.size()});
@@ -111,17 +111,18 @@ template <class T, ExchangesMessages C>
         if (auto const done = reduce_parts(comm, data, own, places, op); !done) return done;
         return gather_parts<T>(comm, own, data, places);
     }
-    List<T> received(static_cast<std::size_t>(count) * static_cast<std::size_t>(ranks));
+    // What the others have, in the order of their ranks.
+    List<T> received(static_cast<std::size_t>(count) * static_cast<std::size_t>(ranks - 1));
+    auto const theirs = [&](std::int32_t peer) { return received.data() + count * (peer < rank ? peer : peer - 1); };
     Exchange exchange;
     for (std::int32_t peer = 0; peer < ranks; ++peer) {
         if (peer == rank) continue;
         exchange.send(peer, data, count);
-        exchange.receive(peer, received.data() + count * peer, count);
+        exchange.receive(peer, theirs(peer), count);
     }
     if (auto const done = exchange.run(comm); !done) return done;
     if (count > 0) {
-        reduce_ranks(data, data, count, rank, ranks, op,
-                     [&](std::int32_t peer) -> T const* { return received.data() + count * peer; });
+        reduce_ranks(data, data, count, rank, ranks, op, [&](std::int32_t peer) -> T const* { return theirs(peer); });
     }
     return {};
 }
