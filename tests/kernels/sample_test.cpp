@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <sstream>
 #include <string>
@@ -103,7 +105,8 @@ TEST_CASE("sample: draws from the distribution that transformers' processors lea
     for (auto const& row : cases) {
         CAPTURE(row.options.top_k);
         CAPTURE(row.options.top_p);
-        detail::SamplingScores scores(static_cast<std::int64_t>(row.logits.size()));
+        ThreadPool pool(1);
+        detail::SamplingScores scores(static_cast<std::int64_t>(row.logits.size()), pool);
         REQUIRE(scores.load(row.logits.data(), {.options = row.options, .history = row.history}));
         REQUIRE(scores.restrict_to(row.options));
         double sum = 0.0;
@@ -153,6 +156,64 @@ TEST_CASE("sample: frequencies of many draws are the probabilities, and do not d
         changed += alone.one({base, base + tokens}, rows[i]) != first[i] ? 1 : 0;
     }
     CHECK(changed > 5);
+}
+
+TEST_CASE("sample: over a large vocabulary each token has the weight that sorting gives it, whatever the threads") {
+    constexpr std::size_t tokens = 20'003;
+    std::mt19937 random(5);
+    std::vector<float> logits(tokens);
+    // Few values: each has hundreds of tokens, so that the edges of top k and top p lie among equals.
+    for (auto& logit : logits) logit = static_cast<float>(random() % 64U) / 8.0F;
+    ThreadPool one(1);
+    ThreadPool three(3);
+    detail::SamplingScores both[] = {{tokens, one}, {tokens, three}};
+    for (SamplingOptions const& options :
+         {SamplingOptions{.temperature = 0.7F}, SamplingOptions{.temperature = 1.0F, .top_k = 40},
+          SamplingOptions{.temperature = 1.3F, .top_k = 9'000}, SamplingOptions{.temperature = 0.9F, .top_p = 0.37F},
+          SamplingOptions{.temperature = 0.5F, .top_k = 700, .top_p = 0.8F, .min_p = 0.2F}}) {
+        std::vector<std::uint32_t> order(tokens);
+        std::iota(order.begin(), order.end(), 0U);
+        std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logits[a] > logits[b]; });
+        auto const score = [&](std::uint32_t token) { return logits[token] / options.temperature; };
+        auto const kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : tokens;
+        auto const least = score(order[kept - 1]);
+        std::vector<std::uint64_t> weights(tokens);
+        std::uint64_t total = 0;
+        for (auto const token : order) {
+            auto const weight = detail::sampling_weight(score(order[0]) - score(token));
+            total += weights[token] = score(token) < least ? 0 : weight;
+        }
+        std::uint64_t before = 0;
+        auto const best = static_cast<double>(weights[order[0]]);
+        for (auto const token : order) {
+            auto const weight = weights[token];
+            bool const is_kept =
+                options.top_p >= 1.0F || before == 0 ||
+                static_cast<double>(before) < static_cast<double>(options.top_p) * static_cast<double>(total);
+            before += weight;
+            if (!is_kept || static_cast<double>(weight) < best * static_cast<double>(options.min_p)) weights[token] = 0;
+        }
+        for (auto& scores : both) {
+            CAPTURE(options.top_k);
+            CAPTURE(options.top_p);
+            REQUIRE(scores.load(logits.data(), {.options = options}));
+            CHECK(scores.best() == static_cast<std::int32_t>(order[0]));
+            REQUIRE(scores.restrict_to(options));
+            int wrong = 0;
+            std::uint64_t sum = 0;
+            for (std::size_t i = 0; i < tokens; ++i) {
+                wrong += scores.weight(i) == weights[i] ? 0 : 1;
+                sum += weights[i];
+            }
+            CHECK(wrong == 0);
+            for (std::uint64_t const bits : {std::uint64_t{0}, std::uint64_t{1} << 62U, ~std::uint64_t{0}}) {
+                auto left = detail::multiply_high(bits, sum);
+                std::size_t token = 0;
+                while (left >= weights[token]) left -= weights[token++];
+                CHECK(scores.draw(bits) == static_cast<std::int32_t>(token));
+            }
+        }
+    }
 }
 
 TEST_CASE("sample: the lower token of equals wins, also at the edges of top k and top p") {

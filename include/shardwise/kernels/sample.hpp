@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/sampling_weights.hpp>
 #include <shardwise/kernels/philox.hpp>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -44,50 +46,77 @@ struct SamplingRow {
 
 namespace detail {
 
-/// The scores of one row and the weights by which tokens are drawn.
+/// The scores of one row and the weights by which tokens are drawn. Every loop over tokens is shared by a pool's threads, chunk
+/// by chunk; what chunks find are whole numbers, maxima and sets, so that nothing depends on the threads.
 class SamplingScores {
 public:
-    explicit SamplingScores(std::int64_t tokens) : scores_(static_cast<std::size_t>(tokens)) {}
+    SamplingScores(std::int64_t tokens, ThreadPool& pool)
+        : pool_(&pool),
+          scores_(static_cast<std::size_t>(tokens)),
+          chunks_((scores_.size() + chunk_tokens - 1) / chunk_tokens) {}
 
     /// Takes in a row. False where it has a NaN or plus infinity, or no finite logit.
     [[nodiscard]] bool load(float const* logits, SamplingRow const& row) {
         auto const penalty = row.options.repetition_penalty;
-        std::copy_n(logits, scores_.size(), scores_.data());
+        for_chunks([&](Chunk&, std::size_t begin, std::size_t end) {
+            std::copy(logits + begin, logits + end, scores_.data() + begin);
+        });
         for (auto const token : row.history) {
             auto const logit = logits[token];
             scores_[static_cast<std::size_t>(token)] = logit < 0.0F ? logit * penalty : logit / penalty;
         }
         constexpr auto greatest = std::numeric_limits<float>::max();
-        auto const* const scores = scores_.data();
-        auto best = -std::numeric_limits<float>::infinity();
+        for_chunks([&](Chunk& chunk, std::size_t begin, std::size_t end) {
+            auto const* const scores = scores_.data();
+            auto best = -std::numeric_limits<float>::infinity();
+            std::size_t odd = 0;
+            for (auto i = begin; i < end; ++i) {
+                best = scores[i] > best ? scores[i] : best;
+                odd += scores[i] <= greatest ? 0U : 1U;
+            }
+            chunk.best = best;
+            chunk.odd = odd;
+        });
+        std::size_t first = 0;
         std::size_t odd = 0;
-        for (std::size_t i = 0; i < scores_.size(); ++i) {
-            best = scores[i] > best ? scores[i] : best;
-            odd += scores[i] <= greatest ? 0U : 1U;
+        for (std::size_t i = 0; i < chunks_.size(); ++i) {
+            odd += chunks_[i].odd;
+            if (chunks_[i].best > chunks_[first].best) first = i;
         }
+        auto const best = chunks_[first].best;
         if (odd > 0 || !(best >= -greatest)) return false;
-        best_ = static_cast<std::size_t>(std::find(scores, scores + scores_.size(), best) - scores);
+        best_ = static_cast<std::size_t>(std::find(scores_.begin() + first * chunk_tokens, scores_.end(), best) -
+                                         scores_.begin());
         return true;
     }
     [[nodiscard]] std::int32_t best() const { return static_cast<std::int32_t>(best_); }
 
     /// Temperature, top k, top p and min p, in transformers' order. False where the temperature makes a score infinite.
     [[nodiscard]] bool restrict_to(SamplingOptions const& options) {
-        for (auto& score : scores_) score /= options.temperature;
-        if (!std::isfinite(scores_[best_])) return false;
+        for_chunks([&](Chunk&, std::size_t begin, std::size_t end) {
+            for (auto i = begin; i < end; ++i) scores_[i] /= options.temperature;
+        });
+        auto const best = scores_[best_];
+        if (!std::isfinite(best)) return false;
         auto least = -std::numeric_limits<float>::max();
         auto const tokens = static_cast<std::int64_t>(scores_.size());
         if (options.top_k > 0 && options.top_k < tokens) {
             least = std::max(least, greatest_of(static_cast<std::size_t>(options.top_k)));
         }
-        auto const best = scores_[best_];
         weights_.resize(scores_.size());
-        for (std::size_t i = 0; i < scores_.size(); ++i) {
-            weights_[i] = scores_[i] < least ? 0 : sampling_weight(best - scores_[i]);
-        }
+        for_chunks([&](Chunk&, std::size_t begin, std::size_t end) {
+            for (auto i = begin; i < end; ++i)
+                weights_[i] = scores_[i] < least ? 0 : sampling_weight(best - scores_[i]);
+        });
         if (options.top_p < 1.0F) keep_most_probable(options.top_p);
         auto const least_weight = static_cast<double>(weights_[best_]) * static_cast<double>(options.min_p);
-        for (auto& weight : weights_) weight = static_cast<double>(weight) < least_weight ? 0 : weight;
+        for_chunks([&](Chunk& chunk, std::size_t begin, std::size_t end) {
+            chunk.sum = 0;
+            for (auto i = begin; i < end; ++i) {
+                if (static_cast<double>(weights_[i]) < least_weight) weights_[i] = 0;
+                chunk.sum += weights_[i];
+            }
+        });
         return true;
     }
     /// The weight of a token, 0 for one that is not drawn from.
@@ -95,40 +124,100 @@ public:
     /// The token at which the weights so far, in order of tokens, exceed a part of their sum: bits / 2^64.
     [[nodiscard]] std::int32_t draw(std::uint64_t bits) const {
         std::uint64_t sum = 0;
-        for (auto const weight : weights_) sum += weight;
+        for (auto const& chunk : chunks_) sum += chunk.sum;
         auto left = multiply_high(bits, sum);
-        for (std::size_t i = 0; i < weights_.size(); ++i) {
-            if (left < weights_[i]) return static_cast<std::int32_t>(i);
-            left -= weights_[i];
+        std::size_t token = 0;
+        for (auto const& chunk : chunks_) {
+            if (left < chunk.sum) break;
+            left -= chunk.sum;
+            token += chunk_tokens;
+        }
+        for (; token < weights_.size(); ++token) {
+            if (left < weights_[token]) return static_cast<std::int32_t>(token);
+            left -= weights_[token];
         }
         return best();
     }
 
 private:
+    /// Tokens that a thread takes at a time.
+    static constexpr std::size_t chunk_tokens = 8192;
+
+    /// What a loop finds in a chunk.
+    struct Chunk {
+        float best = 0.0F;
+        std::size_t odd = 0;
+        std::uint64_t sum = 0;
+        /// Of weights by their number of bits.
+        std::uint64_t sums[64] = {};
+        List<float> greatest;
+        List<std::uint32_t> tokens;
+    };
+
+    /// Calls body(chunk, begin, end) for all chunks, on all threads.
+    template <class Body>
+    void for_chunks(Body const& body) {
+        pool_->run(static_cast<std::int64_t>(chunks_.size()), [&](std::int64_t index) {
+            auto const begin = static_cast<std::size_t>(index) * chunk_tokens;
+            body(chunks_[static_cast<std::size_t>(index)], begin, std::min(begin + chunk_tokens, scores_.size()));
+        });
+    }
+
     /// The k-th greatest score.
-    [[nodiscard]] float greatest_of(std::size_t count) const {
-        List<float> greatest(count);
-        std::partial_sort_copy(scores_.begin(), scores_.end(), greatest.begin(), greatest.end(), std::greater<>{});
-        return greatest.back();
+    [[nodiscard]] float greatest_of(std::size_t count) {
+        // A heap holds a few faster than halving finds them.
+        constexpr std::size_t few = 256;
+        for_chunks([&](Chunk& chunk, std::size_t begin, std::size_t end) {
+            auto const* const from = scores_.begin() + begin;
+            auto const* const to = scores_.begin() + end;
+            auto& greatest = chunk.greatest;
+            // Of a chunk only so many can be among them.
+            auto const most = std::min(count, end - begin);
+            greatest.clear();
+            if (most <= few) {
+                greatest.resize(most);
+                std::partial_sort_copy(from, to, greatest.begin(), greatest.end(), std::greater<>{});
+            } else {
+                greatest.append(from, to);
+                std::nth_element(greatest.begin(), greatest.begin() + (most - 1), greatest.end(), std::greater<>{});
+                greatest.resize(most);
+            }
+        });
+        List<float> greatest;
+        for (auto const& chunk : chunks_) greatest.append(chunk.greatest.begin(), chunk.greatest.end());
+        auto* const last = greatest.begin() + (count - 1);
+        std::nth_element(greatest.begin(), last, greatest.end(), std::greater<>{});
+        return *last;
     }
     /// Drops the tokens whose predecessors have this probability together: the size of their weights says where that is about,
     /// among tokens of that size halving finds the place.
     void keep_most_probable(float probability) {
+        for_chunks([&](Chunk& chunk, std::size_t begin, std::size_t end) {
+            for (auto& sum : chunk.sums) sum = 0;
+            for (auto i = begin; i < end; ++i) chunk.sums[std::bit_width(weights_[i])] += weights_[i];
+        });
         std::uint64_t sums[64] = {};
         std::uint64_t total = 0;
-        for (auto const weight : weights_) {
-            sums[std::bit_width(weight)] += weight;
-            total += weight;
+        for (auto const& chunk : chunks_) {
+            for (std::size_t size = 0; size < 64; ++size) {
+                sums[size] += chunk.sums[size];
+                total += chunk.sums[size];
+            }
         }
         auto const reached = static_cast<double>(probability) * static_cast<double>(total);
         std::uint64_t before = 0;
         int size = 63;
         while (size > 1 && (sums[size] == 0 || static_cast<double>(before + sums[size]) < reached))
             before += sums[size--];
+        for_chunks([&](Chunk& chunk, std::size_t begin, std::size_t end) {
+            chunk.tokens.clear();
+            for (auto i = begin; i < end; ++i) {
+                if (static_cast<int>(std::bit_width(weights_[i])) == size)
+                    chunk.tokens.push_back(static_cast<std::uint32_t>(i));
+            }
+        });
         order_.clear();
-        for (std::size_t i = 0; i < weights_.size(); ++i) {
-            if (static_cast<int>(std::bit_width(weights_[i])) == size) order_.push_back(static_cast<std::uint32_t>(i));
-        }
+        for (auto const& chunk : chunks_) order_.append(chunk.tokens.begin(), chunk.tokens.end());
         auto const precedes = [this](std::uint32_t a, std::uint32_t b) {
             return scores_[a] > scores_[b] || (scores_[a] == scores_[b] && a < b);
         };
@@ -148,14 +237,18 @@ private:
             }
         }
         auto const last = order_[begin];
-        for (std::size_t i = 0; i < weights_.size(); ++i) {
-            if (precedes(last, static_cast<std::uint32_t>(i))) weights_[i] = 0;
-        }
+        for_chunks([&](Chunk&, std::size_t from, std::size_t to) {
+            for (auto i = from; i < to; ++i) {
+                if (precedes(last, static_cast<std::uint32_t>(i))) weights_[i] = 0;
+            }
+        });
     }
 
+    ThreadPool* pool_;
     List<float> scores_;
     List<std::uint64_t> weights_;
     List<std::uint32_t> order_;
+    List<Chunk> chunks_;
     std::size_t best_ = 0;
 };
 
@@ -214,8 +307,8 @@ private:
     for (auto const& row : rows) {
         if (auto const checked = detail::check_sampling(row, tokens); !checked) return checked;
     }
-    auto const choose = [=](std::int64_t begin, std::int64_t end) {
-        detail::SamplingScores scores(tokens);
+    auto const choose = [=](std::int64_t begin, std::int64_t end, ThreadPool& pool) {
+        detail::SamplingScores scores(tokens, pool);
         for (auto i = begin; i < end; ++i) {
             auto const& row = rows[static_cast<std::size_t>(i)];
             auto& token = out.data()[i];
@@ -228,8 +321,15 @@ private:
             }
         }
     };
-    Host::launch(count, choose, stream);
-    stream.submit([out]() -> Result<> {
+    stream.submit([=, pool = stream.pool()]() -> Result<> {
+        std::optional<ThreadPool> alone;
+        auto& threads = pool != nullptr ? *pool : alone.emplace(1);
+        // Rows are dealt to threads where there are enough of them, else a row's tokens are.
+        if (count < threads.size()) {
+            choose(0, count, threads);
+        } else {
+            threads.run_ranges(count, 1, [&](std::int64_t begin, std::int64_t end) { choose(begin, end, threads); });
+        }
         for (std::int64_t i = 0; i < out.elements(); ++i) {
             if (out.data()[i] >= 0) continue;
             return Error{ErrorCode::invalid_argument}
