@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../comm/refuse_call.hpp"
 #include "../comm/shared_memory_ranks.hpp"
 #include "skip.hpp"
 
@@ -13,12 +14,8 @@
 #include <cstdint>
 #include <fcntl.h>
 #include <filesystem>
-#include <iterator>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <string>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -28,6 +25,7 @@ using namespace shardwise;
 using namespace std::chrono_literals;
 using namespace shardwise::testing::shared_memory;
 using shardwise::testing::ProcessOutcome;
+using shardwise::testing::refuse_call;
 using shardwise::testing::run_processes;
 
 namespace {
@@ -175,26 +173,6 @@ TEST_CASE("SharedMemory: a rank that dies before it is counted in is named at on
           std::string::npos);
     CHECK(leaves_nothing_behind());
 }
-
-namespace {
-
-/// Makes a system call fail with `problem` where all bits of `flags` are set in its argument of that number.
-bool refuse_call(int call, unsigned argument, unsigned flags, unsigned problem) {
-    auto const offset = static_cast<unsigned>(offsetof(seccomp_data, args)) + 8 * argument;
-    sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, flags),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, flags, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | problem),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    sock_fprog const filter{static_cast<unsigned short>(std::size(program)), program};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
-}  // namespace
 
 TEST_CASE("SharedMemory: groups are made where files need a name from the start, and where there is no /proc") {
     for (bool const has_proc : {true, false}) {

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/group_beacon.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
 #include <shardwise/comm/detail/process_watch.hpp>
+#include <shardwise/comm/detail/running_group.hpp>
 #include <shardwise/comm/detail/shared_region.hpp>
 #include <shardwise/comm/detail/staged_rank.hpp>
 #include <shardwise/core/fnv1a.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -45,14 +48,22 @@ public:
     static constexpr std::int32_t max_ranks = 256;
 
     /// Joins the group `key` and waits until all its ranks have come. The key is any name of letters, digits, '.', '-' and
-    /// '_'; two jobs of one user at the same time use different keys.
+    /// '_'; two jobs of one user at the same time use different keys. A group that runs, complete and with all its ranks alive,
+    /// keeps its key: only its own processes may join under it again. One that failed or lost a rank keeps nobody out.
     ///
-    /// Errors  invalid_argument for a rank that is out of range or taken, or a group of other options; deadline_exceeded
-    ///         with the ranks that never came; rank_lost with one that came and died; backend_failure with the system call
+    /// Errors  invalid_argument for a rank that is out of range or taken, a group of other options, or one that runs, each with the
+    ///         process that has the rank; deadline_exceeded with the ranks that never came; rank_lost with one that came and
+    ///         died; backend_failure with the system call
     [[nodiscard]] static Result<SharedMemory> join(std::string_view key, std::int32_t rank, std::int32_t ranks,
                                                    SharedMemoryOptions const& options = {}) {
         if (auto const checked = check(key, rank, ranks, options); !checked) return checked.error();
-        return gather(key, rank, ranks, false, options, [] { return std::optional<Error>(); });
+        if (auto const refused = refused_by_running(key, rank, ranks)) return *refused;
+        // A group that was complete just then has taken its name away by the first look.
+        bool has_looked = false;
+        auto const look_again = [&] {
+            return std::exchange(has_looked, true) ? std::nullopt : refused_by_running(key, rank, ranks);
+        };
+        return gather(key, rank, ranks, Kind::whole, options, look_again);
     }
 
     SharedMemory(SharedMemory&& other) noexcept = default;
@@ -92,30 +103,38 @@ public:
             auto const first = Base::poisoned();
             return first ? first : Base::dead_one(place->members);
         };
-        auto part = gather(key_of_part(color), place->rank, place->size(), place->size() == 1, options_, lost);
+        auto const is_alone = place->size() == 1;
+        auto part =
+            gather(key_of_part(color), place->rank, place->size(), is_alone ? Kind::alone : Kind::part, options_, lost);
         if (!part) return fail(part.error()).error();
         return part;
     }
 
 private:
+    /// A group of its own, what a split makes, and that of one rank. Only the first can be met by who comes too late.
+    enum class Kind { whole, part, alone };
+
     /// Joins and waits for all, until lost() knows of an error that keeps them from coming.
     template <class Lost>
     [[nodiscard]] static Result<SharedMemory> gather(std::string_view key, std::int32_t rank, std::int32_t ranks,
-                                                     bool is_alone, SharedMemoryOptions const& options,
-                                                     Lost const& lost) {
+                                                     Kind kind, SharedMemoryOptions const& options, Lost const& lost) {
         auto const deadline = Deadline::after(options.timeout);
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
         while (true) {
-            auto shared = is_alone ? detail::SharedRegion::alone(chunk)
-                                   : detail::SharedRegion::open(key, ranks, chunk, deadline);
+            auto shared = kind == Kind::alone ? detail::SharedRegion::alone(chunk)
+                                              : detail::SharedRegion::open(key, ranks, chunk, deadline);
             if (!shared) return shared.error();
+            // Before the group can be complete, so that one which has no name any more can be seen.
+            detail::GroupBeacon beacon;
+            if (kind == Kind::whole)
+                beacon = detail::GroupBeacon(detail::SharedRegion::number_of(key), shared->descriptor());
             auto& slot = shared->region().slot(rank);
             std::int32_t nobody = 0;
             if (!slot.process.compare_exchange_strong(nobody, static_cast<std::int32_t>(getpid()))) {
                 return Error{ErrorCode::invalid_argument}
                     .in(shared->name())
                     .at("rank")
-                    .because("was taken before")
+                    .because("was taken before by process " + std::to_string(nobody))
                     .got(rank)
                     .fix("give each process a rank of its own, and each job a key of its own");
             }
@@ -129,8 +148,27 @@ private:
                 slot.presence.store(detail::Presence::left, std::memory_order_release);
                 return met.error();
             }
-            return SharedMemory(std::string(key), options, *std::move(shared), rank);
+            return SharedMemory(std::string(key), options, *std::move(shared), std::move(beacon), rank);
         }
+    }
+    /// Why this process may not join, where the key belongs to a group of others that runs.
+    [[nodiscard]] static std::optional<Error> refused_by_running(std::string_view key, std::int32_t rank,
+                                                                 std::int32_t ranks) {
+        auto const group = detail::RunningGroup::of(key);
+        if (!group || group->has(getpid())) return std::nullopt;
+        Error error{ErrorCode::invalid_argument};
+        error.in("shared_memory").fix("give each process a rank of its own, and each job a key of its own");
+        if (group->ranks() == ranks) {
+            return error.at("rank")
+                .because("runs already in process " + std::to_string(group->process_of(rank)))
+                .got(rank);
+        }
+        auto const nearest = std::min(rank, group->ranks() - 1);
+        return error.at(key)
+            .because("belongs to a group of another size that runs, with rank " + std::to_string(nearest) +
+                     " in process " + std::to_string(group->process_of(nearest)))
+            .got(ranks)
+            .expected(group->ranks());
     }
     /// Nobody joins any more once it has returned.
     template <class Lost>
@@ -160,12 +198,14 @@ private:
         return {};
     }
 
-    SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared, std::int32_t rank)
+    SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared,
+                 detail::GroupBeacon beacon, std::int32_t rank)
         : Base(shared.region(), rank, {options.timeout, options.checks_calls},
                detail::ProcessWatch(processes_of(shared))),
           key_(std::move(key)),
           options_(options),
-          shared_(std::make_unique<detail::SharedRegion>(std::move(shared))) {}
+          shared_(std::make_unique<detail::SharedRegion>(std::move(shared))),
+          beacon_(std::move(beacon)) {}
 
     [[nodiscard]] static std::vector<pid_t> processes_of(detail::SharedRegion const& shared) {
         std::vector<pid_t> processes;
@@ -235,6 +275,7 @@ private:
     std::string key_;
     SharedMemoryOptions options_;
     std::unique_ptr<detail::SharedRegion> shared_;
+    detail::GroupBeacon beacon_;
     std::uint64_t splits_ = 0;
 };
 

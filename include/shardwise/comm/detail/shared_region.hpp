@@ -3,6 +3,7 @@
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/process_watch.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/fnv1a.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/mman.h>
@@ -38,6 +40,8 @@ struct SharedHeader {
     /// The process that makes the region.
     std::int32_t maker;
     std::uint64_t layout;
+    /// Of the group's key: SharedRegion::number_of.
+    std::uint64_t number;
     std::int32_t ranks;
     std::uint64_t chunk_bytes;
     /// How many ranks have come; with `closed`, and so negative, where one gave up before all had.
@@ -57,11 +61,13 @@ public:
     SharedRegion() = default;
     SharedRegion(SharedRegion&& other) noexcept
         : name_(std::move(other.name_)),
+          descriptor_(std::exchange(other.descriptor_, -1)),
           memory_(std::exchange(other.memory_, nullptr)),
           bytes_(other.bytes_),
           inode_(other.inode_) {}
     SharedRegion& operator=(SharedRegion&& other) noexcept {
         name_.swap(other.name_);
+        std::swap(descriptor_, other.descriptor_);
         std::swap(memory_, other.memory_);
         std::swap(bytes_, other.bytes_);
         std::swap(inode_, other.inode_);
@@ -69,6 +75,7 @@ public:
     }
     ~SharedRegion() {
         if (memory_ != nullptr) munmap(memory_, bytes_);
+        if (descriptor_ >= 0) close(descriptor_);
     }
 
     /// The memory of the group `key` of this user: made by whoever comes first, opened by the others. What a group left that died
@@ -80,7 +87,7 @@ public:
                                                    Deadline deadline) {
         while (true) {
             SharedRegion shared;
-            shared.name_ = "/shardwise-" + std::to_string(getuid()) + "-" + std::string(key);
+            shared.name_ = name_of(key);
             shared.bytes_ = header_bytes + GroupRegion::bytes(ranks, chunk);
             auto const name = shared.name_;
             auto const opened = shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0600);
@@ -102,6 +109,26 @@ public:
         return make(std::move(shared), 1, chunk, true);
     }
 
+    /// The memory of the group `key` that a path leads to; nothing where it is not made, or something else. To be read only.
+    [[nodiscard]] static std::optional<SharedRegion> look_at(std::string_view key, std::string const& path) {
+        SharedRegion shared;
+        shared.name_ = name_of(key);
+        shared.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        struct stat status {};
+        if (shared.descriptor_ < 0 || fstat(shared.descriptor_, &status) != 0) return std::nullopt;
+        shared.bytes_ = static_cast<std::size_t>(status.st_size);
+        if (shared.bytes_ < header_bytes || !shared.map(PROT_READ)) return std::nullopt;
+        auto const magic = shared.header().magic.load(std::memory_order_acquire);
+        bool const is_made = magic == SharedHeader::made || shared.header().is_forgotten();
+        if (!is_made || shared.header().layout != layout || shared.header().number != number_of(key))
+            return std::nullopt;
+        return shared;
+    }
+    /// Stands for the key of this user's where there is no room for it (FNV-1a).
+    [[nodiscard]] static std::uint64_t number_of(std::string_view key) { return fnv1a(name_of(key)); }
+
+    /// Open as long as the memory is mapped.
+    [[nodiscard]] int descriptor() const { return descriptor_; }
     [[nodiscard]] SharedHeader& header() const { return *static_cast<SharedHeader*>(memory_); }
     [[nodiscard]] GroupRegion& region() const {
         return *reinterpret_cast<GroupRegion*>(static_cast<std::byte*>(memory_) + header_bytes);
@@ -149,7 +176,7 @@ private:
     static_assert(sizeof(SharedHeader) <= header_bytes);
     /// What two builds must agree on to share memory; first, how often what lies in it has changed its meaning.
     static constexpr std::uint64_t layout =
-        6'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
+        7'000'000'000'000 + sizeof(GroupRegion) * 1'000'000 + sizeof(RankSlot) * 1000 + sizeof(Mailbox);
 
     [[nodiscard]] static Error system_error(std::string_view call, std::string_view name) {
         return Error{ErrorCode::backend_failure}
@@ -165,8 +192,11 @@ private:
             .because("was begun but never made ready by its first rank")
             .fix("remove it from /dev/shm and start again under another key");
     }
-    [[nodiscard]] Result<> map(int descriptor) {
-        auto* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    [[nodiscard]] static std::string name_of(std::string_view key) {
+        return "/shardwise-" + std::to_string(getuid()) + "-" + std::string(key);
+    }
+    [[nodiscard]] Result<> map(int protection) {
+        auto* const memory = mmap(nullptr, bytes_, protection, MAP_SHARED, descriptor_, 0);
         if (memory == MAP_FAILED) return system_error("mmap", name_);
         memory_ = memory;
         return {};
@@ -191,10 +221,11 @@ private:
 
     struct Closer {
         int descriptor;
-        /// Of a file that is not to be found any more.
-        std::string path{};
-        ~Closer() {
-            close(descriptor);
+        ~Closer() { close(descriptor); }
+    };
+    struct Unlinker {
+        std::string const& path;
+        ~Unlinker() {
             if (!path.empty()) unlink(path.c_str());
         }
     };
@@ -215,16 +246,18 @@ private:
     [[nodiscard]] static Result<SharedRegion> make(SharedRegion shared, std::int32_t ranks, std::size_t chunk,
                                                    bool is_unnamed) {
         std::string made;
-        auto const descriptor = new_file(is_unnamed, shared.name_, made);
+        auto const descriptor = shared.descriptor_ = new_file(is_unnamed, shared.name_, made);
         if (descriptor < 0) return system_error("open", "/dev/shm");
-        Closer const closer{descriptor, made};
-        if (ftruncate(descriptor, static_cast<off_t>(shared.bytes_)) != 0) return system_error("ftruncate", shared.name_);
+        Unlinker const unlinker{made};
+        if (ftruncate(descriptor, static_cast<off_t>(shared.bytes_)) != 0)
+            return system_error("ftruncate", shared.name_);
         // Room is taken before it is written to: a full /dev/shm is an error here, not a SIGBUS in the middle of a collective.
         if (auto const taken = take_room(descriptor, header_bytes, shared.name_); !taken) return taken.error();
-        if (auto const mapped = shared.map(descriptor); !mapped) return mapped.error();
+        if (auto const mapped = shared.map(PROT_READ | PROT_WRITE); !mapped) return mapped.error();
         auto* const header = new (shared.memory_) SharedHeader{};
         header->maker = static_cast<std::int32_t>(getpid());
         header->layout = layout;
+        header->number = fnv1a(shared.name_);
         header->ranks = ranks;
         header->chunk_bytes = chunk;
         auto const from = made.empty() ? "/proc/self/fd/" + std::to_string(descriptor) : made;
@@ -257,7 +290,7 @@ private:
 
     [[nodiscard]] static Result<SharedRegion> attach(SharedRegion shared, int descriptor, std::int32_t ranks,
                                                      std::size_t chunk, Deadline deadline) {
-        Closer const closer{descriptor};
+        shared.descriptor_ = descriptor;
         struct stat status {};
         while (true) {
             if (fstat(descriptor, &status) != 0) return system_error("fstat", shared.name_);
@@ -276,7 +309,7 @@ private:
         }
         shared.bytes_ = static_cast<std::size_t>(status.st_size);
         shared.inode_ = status.st_ino;
-        if (auto const mapped = shared.map(descriptor); !mapped) return mapped.error();
+        if (auto const mapped = shared.map(PROT_READ | PROT_WRITE); !mapped) return mapped.error();
         auto& header = shared.header();
         while (header.magic.load(std::memory_order_acquire) == 0) {
             if (header.maker != 0 && has_ended(header.maker)) {
@@ -308,6 +341,7 @@ private:
     }
 
     std::string name_;
+    int descriptor_ = -1;
     void* memory_ = nullptr;
     std::size_t bytes_ = 0;
     /// Of what another process made.
