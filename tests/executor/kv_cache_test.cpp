@@ -39,8 +39,8 @@ TEST_CASE_TEMPLATE("KvCache: allocates what kv_layer_bytes says, and gives back 
             for (std::int64_t i = 0; i < 6; ++i) keys[static_cast<std::size_t>(i)] = key(slot, token, i);
             for (std::int64_t i = 0; i < 4; ++i)
                 values[static_cast<std::size_t>(i)] = latent[static_cast<std::size_t>(i)] = -key(slot, token, i);
-            cache.store(0, slot, token, {keys.data(), {1, 6}}, {values.data(), {1, 4}}, stream);
-            cache.store(1, slot, token, {latent.data(), {1, 4}}, {}, stream);
+            REQUIRE(cache.store(0, slot, token, {keys.data(), {1, 6}}, {values.data(), {1, 4}}, stream));
+            REQUIRE(cache.store(1, slot, token, {latent.data(), {1, 4}}, {}, stream));
             // The tokens of the window, whatever lay in their pages before.
             auto const seen = cache.template keys<Cache>(1, slot, token + 1);
             for (auto past = std::max<std::int64_t>(0, token - 4); past <= token; ++past) {

@@ -309,8 +309,8 @@ struct Paged {
         scales.resize(static_cast<std::size_t>(2 * used * 16 * heads), 1e30F);
         HostContext context({.threads = 1});
         auto stream = context.make_stream();
-        store_rows<Cache>({from.data(), {count, width}}, {memory.data(), {2 * used * 16, width}}, view(), 0, stream,
-                          {scales.data(), {2 * used * 16, heads}});
+        REQUIRE(store_rows<Cache>({from.data(), {count, width}}, {memory.data(), {2 * used * 16, width}}, view(), 0,
+                                  stream, {scales.data(), {2 * used * 16, heads}}));
     }
     [[nodiscard]] CachedRows<Cache, Host> view() const {
         auto const all = static_cast<std::int64_t>(scales.size()) / heads;

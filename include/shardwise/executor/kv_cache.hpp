@@ -160,18 +160,20 @@ public:
     /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has
     ///         none
     /// Order   on `stream`
-    void store(std::size_t layer, std::int64_t slot, std::int64_t past, Matrix keys, Matrix values, Stream& stream) {
+    /// Errors  shape_mismatch
+    [[nodiscard]] Result<> store(std::size_t layer, std::int64_t slot, std::int64_t past, Matrix keys, Matrix values,
+                                 Stream& stream) {
         auto& to = layers_[layer];
-        with_element([&]<class Cache>(Cache) {
+        return with_element([&]<class Cache>(Cache) -> Result<> {
             auto const count = past + keys.extent(0);
-            auto const put = [&](Half& side, Matrix from) {
-                if (side.width == 0) return;
-                store_rows<Cache>(from, {reinterpret_cast<Cache*>(side.elements.data()), {to.rows, side.width}},
-                                  rows<Cache>(to, side, slot, count), past, stream,
-                                  {side.scales.data(), {side.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
+            auto const put = [&](Half& side, Matrix from) -> Result<> {
+                if (side.width == 0) return {};
+                return store_rows<Cache>(from, {reinterpret_cast<Cache*>(side.elements.data()), {to.rows, side.width}},
+                                         rows<Cache>(to, side, slot, count), past, stream,
+                                         {side.scales.data(), {side.scales.size() == 0 ? 0 : to.rows, to.shape.heads}});
             };
-            put(to.keys, keys);
-            put(to.values, values);
+            if (auto const done = put(to.keys, keys); !done) return done;
+            return put(to.values, values);
         });
     }
 

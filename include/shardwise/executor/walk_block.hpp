@@ -212,7 +212,9 @@ private:
         auto& cache = *step_.cache;
         std::int64_t first = 0;
         for (auto const& part : step_.parts) {
-            cache.store(block_.cache_layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream_);
+            auto const stored =
+                cache.store(block_.cache_layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream_);
+            if (!stored) return stored;
             auto const attend_to_cache = [&]<class Cache>(Cache) {
                 return heads.template attend<Cache>(
                     q.rows(first, part.tokens),
@@ -274,8 +276,8 @@ private:
             };
             Result<> done;
             if (shape.is_causal) {
-                cache.store(layer, part.slot, part.past, keys, values, stream_);
-                done = cache.with_element(attend_to_cache);
+                done = cache.store(layer, part.slot, part.past, keys, values, stream_);
+                if (done) done = cache.with_element(attend_to_cache);
             } else {
                 // An encoder sees its whole sequence in one step and keeps nothing.
                 done = attend_to(CachedRows<float, Backend>(keys), CachedRows<float, Backend>(values));

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/quant/encode_int8.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -28,7 +30,7 @@ struct StoreRowsBody {
             Cache* const to = memory.row(place);
             if constexpr (std::same_as<Cache, std::int8_t>) {
                 auto const heads = scales.extent(1);
-                auto const width = static_cast<std::size_t>(heads == 0 ? 0 : in.extent(1) / heads);
+                auto const width = static_cast<std::size_t>(in.extent(1) / heads);
                 for (std::int64_t head = 0; head < heads; ++head) {
                     auto const at = static_cast<std::size_t>(head) * width;
                     scales.row(place)[head] = encode_int8_row({from + at, width}, {to + at, width});
@@ -39,6 +41,36 @@ struct StoreRowsBody {
         }
     }
 };
+
+template <class Cache>
+[[nodiscard]] Result<> check_store_rows(TensorView<float const, 2, Host> const& in,
+                                        TensorView<Cache, 2, Host> const& memory, CachedRows<Cache, Host> const& cache,
+                                        std::int64_t first, TensorView<float, 2, Host> const& scales) {
+    auto const differs = [](std::string_view reason, std::int64_t got, std::int64_t expected) -> Result<> {
+        return Error{ErrorCode::shape_mismatch}.in("store_rows").because(reason).got(got).expected(expected);
+    };
+    if (!cache.has_whole_pages()) {
+        return differs("pages hold a power of two of rows, and not fewer than the least", cache.page_rows(),
+                       cache.least_page_rows);
+    }
+    if (first < 0 || in.extent(0) > cache.count() - first)
+        return differs("the cache does not have so many rows from the first one on", first,
+                       cache.count() - in.extent(0));
+    if (in.extent(1) != cache.width())
+        return differs("the rows are not as wide as the cache", in.extent(1), cache.width());
+    if (memory.extent(1) != cache.width())
+        return differs("the memory is not as wide as the cache", memory.extent(1), cache.width());
+    if (memory.extent(0) != cache.memory_rows())
+        return differs("the memory is not what the cache shows", memory.extent(0), cache.memory_rows());
+    if constexpr (std::same_as<Cache, std::int8_t>) {
+        if (scales.extent(0) < memory.extent(0))
+            return differs("bytes need scales for each row", scales.extent(0), memory.extent(0));
+        auto const heads = scales.extent(1);
+        if (heads < 1 || in.extent(1) % heads != 0)
+            return differs("the rows are no multiple of the heads that have scales", in.extent(1), heads);
+    }
+    return {};
+}
 
 }  // namespace detail
 
@@ -52,12 +84,16 @@ struct StoreRowsBody {
 ///         elements are bytes: what `cache` shows, to be written
 /// Memory  the list of pages too stays alive until it is done; `first` + rows are no more than `cache` has
 /// Order   on `stream`
+/// Errors  shape_mismatch, before anything is stored
 template <CacheElement Cache>
-void store_rows(TensorView<float const, 2, Host> in, TensorView<Cache, 2, Host> memory,
-                CachedRows<Cache, Host> const& cache, std::int64_t first, HostStream& stream,
-                TensorView<float, 2, Host> scales = {}) {
+[[nodiscard]] Result<> store_rows(TensorView<float const, 2, Host> in, TensorView<Cache, 2, Host> memory,
+                                  CachedRows<Cache, Host> const& cache, std::int64_t first, HostStream& stream,
+                                  TensorView<float, 2, Host> scales = {}) {
+    if (auto const checked = detail::check_store_rows<Cache>(in, memory, cache, first, scales); !checked)
+        return checked;
     Host::launch(in.extent(0), detail::StoreRowsBody<Cache>{in, memory, cache, first, scales}, stream,
                  detail::row_grain(in.extent(1)));
+    return {};
 }
 
 }  // namespace shardwise::inline v0_2_0
