@@ -124,3 +124,11 @@ TEST_CASE("hold_weight refuses negative extents, cut blocks, groups of nothing a
     CHECK(code(WeightFormat::f32, 4, std::int64_t{1} << 62U, 0) == ErrorCode::size_overflow);
     CHECK(context.memory().peak() == Bytes{0});
 }
+
+TEST_CASE("hold_weight: outputs of no inputs take nothing, however many") {
+    HostContext context(two_threads);
+    auto const held = Host::hold_weight(context, {WeightFormat::f32, std::int64_t{1} << 62U, 0, {}, {}, 0});
+    REQUIRE(held);
+    CHECK(held->outputs() == std::int64_t{1} << 62U);
+    CHECK(held->bytes() == Bytes{0});
+}

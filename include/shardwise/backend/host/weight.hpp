@@ -66,7 +66,8 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
     auto memory = detail::WeightMemory::allocate(context, *bytes);
     if (!memory) return memory.error();
     auto* const packed = memory->data();
-    auto const panels = ceil_divide(source.outputs, detail::panel_outputs);
+    // Without inputs there is nothing to pack, however many outputs there are.
+    auto const panels = bytes->count() == 0 ? 0 : ceil_divide(source.outputs, detail::panel_outputs);
     auto const row = source.data.size() / static_cast<std::size_t>(std::max<std::int64_t>(source.outputs, 1));
     // Of a mapped file so much at a time as need not be held twice.
     constexpr std::int64_t mapped_at_a_time = std::int64_t{8} << 20U;
