@@ -8,12 +8,16 @@
 
 #include <doctest/doctest.h>
 
+#include "../comm/shared_memory_ranks.hpp"
 #include "parallel_cases.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
-#include <optional>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
 #include <utility>
 #include <vector>
 
@@ -57,14 +61,14 @@ struct Degrees {
 };
 
 /// One rank's part of a block.
+template <Communicator C>
 class BlockPart {
 public:
-    static Result<BlockPart> create(Block const& block, HostContext& context, Threads& tp, Threads& ep,
-                                    std::int64_t max_tokens) {
+    static Result<BlockPart> create(Block const& block, HostContext& context, C& tp, C& ep, std::int64_t max_tokens) {
         TensorParallel<Host, Deterministic> const group(context, tp);
         auto mlp = group.mlp({f32_source(block.gate_up, 2 * ffn, width), f32_source(block.down, width, ffn)});
         if (!mlp) return mlp.error();
-        auto layer = ExpertParallel<Host, Threads>::create(context, ep, {experts, chosen, width, max_tokens});
+        auto layer = ExpertParallel<Host, C>::create(context, ep, {experts, chosen, width, max_tokens});
         if (!layer) return layer.error();
         auto router = Host::hold_weight(context, f32_source(block.router, experts, width));
         if (!router) return router.error();
@@ -111,7 +115,7 @@ public:
     [[nodiscard]] std::int64_t pairs() const { return layer_.pairs_computed(); }
 
 private:
-    BlockPart(Threads& tp, ParallelMlp<Host, Deterministic> mlp, ExpertParallel<Host, Threads> layer, HostWeight router)
+    BlockPart(C& tp, ParallelMlp<Host, Deterministic> mlp, ExpertParallel<Host, C> layer, HostWeight router)
         : tp_(&tp), mlp_(std::move(mlp)), layer_(std::move(layer)), router_(std::move(router)) {}
 
     static Result<> add(TensorView<float, 2, Host> rows, Floats const& made, HostStream& stream) {
@@ -120,22 +124,42 @@ private:
         return {};
     }
 
-    Threads* tp_;
+    C* tp_;
     ParallelMlp<Host, Deterministic> mlp_;
-    ExpertParallel<Host, Threads> layer_;
+    ExpertParallel<Host, C> layer_;
     HostWeight router_;
     std::vector<HostWeight> experts_;
 };
 
+/// [micro-batch][tokens, width] from the last stage, and pairs of all ranks.
 struct Answer {
-    /// [micro-batch][tokens, width], from the last stage.
-    std::vector<Floats> rows = std::vector<Floats>(micro_batches, Floats(index(tokens* width)));
-    std::int64_t pairs = 0;
+    float rows[micro_batches][tokens * width];
+    std::atomic<std::int64_t> pairs;
+};
+
+/// An answer that forked ranks write to as well.
+class SharedAnswer {
+public:
+    SharedAnswer()
+        : memory_(mmap(nullptr, sizeof(Answer), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+          answer_(memory_ == MAP_FAILED ? nullptr : new (memory_) Answer{}) {
+        REQUIRE(answer_ != nullptr);
+    }
+    ~SharedAnswer() { munmap(memory_, sizeof(Answer)); }
+    SharedAnswer(SharedAnswer const&) = delete;
+    SharedAnswer& operator=(SharedAnswer const&) = delete;
+    Answer& operator*() const { return *answer_; }
+    Answer* operator->() const { return answer_; }
+
+private:
+    void* memory_;
+    Answer* answer_;
 };
 
 /// A stage of the pipeline: its blocks over its micro-batches.
+template <Communicator C>
 struct Stage {
-    std::vector<BlockPart> parts;
+    std::vector<BlockPart<C>> parts;
     std::vector<Floats> const* inputs;
     Answer* answer;
     UnitRange own;  // this rank's tokens of a micro-batch
@@ -152,65 +176,95 @@ struct Stage {
         if (!out.empty()) {
             std::copy(rows.begin(), rows.end(), out.data());
         } else if (is_first_of_tp) {
-            std::copy(rows.begin(), rows.end(), answer->rows[m].begin() + own.begin * width);
+            std::copy(rows.begin(), rows.end(), answer->rows[m] + own.begin * width);
         }
         return {};
     }
 };
 
-Answer compute(Network const& network, std::vector<Floats> const& inputs, Degrees const& degrees) {
-    Answer answer;
-    std::mutex mutex;
-    auto const done = run_threads(degrees.tp * degrees.pp * degrees.ep, [&](Threads& world) -> Result<> {
-        auto const t = world.rank() % degrees.tp;
-        auto const e = world.rank() / degrees.tp % degrees.ep;
-        auto const p = world.rank() / (degrees.tp * degrees.ep);
-        auto tp = world.split(p * degrees.ep + e);
-        auto ep = world.split(p * degrees.tp + t);
-        auto pp = world.split(e * degrees.tp + t);
-        if (!tp || !ep || !pp) return Error{ErrorCode::invalid_argument}.in("split");
-        CHECK(tp->rank() == t);
-        CHECK(ep->rank() == e);
-        CHECK(pp->rank() == p);
+/// One rank's part of everything.
+template <Communicator C>
+Result<> compute(C& world, Network const& network, std::vector<Floats> const& inputs, Degrees const& degrees,
+                 Answer& answer) {
+    auto const t = world.rank() % degrees.tp;
+    auto const e = world.rank() / degrees.tp % degrees.ep;
+    auto const p = world.rank() / (degrees.tp * degrees.ep);
+    auto tp = world.split(p * degrees.ep + e);
+    if (!tp) return tp.error();
+    auto ep = world.split(p * degrees.tp + t);
+    if (!ep) return ep.error();
+    auto pp = world.split(e * degrees.tp + t);
+    if (!pp) return pp.error();
+    if (tp->rank() != t || ep->rank() != e || pp->rank() != p) return Error{ErrorCode::invalid_argument}.in("split");
 
-        HostContext context({.threads = 1});
-        auto stream = context.make_stream();
-        auto const own = split_units(tokens, degrees.ep, e);
-        auto const held = split_units(blocks, degrees.pp, p);
-        Stage stage{{}, &inputs, &answer, own, t == 0};
-        for (auto block = held.begin; block < held.end; ++block) {
-            auto part = BlockPart::create(network.all[index(block)], context, *tp, *ep,
-                                          split_units(tokens, degrees.ep, 0).size());
-            if (!part) return part.error();
-            stage.parts.push_back(std::move(*part));
-        }
-        auto pipeline = PipelineParallel<Host, Threads>::create(context, *pp, forward_only(degrees.pp, micro_batches),
-                                                                {own.size(), width});
-        if (!pipeline) return pipeline.error();
-        if (auto const ran = pipeline->run(stage, stream, soon()); !ran) return ran;
-        std::lock_guard const lock(mutex);
-        for (auto const& part : stage.parts) answer.pairs += part.pairs();
-        return {};
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto const own = split_units(tokens, degrees.ep, e);
+    auto const held = split_units(blocks, degrees.pp, p);
+    Stage<C> stage{{}, &inputs, &answer, own, t == 0};
+    for (auto block = held.begin; block < held.end; ++block) {
+        auto part = BlockPart<C>::create(network.all[index(block)], context, *tp, *ep,
+                                         split_units(tokens, degrees.ep, 0).size());
+        if (!part) return part.error();
+        stage.parts.push_back(std::move(*part));
+    }
+    auto pipeline =
+        PipelineParallel<Host, C>::create(context, *pp, forward_only(degrees.pp, micro_batches), {own.size(), width});
+    if (!pipeline) return pipeline.error();
+    if (auto const ran = pipeline->run(stage, stream, soon()); !ran) return ran;
+    for (auto const& part : stage.parts) answer.pairs += part.pairs();
+    return {};
+}
+
+std::vector<Floats> some_inputs() {
+    std::vector<Floats> inputs;
+    for (unsigned m = 0; m < micro_batches; ++m) inputs.push_back(random_floats(tokens * width, 1000 + m));
+    return inputs;
+}
+
+void compute_on_threads(Network const& network, Degrees const& degrees, Answer& answer) {
+    auto const done = run_threads(degrees.tp * degrees.pp * degrees.ep, [&](Threads& comm) {
+        return compute(comm, network, some_inputs(), degrees, answer);
     });
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));
-    return answer;
+}
+
+void check_same(Answer const& answer, Answer const& whole, Degrees const& degrees) {
+    CAPTURE(degrees.tp);
+    CAPTURE(degrees.pp);
+    CAPTURE(degrees.ep);
+    CHECK(std::memcmp(answer.rows, whole.rows, sizeof whole.rows) == 0);
+    CHECK(answer.pairs == degrees.tp * blocks * micro_batches * tokens * chosen);
 }
 
 TEST_CASE("TP x PP x EP: any combination gives the bits of one rank, each pair computed once per tensor rank") {
     Network const network;
-    std::vector<Floats> inputs;
-    for (unsigned m = 0; m < micro_batches; ++m) inputs.push_back(random_floats(tokens * width, 1000 + m));
-    auto const whole = compute(network, inputs, {});
+    auto const inputs = some_inputs();
+    SharedAnswer const whole;
+    compute_on_threads(network, {}, *whole);
     // What it computes is not the input, and differs between micro-batches.
-    CHECK(whole.rows[0] != inputs[0]);
-    CHECK(whole.rows[0] != whole.rows[1]);
+    CHECK(std::memcmp(whole->rows[0], inputs[0].data(), sizeof whole->rows[0]) != 0);
+    CHECK(std::memcmp(whole->rows[0], whole->rows[1], sizeof whole->rows[0]) != 0);
     for (auto const& degrees : {Degrees{2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 2}, {3, 1, 2}, {1, 4, 2}, {2, 1, 3}}) {
-        CAPTURE(degrees.tp);
-        CAPTURE(degrees.pp);
-        CAPTURE(degrees.ep);
-        auto const answer = compute(network, inputs, degrees);
-        CHECK(answer.rows == whole.rows);
-        CHECK(answer.pairs == degrees.tp * blocks * micro_batches * tokens * chosen);
+        SharedAnswer const answer;
+        compute_on_threads(network, degrees, *answer);
+        check_same(*answer, *whole, degrees);
+    }
+}
+
+TEST_CASE("TP x PP x EP: processes that share memory give the same bits") {
+    Network const network;
+    SharedAnswer const whole;
+    compute_on_threads(network, {}, *whole);
+    for (auto const& degrees : {Degrees{2, 2, 1}, {1, 2, 2}, {2, 2, 2}}) {
+        SharedAnswer const answer;
+        shared_memory::Body const body = [&](SharedMemory& comm) {
+            return compute(comm, network, some_inputs(), degrees, *answer);
+        };
+        auto const ranks = static_cast<std::size_t>(degrees.tp * degrees.pp * degrees.ep);
+        for (auto const& outcome : shared_memory::run_ranks(std::vector<shared_memory::Body>(ranks, body)))
+            CHECK_MESSAGE(outcome.succeeded, outcome.message);
+        check_same(*answer, *whole, degrees);
     }
 }
 
