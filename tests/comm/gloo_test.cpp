@@ -259,16 +259,6 @@ TEST_CASE("Gloo: ranks that never come, come twice, or mean another group are na
     CHECK(Gloo::join("/no/such/folder", 0, 1).error().code() == ErrorCode::backend_failure);
 }
 
-TEST_CASE("Gloo: a rank that came but does not connect is named at the deadline") {
-    MeetingFolder const folder;
-    std::ofstream(folder.path() + "/shardwise-rank-1") << "2\n";
-    auto const comm = Gloo::join(folder.path(), 0, 2, {.timeout = 700ms});
-    REQUIRE_FALSE(comm);
-    CAPTURE(comm.error().message());
-    CHECK(comm.error().code() == ErrorCode::deadline_exceeded);
-    CHECK(comm.error().message().find("rank 1 came, but did not connect in time") != std::string::npos);
-}
-
 TEST_CASE("Gloo: what fails after the deadline is told in its own words") {
     MeetingFolder const folder;
     auto const create = [&](std::string const& address) {

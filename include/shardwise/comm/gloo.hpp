@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/finish_until.hpp>
 #include <shardwise/comm/detail/gloo_wire.hpp>
 #include <shardwise/comm/detail/message_communicator.hpp>
 #include <shardwise/comm/detail/message_group.hpp>
@@ -42,8 +43,8 @@ public:
     /// Joins the group that meets in `folder` and waits until all its ranks have come.
     ///
     /// Errors  invalid_argument for a rank that is out of range or taken, or a group of another size; deadline_exceeded with the
-    ///         ranks that never came, or with one that does not connect: Gloo counts for each connection alone, so up to twice
-    ///         the timeout, or 0.6 s more than a shorter one; backend_failure with Gloo's or the system's words
+    ///         ranks that never came, with one that does not connect, or with a folder or an address of which the system knows
+    ///         nothing in time, within half a second of the timeout; backend_failure with Gloo's or the system's words
     [[nodiscard]] static Result<Gloo> join(std::string const& folder, std::int32_t rank, std::int32_t ranks,
                                            GlooOptions const& options = {}) {
         Error wrong{ErrorCode::invalid_argument};
@@ -55,12 +56,26 @@ public:
         if (options.silence < std::chrono::seconds(1)) {
             return wrong.at("silence").because("is less than a second").got(options.silence.count()).expected(1);
         }
-        auto const deadline = Deadline::after(options.timeout);
-        // Gloo names neither who is missing nor who came twice.
-        if (auto const met = detail::meet_in_folder(folder, rank, ranks, options.timeout); !met) return met.error();
-        // Also who came at the last moment needs one to connect.
-        auto const left = std::max<std::chrono::nanoseconds>(deadline.left(), std::chrono::milliseconds(300));
-        auto wire = detail::GlooWire::create(folder, rank, ranks, options.address, options.silence, Deadline::after(left));
+        auto const meet = [=]() -> Result<std::shared_ptr<detail::GlooWire>> {
+            auto const deadline = Deadline::after(options.timeout);
+            // Gloo names neither who is missing nor who came twice.
+            if (auto const met = detail::meet_in_folder(folder, rank, ranks, options.timeout); !met) return met.error();
+            // Also who came at the last moment needs some time to connect.
+            auto const left = std::max<std::chrono::nanoseconds>(deadline.left(), std::chrono::milliseconds(300));
+            return detail::GlooWire::create(folder, rank, ranks, options.address, options.silence,
+                                            Deadline::after(left));
+        };
+        constexpr std::chrono::nanoseconds more = std::chrono::milliseconds(450);
+        constexpr auto most = std::chrono::nanoseconds::max() - more;
+        auto finished = detail::finish_until(Deadline::after(std::min(options.timeout, most) + more), meet);
+        if (!finished) {
+            return Error{ErrorCode::deadline_exceeded}
+                .in("gloo")
+                .at(folder)
+                .because("the system gave no answer about this folder or the address " + options.address)
+                .fix("look at the file system of the folder and at the name service");
+        }
+        auto& wire = *finished;
         if (!wire) return wire.error();
         return Gloo(*std::move(wire), detail::whole_group(rank, ranks), {options.timeout, options.checks_calls});
     }

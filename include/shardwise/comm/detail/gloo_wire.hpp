@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/detail/gloo_interrupter.hpp>
+#include <shardwise/comm/detail/gloo_mesh.hpp>
 #include <shardwise/comm/detail/message_rank.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
@@ -13,8 +14,6 @@
 #include <cstdlib>
 #include <dirent.h>
 #include <exception>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 #include <memory>
 #include <netdb.h>
@@ -83,8 +82,7 @@ public:
     /// Connects all ranks with each other through a folder that all can see. A connection that gives no sign of life for
     /// `silence` is broken.
     ///
-    /// Errors  deadline_exceeded with the rank that does not connect, after up to twice the time; backend_failure with Gloo's own
-    ///         words
+    /// Errors  deadline_exceeded with the rank that does not connect; backend_failure with Gloo's own words
     [[nodiscard]] static Result<std::shared_ptr<GlooWire>> create(std::string const& folder, std::int32_t rank,
                                                                   std::int32_t ranks, std::string const& address,
                                                                   std::chrono::seconds silence,
@@ -96,13 +94,9 @@ public:
             wire.reset(new GlooWire);
             must_resolve(address);
             wire->device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
-            wire->context_ = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
-            // Gloo waits five times as long for a connection, and for 0 without an end.
-            auto const fifth = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left() / 5);
-            wire->context_->setTimeout(std::max(fifth, std::chrono::milliseconds(1)));
-            MeetingStore store(folder, deadline, awaited);
+            wire->context_ = std::make_shared<GlooMesh>(rank, ranks);
             auto const before = connections();
-            wire->context_->connectFullMesh(store, wire->device_);
+            wire->context_->connect(folder, wire->device_, deadline, awaited);
             for (auto const socket : connections()) {
                 if (std::find(before.begin(), before.end(), socket) == before.end()) keep_alive(socket, silence);
             }
@@ -169,12 +163,7 @@ public:
     void give_up() {
         is_broken_ = true;
         NoPipeSignal const no_signal;
-        try {
-            context_->closeConnections();
-        } catch (std::exception const&) {
-            // They are closed already.
-            return;
-        }
+        context_->close();
     }
 
     std::uint32_t next_channel = 1;
@@ -286,31 +275,11 @@ private:
             (is_cut ? "is cut off by a network partition (" : "closed its connection (") + last_words(problem) + ")";
     }
 
-    /// The store through which Gloo's ranks find each other, with our deadline: Gloo's own are whole seconds. `awaited` is the rank
-    /// that is connected with, or waited for.
-    class MeetingStore : public gloo::rendezvous::FileStore {
-    public:
-        MeetingStore(std::string const& folder, Deadline const& deadline, std::string& awaited)
-            : FileStore(folder), deadline_(deadline), awaited_(awaited) {}
-        void wait(std::vector<std::string> const& keys) override {
-            awaited_ = keys.empty() ? "" : keys.front();
-            while (!check(keys)) {
-                if (deadline_.has_passed()) throw std::runtime_error("the deadline has passed");
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            }
-        }
-        void wait(std::vector<std::string> const& keys, std::chrono::milliseconds const&) override { wait(keys); }
-
-    private:
-        Deadline deadline_;
-        std::string& awaited_;
-    };
-
     static constexpr std::uint32_t watch_lane = UINT32_MAX;
     static constexpr std::chrono::milliseconds never = std::chrono::hours(24);
 
     std::shared_ptr<gloo::transport::Device> device_;
-    std::shared_ptr<gloo::rendezvous::Context> context_;
+    std::shared_ptr<GlooMesh> context_;
     bool is_broken_ = false;
     bool is_late_ = false;
     /// What is kept, and how much of it before what has come by now is let go.
