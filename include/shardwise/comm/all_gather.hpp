@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/quant/half_types.hpp>
 
@@ -23,7 +24,7 @@ template <class T, SharesMemory C>
     auto const bytes_of = [&](std::int64_t count, std::int64_t begin) {
         return static_cast<std::size_t>(std::clamp(count - begin, std::int64_t{0}, chunk)) * sizeof(T);
     };
-    comm.begin(call);
+    begin_with_counts(comm, call, counts);
     std::int64_t taken = 0;
     for (std::int64_t begin = 0; begin < longest || begin == 0; begin += chunk) {
         comm.put(comm.mine(bytes_of(longest, begin)), in + begin, bytes_of(counts[rank], begin));
@@ -69,11 +70,12 @@ template <class T, Communicator C>
             .expected(total)
             .fix("give one count per rank; the output holds their sum");
     }
-    CollectiveCall const call{CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total, fingerprint_of(counts)};
+    CollectiveCall const call{CollectiveKind::all_gather, dtype_of<T>, ReduceOp::sum, -1, total,
+                              fingerprint_of(counts)};
     if constexpr (HoldsCommunicator<C>) {
         return comm.visit([&](auto& one) { return all_gather(one, in, out, counts); });
     } else if constexpr (ExchangesMessages<C>) {
-        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        if (auto const agreed = detail::agree_with_counts(comm, call, counts); !agreed) return agreed;
         return detail::gather_parts<T>(comm, in.data(), out.data(), detail::PartPlaces(counts));
     } else {
         return detail::gather_in_steps<T>(comm, call, in.data(), out.data(), counts, longest);

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
 
@@ -18,7 +19,7 @@ namespace detail {
 template <class T, SharesMemory C>
 [[nodiscard]] Result<> scatter_in_steps(C& comm, CollectiveCall const& call, T const* in, T* out,
                                         std::span<std::int64_t const> counts) {
-    comm.begin(call);
+    begin_with_counts(comm, call, counts);
     auto const rank = static_cast<std::size_t>(comm.rank());
     std::int64_t own_begin = 0;
     for (std::size_t peer = 0; peer < rank; ++peer) own_begin += counts[peer];
@@ -67,7 +68,7 @@ template <class T, Communicator C>
     if constexpr (HoldsCommunicator<C>) {
         return comm.visit([&](auto& one) { return reduce_scatter(one, in, out, counts, op); });
     } else if constexpr (ExchangesMessages<C>) {
-        if (auto const agreed = comm.agree(call); !agreed) return agreed;
+        if (auto const agreed = detail::agree_with_counts(comm, call, counts); !agreed) return agreed;
         return detail::reduce_parts(comm, in.data(), out.data(), detail::PartPlaces(counts), op);
     } else {
         return detail::scatter_in_steps(comm, call, in.data(), out.data(), counts);

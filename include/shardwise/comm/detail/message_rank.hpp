@@ -2,6 +2,7 @@
 
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/call_mismatch.hpp>
+#include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_group.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -69,27 +70,26 @@ public:
     void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
 
     /// Begins a collective: tells all ranks what this one asks for, and compares. A barrier and a split always wait for all,
-    /// another call only where calls are compared.
+    /// another call only where calls are compared. Of counts by which elements are dealt out it names one that differs.
     ///
     /// Errors  the group's first error; collective_mismatch; rank_lost; deadline_exceeded with the missing ranks
-    [[nodiscard]] Result<> agree(CollectiveCall const& call) {
+    [[nodiscard]] Result<> agree(CollectiveCall const& call, std::span<std::int64_t const> counts = {}) {
         traffic_.begin(call.kind);
         call_ = {call, call_.number + 1};
         if (error_) return *error_;
         bool const waits_for_all = call.kind == CollectiveKind::barrier || call.kind == CollectiveKind::split;
         if (!options_.checks_calls && !waits_for_all) return {};
         std::vector<NumberedCall> calls(group_.members.size(), call_);
-        std::vector<Outgoing> out;
-        std::vector<Incoming> in;
-        for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (peer == rank()) continue;
-            out.push_back({peer, reinterpret_cast<std::byte const*>(&call_), sizeof call_});
-            in.push_back({peer, reinterpret_cast<std::byte*>(&calls[index(peer)]), sizeof call_});
-        }
-        if (auto const exchanged = exchange(out, in); !exchanged) return exchanged;
+        if (auto const shown = show_all(&call_, calls.data(), sizeof call_); !shown) return shown;
         if (!options_.checks_calls) return {};
         for (std::int32_t peer = 1; peer < size(); ++peer) {
-            if (!(calls[index(peer)] == calls[0])) return fail(call_mismatch(0, calls[0], peer, calls[index(peer)]));
+            if (calls[index(peer)] == calls[0]) continue;
+            if (counts.size() != calls.size() || !differ_in_counts_alone(calls))
+                return fail(call_mismatch(0, calls[0], peer, calls[index(peer)]));
+            std::vector<std::int64_t> all(counts.size() * counts.size());
+            std::copy(counts.begin(), counts.end(), all.begin() + rank() * size());
+            if (auto const shown = show_all(counts.data(), all.data(), counts.size_bytes()); !shown) return shown;
+            return fail(counts_mismatch(calls, all));
         }
         return {};
     }
@@ -204,14 +204,7 @@ public:
         };
         Wish const own{color, wire_->next_channel};
         std::vector<Wish> wishes(group_.members.size(), own);
-        std::vector<Outgoing> out;
-        std::vector<Incoming> in;
-        for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (peer == rank()) continue;
-            out.push_back({peer, reinterpret_cast<std::byte const*>(&own), sizeof own});
-            in.push_back({peer, reinterpret_cast<std::byte*>(&wishes[index(peer)]), sizeof own});
-        }
-        if (auto const exchanged = exchange(out, in); !exchanged) return exchanged.error();
+        if (auto const shown = show_all(&own, wishes.data(), sizeof own); !shown) return shown.error();
         MessageGroup part;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             // Above every number that any of these ranks has used: no pair of ranks meets a channel twice.
@@ -247,6 +240,17 @@ private:
     /// Longer messages are cut, so that both sides hold little beside them.
     static constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
 
+    /// Gives `bytes` of this rank to all others, and puts theirs at their places in `all`.
+    [[nodiscard]] Result<> show_all(void const* own, void* all, std::size_t bytes) {
+        std::vector<Outgoing> out;
+        std::vector<Incoming> in;
+        for (std::int32_t peer = 0; peer < size(); ++peer) {
+            if (peer == rank()) continue;
+            out.push_back({peer, static_cast<std::byte const*>(own), bytes});
+            in.push_back({peer, static_cast<std::byte*>(all) + index(peer) * bytes, bytes});
+        }
+        return exchange(out, in);
+    }
     [[nodiscard]] static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
     [[nodiscard]] std::uint32_t lane_number(Lane lane) const {
         return group_.channel * static_cast<std::uint32_t>(Lane::count) + static_cast<std::uint32_t>(lane);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/detail/call_mismatch.hpp>
+#include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
 #include <shardwise/comm/detail/published_call.hpp>
@@ -24,6 +25,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
 
@@ -64,9 +66,11 @@ public:
         return Bytes{ceil_divide(all, region_->ranks)};
     }
 
-    /// Announces the next collective; its first step compares it with the others'.
-    void begin(CollectiveCall const& call) {
+    /// Announces the next collective; its first step compares it with the others'. The counts by which elements are dealt out stay
+    /// the caller's; it names one that differs.
+    void begin(CollectiveCall const& call, std::span<std::int64_t const> counts = {}) {
         call_ = {call, call_.number + 1};
+        counts_ = counts;
         is_compared_ = !options_.checks_calls;
         traffic_.begin(call.kind);
     }
@@ -299,18 +303,29 @@ private:
             .fix("look at its output and make a new group");
     }
 
-    [[nodiscard]] Result<> compare_calls() const {
+    [[nodiscard]] Result<> compare_calls() {
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             // What one published oneself is in another core's cache by now.
             if (peer == rank_) continue;
             auto const& theirs = published(peer);
             if (theirs.call == PublishedCall(call_)) continue;
+            if (auto const named = compare_counts(); !named) return named;
             auto const low = std::min(peer, rank_);
             auto const high = std::max(peer, rank_);
             auto const other = theirs.call.near(call_.number);
             return fail(call_mismatch(low, low == rank_ ? call_ : other, high, low == rank_ ? other : call_));
         }
         return {};
+    }
+    /// Fails with the count that differs, where calls differ in nothing else.
+    [[nodiscard]] Result<> compare_counts() {
+        if (counts_.size() != static_cast<std::size_t>(size())) return {};
+        std::vector<NumberedCall> calls;
+        for (std::int32_t peer = 0; peer < size(); ++peer)
+            calls.push_back(peer == rank_ ? call_ : published(peer).call.near(call_.number));
+        if (!differ_in_counts_alone(calls)) return {};
+        auto const counts = counts_of_all(*this, counts_);
+        return counts ? fail(counts_mismatch(calls, *counts)) : counts.error();
     }
 
     /// Cuts a message into letters; also a message of nothing is one.
@@ -372,6 +387,7 @@ private:
     bool is_short_ = false;
     Traffic traffic_;
     NumberedCall call_{};
+    std::span<std::int64_t const> counts_;
     bool is_compared_ = false;
 };
 
