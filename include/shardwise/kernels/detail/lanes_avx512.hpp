@@ -202,6 +202,28 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[16]) {
         t[12 + i] = _mm512_shuffle_f32x4(y1, y3, 0xDD);
     }
 }
+
+/// The sum of all lanes of each vector, lanes added by halves: each step adds the halves of two vectors at a time.
+SHARDWISE_ALWAYS_INLINE Floats sum_lanes(Floats (&vectors)[16]) {
+    // [block][of]: the last step puts the sum of vector 4 * block + of where it belongs.
+    Floats blocks[4];
+    SHARDWISE_UNROLL
+    for (int of = 0; of < 4; ++of) {
+        Floats const &a = vectors[of], &b = vectors[4 + of], &c = vectors[8 + of], &d = vectors[12 + of];
+        Floats const ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+        Floats const cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
+        blocks[of] = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
+    }
+    Floats pairs[2];
+    SHARDWISE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        __m512d const a = _mm512_castps_pd(blocks[2 * i]);
+        __m512d const b = _mm512_castps_pd(blocks[2 * i + 1]);
+        pairs[i] =
+            _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    return _mm512_add_ps(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xDD));
+}
 // clang-format off: each needs those before it
 #include <shardwise/kernels/detail/row_kernels.inc>
 #include <shardwise/kernels/detail/score_kernels.inc>
