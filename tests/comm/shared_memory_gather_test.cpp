@@ -17,8 +17,10 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -211,6 +213,25 @@ TEST_CASE("SharedMemory: memory of another user under the group's name is not us
     REQUIRE_FALSE(comm);
     CHECK((comm.error().message().find("belongs to another user") != std::string::npos) == is_given);
     shm_unlink(name.c_str());
+}
+
+TEST_CASE("SharedMemory: a fork that drops its copy of a rank takes the rank from nobody") {
+    Body const forks = [](SharedMemory& comm) -> Result<> {
+        if (comm.rank() == 1) {
+            auto const child = fork();
+            if (child == 0) {
+                { auto const dropped = std::move(comm); }
+                _exit(0);
+            }
+            int status = 0;
+            if (waitpid(child, &status, 0) != child || status != 0) return Error{ErrorCode::unsupported}.in("fork");
+        }
+        return barrier(comm);
+    };
+    for (auto const& outcome : run_ranks({forks, forks}, {.timeout = 20s})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
 }
 
 TEST_CASE("SharedMemory: a part of one rank has no name, so that its death leaves nothing") {

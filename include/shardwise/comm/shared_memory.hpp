@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/process_mark.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/group_beacon.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
@@ -68,9 +69,9 @@ public:
 
     SharedMemory(SharedMemory&& other) noexcept = default;
     SharedMemory& operator=(SharedMemory&&) noexcept = delete;
-    /// The rank leaves: who still waits for it is told so.
+    /// The rank leaves: who still waits for it is told so. In a fork nobody leaves: the process that joined is the rank.
     ~SharedMemory() {
-        if (shared_) leave();
+        if (shared_ && process_.is_here()) leave();
     }
 
     using Base::begin;
@@ -276,6 +277,7 @@ private:
     SharedMemoryOptions options_;
     std::unique_ptr<detail::SharedRegion> shared_;
     detail::GroupBeacon beacon_;
+    detail::ProcessMark process_;
     std::uint64_t splits_ = 0;
 };
 
