@@ -77,8 +77,10 @@ TEST_CASE("DeviceChunk: the chunks of a packed weight are the elements of its ch
         std::memcpy(q8_packed.data() + block * 32, q8.data() + block * 34 + 2, 32);
         std::memcpy(q8_packed.data() + 128 + block * 2, &scale.bits, 2);
     }
-    DeviceWeightView const q4_view{WeightFormat::q4_0, 2, inputs, q4_packed.data(), 32, q4_packed.data() + 64};
-    DeviceWeightView const q8_view{WeightFormat::q8_0, 2, inputs, q8_packed.data(), 64, q8_packed.data() + 128};
+    DeviceWeightView const q4_view{WeightFormat::q4_0, 2, inputs, q4_packed.data(), 32, q4_packed.data() + 64,
+                                   inputs / 32};
+    DeviceWeightView const q8_view{WeightFormat::q8_0, 2, inputs, q8_packed.data(), 64, q8_packed.data() + 128,
+                                   inputs / 32};
     for (std::size_t block = 0; block < 4; ++block) {
         auto const output = static_cast<std::int64_t>(block / 2);
         auto const within = static_cast<std::int64_t>(block % 2);
@@ -99,7 +101,7 @@ TEST_CASE("DeviceChunk: int8 takes its row's scale, and signs are kept") {
     for (std::size_t i = 0; i < 32; ++i) packed[i] = static_cast<std::byte>(i * 9);
     std::array<float, 2> const scales{0.5F, 0.25F};
     std::memcpy(packed.data() + 32, scales.data(), 8);
-    DeviceWeightView const view{WeightFormat::int8, 2, 16, packed.data(), 16, packed.data() + 32};
+    DeviceWeightView const view{WeightFormat::int8, 2, 16, packed.data(), 16, packed.data() + 32, 0};
     for (std::int64_t output = 0; output < 2; ++output) {
         auto const values = decode<WeightFormat::int8>(view, output, 0);
         for (std::size_t i = 0; i < 16; ++i) {

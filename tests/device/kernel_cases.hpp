@@ -226,6 +226,39 @@ void check_multiply(Bench<B>& bench, WeightFormat format, std::int64_t outputs, 
     }
 }
 
+/// The columns of a range, as a weight of their own.
+Weight columns_of(Weight const& whole, UnitRange inputs) {
+    Weight part{whole.format, whole.outputs, inputs.size(), {}, whole.scales, {}};
+    auto const row = static_cast<std::int64_t>(whole.data.size()) / whole.outputs;
+    for (std::int64_t output = 0; output < whole.outputs; ++output) {
+        auto const at = whole.data.begin() + output * row;
+        part.data.insert(part.data.end(), at + row * inputs.begin / whole.inputs, at + row * inputs.end / whole.inputs);
+    }
+    return part;
+}
+
+/// A range of a weight's inputs has the bits of a weight that holds them alone.
+template <class B>
+void check_multiply_range(Bench<B>& bench, WeightFormat format, std::int64_t inputs, UnitRange range,
+                          std::int64_t rows) {
+    CAPTURE(static_cast<int>(format));
+    CAPTURE(range.begin);
+    CAPTURE(rows);
+    constexpr std::int64_t outputs = 11;
+    auto const weight = make_weight(format, outputs, inputs);
+    auto const part = columns_of(weight, range);
+    auto const in = bench.send(numbers(rows * inputs, 62));
+    TensorView<float const, 2, B> const from(in.data() + range.begin, {rows, range.size()}, inputs);
+    auto const product = [&](Weight const& source, UnitRange taken) {
+        auto const held = B::hold_weight(bench.context(), source.source());
+        REQUIRE(held);
+        auto out = bench.send(std::vector<float>(static_cast<std::size_t>(rows * outputs)));
+        REQUIRE(B::multiply(from, *held, taken, out.matrix(rows, outputs), bench.stream()));
+        return bench.fetch(out);
+    };
+    CHECK(product(weight, range) == product(part, {0, range.size()}));
+}
+
 constexpr std::array<WeightFormat, 6> device_formats{WeightFormat::f32,  WeightFormat::bf16, WeightFormat::f16,
                                                      WeightFormat::int8, WeightFormat::q4_0, WeightFormat::q8_0};
 
@@ -286,6 +319,36 @@ TEST_CASE_TEMPLATE("multiply is within the rounding of its sums for every format
     for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16, WeightFormat::int8}) {
         check_multiply(*bench, format, 9, 37, 2);
         check_multiply(*bench, format, 1, 1, 1);
+    }
+}
+
+TEST_CASE_TEMPLATE("multiply takes a range of inputs that begins anywhere with the bits of a weight of its own", B,
+                   SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    for (auto const format : device_formats) {
+        check_multiply_range(*bench, format, 160, {32, 128}, 1);
+        check_multiply_range(*bench, format, 160, {96, 160}, 5);
+    }
+    // On words, within them, up to the end of the weight's memory, and so many rows that a vendor's product would be taken.
+    for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16, WeightFormat::int8}) {
+        // The host multiplies int8 in blocks of 32.
+        if (std::is_same_v<B, Host> && format == WeightFormat::int8) continue;
+        for (auto const range : {UnitRange{4, 61}, UnitRange{5, 44}, UnitRange{31, 61}, UnitRange{60, 61}}) {
+            check_multiply_range(*bench, format, 61, range, 2);
+            check_multiply_range(*bench, format, 61, range, 18);
+        }
+    }
+    auto const weight = make_weight(WeightFormat::q8_0, 4, 64);
+    auto const held = B::hold_weight(bench->context(), weight.source());
+    REQUIRE(held);
+    auto const in = bench->send(numbers(64, 1));
+    auto out = bench->send(std::vector<float>(4));
+    TensorView<float const, 2, B> const from(in.data(), {1, 48});
+    for (auto const range : {UnitRange{16, 64}, UnitRange{0, 48}, UnitRange{32, 80}}) {
+        auto const refused = B::multiply(from, *held, range, out.matrix(1, 4), bench->stream());
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code() == ErrorCode::shape_mismatch);
     }
 }
 

@@ -56,8 +56,12 @@ struct Counting {
     }
     static Result<> multiply(TensorView<float const, 2, Counting> in, Weight const& weight,
                              TensorView<float, 2, Counting> out, Stream& stream) {
-        flops().products += 2.0 * static_cast<double>(in.extent(0) * weight.inputs() * weight.outputs());
-        return Host::multiply(host(in), weight, host(out), stream);
+        return multiply(in, weight, {0, weight.inputs()}, out, stream);
+    }
+    static Result<> multiply(TensorView<float const, 2, Counting> in, Weight const& weight, UnitRange inputs,
+                             TensorView<float, 2, Counting> out, Stream& stream) {
+        flops().products += 2.0 * static_cast<double>(in.extent(0) * inputs.size() * weight.outputs());
+        return Host::multiply(host(in), weight, inputs, host(out), stream);
     }
     template <class Body>
     static void launch(std::int64_t count, Body body, Stream& stream) {

@@ -4,7 +4,9 @@
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/op/product_sums.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -63,7 +65,8 @@ concept MultipliesMatrices = requires(TensorView<float const, 2, B> factor, Tens
     { B::template gemm<float>(factor, factor, out, GemmOptions{}, stream) } -> std::same_as<Result<>>;
 };
 
-/// A back end keeps weights in an order of its own and multiplies rows of activations by them: out = in * weight^T.
+/// A back end keeps weights in an order of its own and multiplies rows of activations by them, or by a range of their inputs
+/// that begins and ends where the format's blocks do: out = in * weight^T.
 template <class B>
 concept HoldsWeights = requires(typename B::Context& context, WeightSource const& source,
                                 typename B::Weight const& weight, TensorView<float const, 2, B> in,
@@ -73,6 +76,14 @@ concept HoldsWeights = requires(typename B::Context& context, WeightSource const
     { weight.inputs() } -> std::same_as<std::int64_t>;
     { weight.bytes() } -> std::same_as<Bytes>;
     { B::multiply(in, weight, out, stream) } -> std::same_as<Result<>>;
+    { B::multiply(in, weight, UnitRange{}, out, stream) } -> std::same_as<Result<>>;
+};
+
+/// A back end sums products by ranges of a weight's inputs in one go, without memory for what is not yet summed.
+template <class B>
+concept SumsProducts = requires(TensorView<float const, 2, B> in, typename B::Weight const& weight,
+                                ProductSums const& sums, TensorView<float, 3, B> out, typename B::Stream& stream) {
+    { B::multiply_sums(in, weight, sums, out, stream) } -> std::same_as<Result<>>;
 };
 
 namespace detail {
@@ -92,7 +103,9 @@ concept LaunchesKernels = requires(typename B::Stream& stream) {
 
 /// A back end's memory is the host's: plain code reads and writes what views show.
 template <class B>
-concept HasHostMemory = requires { requires B::is_host_memory; };
+concept HasHostMemory = requires {
+    requires B::is_host_memory;
+};
 
 /// Where kernels and layers run.
 template <class B>

@@ -8,6 +8,7 @@
 #include <shardwise/backend/gemm_extents.hpp>
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
 #include <cstddef>
@@ -135,6 +136,17 @@ struct DeviceBackend {
     [[nodiscard]] static Result<> multiply(TensorView<float const, 2, DeviceBackend> in,
                                            DeviceWeight<Api> const& weight, TensorView<float, 2, DeviceBackend> out,
                                            Stream& stream);
+
+    /// out = in * weight[:, inputs]^T by a kernel of ours, whose sums do not depend on where in the weight the inputs lie, as a
+    /// vendor's product may. Defined in backend/device_weight.hpp.
+    ///
+    /// Shapes  in [rows, inputs.size()], out [rows, outputs]; inputs begin and end where the format's blocks do
+    /// Memory  as above
+    /// Order   on `stream`
+    /// Errors  shape_mismatch
+    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, DeviceBackend> in,
+                                           DeviceWeight<Api> const& weight, UnitRange inputs,
+                                           TensorView<float, 2, DeviceBackend> out, Stream& stream);
 
     /// Runs body(begin, end) over pieces of [0, count) of at most `grain`, a device thread each. The call operator of Body is
     /// marked SHARDWISE_DEVICE. Defined in backend/device.cuh: a device compiler instantiates it.

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/device.hpp>
 #include <shardwise/core/checked.hpp>
+#include <shardwise/core/split.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -88,8 +89,15 @@ public:
     [[nodiscard]] std::int64_t inputs() const { return inputs_; }
     [[nodiscard]] Bytes bytes() const { return memory_.bytes(); }
 
-    [[nodiscard]] detail::DeviceWeightView view() const {
-        return {format_, outputs_, inputs_, memory_.data(), row_bytes_, memory_.data() + outputs_ * row_bytes_};
+    [[nodiscard]] detail::DeviceWeightView view() const { return view({0, inputs_}); }
+    /// A range of its inputs, which begins where a block does.
+    [[nodiscard]] detail::DeviceWeightView view(UnitRange inputs) const {
+        auto const before = detail::device_row_layout(format_, inputs.begin);
+        auto const* const scales = memory_.data() + outputs_ * row_bytes_;
+        return {format_,       outputs_,
+                inputs.size(), memory_.data() + before->quant_bytes,
+                row_bytes_,    before->has_blocks ? scales + before->scale_bytes : scales,
+                inputs_ / 32};
     }
 
 private:
@@ -174,13 +182,25 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
     return weight;
 }
 
+namespace detail {
+
+/// Checks the extents of a product by a range of a weight's inputs.
 template <class Api>
-Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
-                                      TensorView<float, 2, DeviceBackend> out, Stream& stream) {
+[[nodiscard]] Result<> check_device_product(TensorView<float const, 2, DeviceBackend<Api>> in,
+                                            DeviceWeight<Api> const& weight, UnitRange inputs,
+                                            TensorView<float, 2, DeviceBackend<Api>> out) {
     Error error{ErrorCode::shape_mismatch};
     error.in("multiply");
-    if (in.extent(1) != weight.inputs()) {
-        return error.because("a row is not as wide as the weight").got(in.extent(1)).expected(weight.inputs());
+    if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())
+        return error.because("the range leaves the weight's inputs").got(inputs.end).expected(weight.inputs());
+    auto const block = traits(weight.format()).block_elements;
+    if (inputs.begin % block != 0 || inputs.end % block != 0) {
+        return error.because("the range parts a block")
+            .got(inputs.begin % block != 0 ? inputs.begin : inputs.end)
+            .expected(block);
+    }
+    if (in.extent(1) != inputs.size()) {
+        return error.because("a row is not as wide as the weight").got(in.extent(1)).expected(inputs.size());
     }
     if (out.extent(0) != in.extent(0)) {
         return error.because("the output has another number of rows than the input")
@@ -192,15 +212,33 @@ Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> 
             .got(out.extent(1))
             .expected(weight.outputs());
     }
-    if (out.empty()) return {};
-    auto const view = weight.view();
+    return {};
+}
+
+}  // namespace detail
+
+template <class Api>
+Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                      TensorView<float, 2, DeviceBackend> out, Stream& stream) {
     // From here on arithmetic binds, not the reading of the weight, and the vendor's product is the better one.
     constexpr std::int64_t few_rows = 16;
     if (weight.format() == WeightFormat::f32 && in.extent(0) > few_rows) {
+        auto const checked = detail::check_device_product<Api>(in, weight, {0, weight.inputs()}, out);
+        if (!checked || out.empty()) return checked;
+        auto const view = weight.view();
         TensorView<float const, 2, DeviceBackend> const factor(reinterpret_cast<float const*>(view.rows),
                                                                {weight.outputs(), weight.inputs()}, view.row_bytes / 4);
         return gemm<float>(in, factor, out, {.is_b_transposed = true}, stream);
     }
+    return multiply(in, weight, {0, weight.inputs()}, out, stream);
+}
+
+template <class Api>
+Result<> DeviceBackend<Api>::multiply(TensorView<float const, 2, DeviceBackend> in, DeviceWeight<Api> const& weight,
+                                      UnitRange inputs, TensorView<float, 2, DeviceBackend> out, Stream& stream) {
+    auto const checked = detail::check_device_product<Api>(in, weight, inputs, out);
+    if (!checked || out.empty()) return checked;
+    auto const view = weight.view(inputs);
     detail::MultiplyCall const call{view, in.data(), in.stride(0), out.data(), out.stride(0), in.extent(0)};
     stream.submit([&](typename Api::Stream native) { return detail::launch_multiply<Api>(call, native); });
     return {};

@@ -8,7 +8,9 @@
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/backend/host/weight_chunks.hpp>
 #include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/op/product_sums.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -42,7 +44,8 @@ public:
     explicit HostContext(HostOptions const& options = {})
         : options_(options),
           isa_(options.isa ? check_isa(*options.isa) : choose_isa()),
-          pool_(options.threads > 0 ? options.threads : detail::default_threads(), options.is_pinned, options.first_core) {}
+          pool_(options.threads > 0 ? options.threads : detail::default_threads(), options.is_pinned,
+                options.first_core) {}
 
     [[nodiscard]] ThreadPool& pool() { return pool_; }
     [[nodiscard]] MemoryCounter& memory() { return memory_; }
@@ -146,6 +149,26 @@ struct Host {
     /// Errors  shape_mismatch; what the stream says of its instruction set
     [[nodiscard]] static Result<> multiply(TensorView<float const, 2, Host> in, HostWeight const& weight,
                                            TensorView<float, 2, Host> out, Stream& stream);
+
+    /// out = in * weight[:, inputs]^T: the bits of a product by a weight that holds these inputs alone, where they begin on a
+    /// block of 32 inputs (bf16, f16 and fp32: anywhere).
+    ///
+    /// Shapes  in [rows, inputs.size()], out [rows, outputs]; inputs begin and end where the format's blocks do
+    /// Order   on `stream`
+    /// Errors  as multiply
+    [[nodiscard]] static Result<> multiply(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                                           UnitRange inputs, TensorView<float, 2, Host> out, Stream& stream);
+
+    /// The sums of products by ranges of the weight's inputs, in the order of their steps: the bits of `multiply` by each range
+    /// and of additions. The weight is read once, in its order; nothing but results is written to memory.
+    ///
+    /// Shapes  in [rows, sums.inputs.size()], out [sums.sums, rows, outputs]; ranges begin and end where the format's blocks do
+    /// Memory  as multiply; `sums` stays alive until it is done, too
+    /// Order   on `stream`
+    /// Errors  as multiply
+    [[nodiscard]] static Result<> multiply_sums(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                                                ProductSums const& sums, TensorView<float, 3, Host> out,
+                                                Stream& stream);
 
     /// Runs body(begin, end) over pieces of [0, count), on the threads of the stream's context.
     ///

@@ -7,7 +7,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
-#include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,7 +57,7 @@ struct ExpertColumns {
 /// the ranks here, by the fixed tree over the pieces; Fast leaves each rank its summand, so that a token's experts are summed
 /// first and fewer rows travel.
 ///
-/// Memory  the rank's columns of each expert, one weight per piece under Deterministic, and the biases
+/// Memory  the rank's columns of each expert, in one weight, and the biases
 template <ComputeBackend Backend, ReductionPolicy Policy>
 class ExpertRows {
 public:
@@ -64,7 +65,7 @@ public:
 
     ExpertRows(InputPieces const& pieces, TensorPlace place, std::int64_t outputs)
         : pieces_(pieces), place_(place), outputs_(outputs), own_(pieces.inputs_of_rank(place.ranks, place.rank)) {
-        if constexpr (Policy::has_fixed_tree) tree_ = FixedTreeSum<Backend>(pieces.count, outputs, place);
+        if constexpr (Policy::has_fixed_tree) tree_ = detail::ProductTree<Backend>(pieces, outputs, place);
     }
 
     /// Adds the next expert. `source` holds the columns from `first_input` of its weight, the rank's own at least; neither it nor
@@ -75,22 +76,13 @@ public:
                                 std::int64_t first_input, TensorView<float const, 1, Backend> bias) {
         UnitRange const rows[] = {{0, outputs_}};
         Expert expert;
-        auto const hold_columns = [&](UnitRange inputs) -> Result<> {
-            if (inputs.size() == 0) return {};
-            auto const slice = slice_weight(source, rows, {inputs.begin - first_input, inputs.end - first_input});
+        if (own_.size() > 0) {
+            auto const lead = Policy::has_fixed_tree ? detail::lead_inputs(source.format, pieces_, place_) : 0;
+            auto const slice = slice_weight(source, rows, {own_.begin - first_input, own_.end - first_input}, lead);
             if (!slice) return slice.error();
             auto weight = Backend::hold_weight(context, slice->source());
             if (!weight) return weight.error();
-            expert.weights.push_back(std::move(*weight));
-            return {};
-        };
-        if constexpr (Policy::has_fixed_tree) {
-            auto const own = pieces_.pieces_of(place_.ranks, place_.rank);
-            for (auto piece = own.begin; piece < own.end; ++piece) {
-                if (auto const done = hold_columns(pieces_.inputs_of({piece, piece + 1})); !done) return done;
-            }
-        } else {
-            if (auto const done = hold_columns(own_); !done) return done;
+            expert.weight = std::move(*weight);
         }
         auto held_bias = detail::hold_bias<Backend>(context, bias, rows, outputs_);
         if (!held_bias) return held_bias.error();
@@ -103,7 +95,7 @@ public:
     template <class Visit>
     void for_each_weight(Visit const& visit) {
         for (auto& expert : experts_) {
-            for (auto& weight : expert.weights) visit(weight);
+            if (expert.weight) visit(*expert.weight);
         }
     }
 
@@ -126,23 +118,19 @@ public:
                                    Stream& stream) const {
         UnitRange const all{0, in.extent(0)};
         if constexpr (Policy::has_fixed_tree) {
-            auto const first_piece = pieces_.pieces_of(place_.ranks, place_.rank).begin;
-            auto const leaf = [&](std::int64_t piece, UnitRange tokens, TensorView<float, 2, Backend> to) {
-                auto const inputs = pieces_.inputs_of({piece, piece + 1});
-                return runs.for_each(tokens, [&](std::size_t expert, UnitRange rows) {
-                    auto const& weight = experts_[expert].weights[static_cast<std::size_t>(piece - first_piece)];
-                    auto const from =
-                        in.rows(rows.begin, rows.size()).columns(inputs.begin - own_.begin, inputs.size());
-                    return Backend::multiply(from, weight, to.rows(rows.begin - tokens.begin, rows.size()), stream);
+            auto const products = [&](UnitRange tokens, auto const& multiply) -> Result<> {
+                return runs.for_each(tokens, [&](std::size_t expert, UnitRange rows) -> Result<> {
+                    return multiply(*experts_[expert].weight, in.rows(rows.begin, rows.size()),
+                                    UnitRange{rows.begin - tokens.begin, rows.end - tokens.begin});
                 });
             };
-            if (auto const done = tree_.sum(leaf, out, workspace, comm, stream); !done) return done;
+            if (auto const done = tree_.sum(products, out, workspace, comm, stream); !done) return done;
         } else {
             if (own_.size() == 0) {
                 detail::fill<Backend>(TensorView<float, 1, Backend>{out.data(), {out.elements()}}, 0.0F, stream);
             } else {
                 auto const done = runs.for_each(all, [&](std::size_t expert, UnitRange rows) {
-                    return Backend::multiply(in.rows(rows.begin, rows.size()), experts_[expert].weights.front(),
+                    return Backend::multiply(in.rows(rows.begin, rows.size()), *experts_[expert].weight,
                                              out.rows(rows.begin, rows.size()), stream);
                 });
                 if (!done) return done;
@@ -161,8 +149,8 @@ public:
 
 private:
     struct Expert {
-        /// One per piece of the rank, or one in all.
-        std::vector<typename Backend::Weight> weights;
+        /// None of a rank without inputs.
+        std::optional<typename Backend::Weight> weight;
         Buffer<float, Backend> bias;
     };
 
@@ -170,7 +158,7 @@ private:
     TensorPlace place_;
     std::int64_t outputs_;
     UnitRange own_;
-    FixedTreeSum<Backend> tree_;
+    detail::ProductTree<Backend> tree_;
     std::vector<Expert> experts_;
 };
 

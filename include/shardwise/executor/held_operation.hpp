@@ -303,8 +303,7 @@ private:
         auto matrix = loader_.matrix(
             *stored, {.outputs = op.out_features, .inputs = op.in_features, .is_turned = is_turned, .columns = own});
         if (!matrix) return matrix.error();
-        // Leaves of a tree are cut out of the same rows.
-        if (!Policy::has_fixed_tree) matrix->read_once();
+        matrix->read_once();
         auto bias = hold_vector(op.parameters[1], op.out_features);
         if (!bias) return bias.error();
         Buffer<float, Backend> const& whole = *bias;

@@ -12,6 +12,8 @@
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
+#include <shardwise/parallel/detail/product_tree.hpp>
+#include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 #include <shardwise/parallel/weight_stream.hpp>
@@ -179,7 +181,9 @@ private:
         add_packed(bytes->count());
         if (heads == 0) return {};
         auto const width = shape.latent - shape.rotary;
-        products_ = std::max(products_, prepared_buffer_bytes(product_kernel(held.format, isa_), width, latent_rows));
+        auto const kernel = product_kernel(held.format, isa_);
+        products_ =
+            std::max(products_, prepared_buffer_bytes(prepared_row_bytes(kernel, UnitRange{0, width}), latent_rows));
         return {};
     }
 
@@ -196,12 +200,13 @@ private:
         auto const rows = is_experts                     ? limits_.step_tokens * experts_.ranks
                           : made.rows == Rows::sequences ? limits_.sequences
                                                          : limits_.step_tokens;
-        auto const hold = [&](std::int64_t outputs, std::int64_t inputs) -> Result<> {
+        auto const kernel = product_kernel(held.format, isa_);
+        auto const hold = [&](std::int64_t outputs, std::int64_t inputs, std::int64_t row_bytes) -> Result<> {
             if (outputs == 0 || inputs == 0) return {};
             auto const bytes = packed_weight_bytes(held.format, outputs, inputs, held.group);
             if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(outputs);
             add_packed(layers * bytes->count());
-            products_ = std::max(products_, prepared_buffer_bytes(product_kernel(held.format, isa_), inputs, rows));
+            products_ = std::max(products_, prepared_buffer_bytes(row_bytes, rows));
             return {};
         };
         auto const bias = [&](std::int64_t outputs) {
@@ -210,18 +215,16 @@ private:
         if (made.spread != Spread::partial) {
             auto const own = cut.width(op.output);
             bias(own);
-            return hold(own, op.in_features);
+            return hold(own, op.in_features, prepared_row_bytes(kernel, UnitRange{0, op.in_features}));
         }
         bias(op.out_features);
         auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
-        if (!Policy::has_fixed_tree)
-            return hold(op.out_features, pieces.inputs_of_rank(place_.ranks, place_.rank).size());
-        auto const own = pieces.pieces_of(place_.ranks, place_.rank);
-        for (auto piece = own.begin; piece < own.end; ++piece) {
-            auto const done = hold(op.out_features, pieces.inputs_of({piece, piece + 1}).size());
-            if (!done) return done;
-        }
-        return {};
+        auto const own = pieces.inputs_of_rank(place_.ranks, place_.rank).size();
+        if (!Policy::has_fixed_tree || own == 0)
+            return hold(op.out_features, own, prepared_row_bytes(kernel, UnitRange{0, own}));
+        auto const lead = lead_inputs(held.format, pieces, place_);
+        auto const sums = product_sums(TreePlan(pieces.count, place_.ranks, place_.rank), pieces, place_, lead);
+        return hold(op.out_features, lead + own, prepared_row_bytes(kernel, sums));
     }
 
     void add_packed(std::int64_t bytes) {

@@ -8,7 +8,7 @@
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/memory/kv_pages.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
-#include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
@@ -85,7 +85,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
         auto const& made = body.values()[static_cast<std::size_t>(op.output)];
         if (op.kind == OpKind::linear && made.spread == Spread::partial && Policy::has_fixed_tree) {
             auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
-            FixedTreeSum<Backend> const sum(pieces.count, op.out_features, place);
+            detail::ProductTree<Backend> const sum(pieces, op.out_features, place);
             most = std::max(most, sum.most_workspace(limits.step_tokens));
         }
         if (op.kind == OpKind::experts && made.spread != Spread::partial) {

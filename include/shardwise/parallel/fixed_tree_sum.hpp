@@ -12,33 +12,48 @@
 #include <shardwise/parallel/policy.hpp>
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace shardwise::inline v0_2_0 {
+
+/// What is computed for a tree at a time: one leaf, or the sums of all nodes of a rank.
+enum class TreeParts : std::uint8_t {
+    leaves,
+    nodes,
+};
 
 /// A sum of matrices [tokens, width], one per leaf, over the tree of comm/deterministic_sum.hpp: ranks own whole leaves in order
 /// (split_units), compute them into the caller's workspace, and exchange the sums of their nodes. The bits do not depend on
 /// the ranks, on the communicator or on the tokens beside a token. What to do is found out once; calls allocate nothing.
 ///
-/// `compute(leaf, tokens, out) -> Result<>` puts a leaf's rows of some tokens in place, on the stream. This object and what
-/// `compute` refers to outlive what is in the stream.
+/// `compute` puts leaves in place, on the stream: `compute(leaf, tokens, out) -> Result<>` one leaf's rows of some tokens, or
+/// `compute(tokens, out) -> Result<>` the sums of all nodes of the rank, out [nodes, tokens, width], which needs no room for
+/// leaves. This object and what `compute` refers to outlive what is in the stream.
 template <ComputeBackend Backend>
 class FixedTreeSum {
 public:
     using Stream = typename Backend::Stream;
     using Matrix = TensorView<float, 2, Backend>;
     using Vector = TensorView<float, 1, Backend>;
+    using Nodes = TensorView<float, 3, Backend>;
 
     FixedTreeSum() = default;
-    FixedTreeSum(std::int64_t leaves, std::int64_t width, TensorPlace place)
-        : plan_(leaves, place.ranks, place.rank), width_(width), place_(place) {}
+    FixedTreeSum(std::int64_t leaves, std::int64_t width, TensorPlace place, TreeParts parts = TreeParts::leaves)
+        : plan_(leaves, place.ranks, place.rank),
+          width_(width),
+          scratch_(parts == TreeParts::leaves ? plan_.scratch() : 0),
+          place_(place) {}
+
+    [[nodiscard]] detail::TreePlan const& plan() const { return plan_; }
 
     /// Floats that `sum` needs beside its result.
     [[nodiscard]] std::int64_t workspace(std::int64_t tokens) const {
-        if (place_.ranks == 1) return plan_.scratch() * tokens * width_;
+        if (place_.ranks == 1) return scratch_ * tokens * width_;
         if (is_summed_in_parts(tokens)) return workspace_scattered(tokens);
-        return (plan_.nodes() + plan_.scratch()) * tokens * width_;
+        return (plan_.nodes() + scratch_) * tokens * width_;
     }
     /// Floats that are enough for any number of tokens up to this: long sums, made in parts, need less than some shorter ones.
     [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const {
@@ -50,7 +65,7 @@ public:
         if (place_.ranks == 1) return workspace(tokens);
         auto const most = share(tokens, 0).size();
         auto const own = share(tokens, place_.rank).size();
-        return (plan_.own() * tokens + plan_.nodes() * own + plan_.scratch() * most) * width_;
+        return (plan_.own() * tokens + plan_.nodes() * own + scratch_ * most) * width_;
     }
 
     /// The sum, on every rank. Long sums are made in parts: each rank sums its tokens and the ranks gather them, the same bits
@@ -66,10 +81,7 @@ public:
         if (auto const checked = check(tokens, out, workspace, this->workspace(tokens), comm); !checked) return checked;
         if (place_.ranks == 1) {
             // The only node is the root: it is summed where it belongs.
-            auto const slot = [out, workspace, size](std::int64_t i) {
-                return i == 0 ? out.data() : workspace.data() + (i - 1) * size;
-            };
-            return compute_nodes(compute, {0, tokens}, slot, stream);
+            return compute_nodes(compute, {0, tokens}, out.data(), workspace.data(), stream);
         }
         if (is_summed_in_parts(tokens)) {
             auto const own = share(tokens, place_.rank);
@@ -79,7 +91,8 @@ public:
         }
         auto* const nodes = workspace.data();
         auto const slot = [nodes, size](std::int64_t i) { return nodes + i * size; };
-        if (auto const done = compute_nodes(compute, {0, tokens}, slot, stream); !done) return done;
+        auto const computed = compute_nodes(compute, {0, tokens}, slot(plan_.first_own()), slot(plan_.nodes()), stream);
+        if (!computed) return computed;
         submit_all_gather(
             comm, TensorView<float const, 1, Backend>{slot(plan_.first_own()), {plan_.own() * size}},
             Vector{nodes, {plan_.nodes() * size}},
@@ -106,13 +119,8 @@ public:
         auto* const scratch = nodes + plan_.nodes() * own_size;
         for (std::int64_t rank = 0; rank < place_.ranks; ++rank) {
             auto const rows = share(tokens, rank);
-            auto const size = rows.size() * width_;
             auto* const place = sent + plan_.own() * rows.begin * width_;
-            auto const slot = [=, this](std::int64_t i) {
-                return i < plan_.nodes() ? place + (i - plan_.first_own()) * size
-                                         : scratch + (i - plan_.nodes()) * size;
-            };
-            if (auto const done = compute_nodes(compute, rows, slot, stream); !done) return done;
+            if (auto const done = compute_nodes(compute, rows, place, scratch, stream); !done) return done;
         }
         submit_all_to_all(
             comm, TensorView<float const, 1, Backend>{sent, {plan_.own() * tokens * width_}},
@@ -152,21 +160,30 @@ private:
         return {};
     }
 
-    /// The sums of the rank's nodes for some tokens.
-    template <class Compute, class Slot>
-    [[nodiscard]] Result<> compute_nodes(Compute const& compute, UnitRange tokens, Slot const& slot,
+    /// The sums of the rank's nodes for some tokens, one behind another.
+    template <class Compute>
+    [[nodiscard]] Result<> compute_nodes(Compute const& compute, UnitRange tokens, float* nodes, float* scratch,
                                          Stream& stream) const {
         auto const size = tokens.size() * width_;
-        if (size == 0) return {};
-        for (auto const& step : plan_.before()) {
-            if (step.leaf == detail::TreeStep::no_leaf) {
-                detail::add<Backend>({slot(step.to), {size}}, slot(step.from), stream);
-                continue;
+        if (size == 0 || plan_.own() == 0) return {};
+        if constexpr (std::is_invocable_v<Compute const&, UnitRange, Nodes>) {
+            return compute(tokens, Nodes{nodes, {plan_.own(), tokens.size(), width_}});
+        } else {
+            assert(scratch_ == plan_.scratch());
+            auto const slot = [=, this](std::int64_t i) {
+                return i < plan_.nodes() ? nodes + (i - plan_.first_own()) * size
+                                         : scratch + (i - plan_.nodes()) * size;
+            };
+            for (auto const& step : plan_.before()) {
+                if (step.leaf == detail::TreeStep::no_leaf) {
+                    detail::add<Backend>({slot(step.to), {size}}, slot(step.from), stream);
+                    continue;
+                }
+                auto const done = compute(step.leaf, tokens, Matrix{slot(step.to), {tokens.size(), width_}});
+                if (!done) return done;
             }
-            auto const done = compute(step.leaf, tokens, Matrix{slot(step.to), {tokens.size(), width_}});
-            if (!done) return done;
+            return {};
         }
-        return {};
     }
 
     /// The root's sum from those of all nodes.
@@ -180,6 +197,8 @@ private:
 
     detail::TreePlan plan_;
     std::int64_t width_ = 0;
+    /// Slots for leaves, beside those of nodes.
+    std::int64_t scratch_ = 0;
     TensorPlace place_;
 };
 

@@ -38,8 +38,8 @@ struct Fast {
 };
 
 /// Sums have leaves that the weight's shape and format fix, and a tree over them: the same bits for any number of ranks and every
-/// communicator, at one instruction set level. It costs one product per leaf instead of one per weight, and an all-gather of
-/// the ranks' tree nodes instead of an all-reduce.
+/// communicator, at one instruction set level. A rank holds and multiplies what it does under Fast: its own inputs, in one
+/// weight. It costs an addition for each leaf, and an all-gather of the ranks' tree nodes instead of an all-reduce.
 struct Deterministic {
     static constexpr std::string_view name = "deterministic";
     static constexpr bool has_fixed_tree = true;

@@ -9,7 +9,7 @@
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/detail/held_bias.hpp>
-#include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -35,7 +34,7 @@ struct RmsNorm {
 /// A linear layer whose inputs are dealt to the ranks: each multiplies its own inputs and the products are summed over the
 /// ranks by the policy; the bias is added once, to the sum. All ranks get the same bits.
 ///
-/// Under `Deterministic` the rank holds and multiplies one weight per piece, and the pieces are leaves of a fixed tree.
+/// The rank holds one weight, of its own inputs. Under `Deterministic` the products by its pieces are leaves of a fixed tree.
 ///
 /// Memory  the rank's columns in the back end's own order, and the bias; scratch is the caller's `workspace`. The layer outlives
 ///         what a call puts into its stream
@@ -58,27 +57,17 @@ public:
         layer.place_ = place;
         layer.outputs_ = source.outputs;
         if (auto const checked = check(source, pieces, place, held); !checked) return checked.error();
-        auto const own = pieces.pieces_of(place.ranks, place.rank);
-        layer.own_ = pieces.inputs_of(own);
+        layer.own_ = pieces.inputs_of_rank(place.ranks, place.rank);
         UnitRange const rows[] = {{0, source.outputs}};
-        auto const hold = [&](UnitRange inputs) -> Result<> {
-            if (inputs.size() == 0) return {};
-            auto const slice = slice_weight(source, rows, {inputs.begin - held.begin, inputs.end - held.begin});
+        auto const lead = Policy::has_fixed_tree ? detail::lead_inputs(source.format, pieces, place) : 0;
+        if constexpr (Policy::has_fixed_tree) layer.tree_ = detail::ProductTree<Backend>(pieces, source.outputs, place);
+        if (layer.own_.size() > 0) {
+            auto const slice =
+                slice_weight(source, rows, {layer.own_.begin - held.begin, layer.own_.end - held.begin}, lead);
             if (!slice) return slice.error();
             auto weight = Backend::hold_weight(context, slice->source());
             if (!weight) return weight.error();
-            layer.weights_.push_back(
-                {{inputs.begin - layer.own_.begin, inputs.end - layer.own_.begin}, std::move(*weight)});
-            return {};
-        };
-        if constexpr (Policy::has_fixed_tree) {
-            layer.tree_ = FixedTreeSum<Backend>(pieces.count, source.outputs, place);
-            layer.first_piece_ = own.begin;
-            for (auto piece = own.begin; piece < own.end; ++piece) {
-                if (auto const done = hold(pieces.inputs_of({piece, piece + 1})); !done) return done.error();
-            }
-        } else {
-            if (auto const done = hold(layer.own_); !done) return done.error();
+            layer.weight_ = std::move(*weight);
         }
         auto held_bias = detail::hold_bias<Backend>(context, bias, rows, source.outputs);
         if (!held_bias) return held_bias.error();
@@ -112,7 +101,7 @@ public:
         if (auto const checked = check_call(in, out, tokens, workspace, this->workspace(tokens), comm); !checked)
             return checked;
         if constexpr (Policy::has_fixed_tree) {
-            auto const done = tree_.sum(leaves_of(in, stream), out, workspace, comm, stream);
+            auto const done = tree_.sum(products_of(in), out, workspace, comm, stream);
             if (!done) return done;
         } else {
             if (auto const done = multiply_all(in, out, stream); !done) return done;
@@ -178,7 +167,7 @@ public:
         if (auto const checked = check_call(in, out, own, workspace, workspace_scattered(tokens), comm); !checked)
             return checked;
         if constexpr (Policy::has_fixed_tree) {
-            auto const done = tree_.sum_scattered(leaves_of(in, stream), tokens, out, workspace, comm, stream);
+            auto const done = tree_.sum_scattered(products_of(in), tokens, out, workspace, comm, stream);
             if (!done) return done;
         } else {
             TensorView<float, 2, Backend> const whole{workspace.data(), {tokens, outputs_}};
@@ -195,28 +184,18 @@ public:
 
     /// This rank's inputs, as columns of the whole weight.
     [[nodiscard]] UnitRange own_inputs() const { return own_; }
-    /// Calls visit(weight) for the weights that it holds, in an order of their own.
+    /// Calls visit(weight) for the weight that it holds, if it holds one.
     template <class Visit>
     void for_each_weight(Visit const& visit) {
-        for (auto& held : weights_) visit(held.weight);
+        if (weight_) visit(*weight_);
     }
     [[nodiscard]] std::int64_t inputs() const { return own_.size(); }
     [[nodiscard]] std::int64_t outputs() const { return outputs_; }
     [[nodiscard]] TensorPlace place() const { return place_; }
     /// What the rank holds.
-    [[nodiscard]] Bytes bytes() const {
-        auto bytes = bias_.bytes();
-        for (auto const& each : weights_) bytes += each.weight.bytes();
-        return bytes;
-    }
+    [[nodiscard]] Bytes bytes() const { return weight_ ? bias_.bytes() + weight_->bytes() : bias_.bytes(); }
 
 private:
-    /// A weight and the columns of the rank's input that it reads.
-    struct HeldColumns {
-        UnitRange inputs;
-        typename Backend::Weight weight;
-    };
-
     RowLinear() = default;
 
     [[nodiscard]] static Result<> check(WeightSource const& source, InputPieces const& pieces, TensorPlace place,
@@ -266,26 +245,24 @@ private:
     /// All of the rank's columns at once.
     [[nodiscard]] Result<> multiply_all(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                         Stream& stream) const {
-        if (!weights_.empty()) return Backend::multiply(in, weights_.front().weight, out, stream);
+        if (weight_) return Backend::multiply(in, *weight_, out, stream);
         detail::fill<Backend>(TensorView<float, 1, Backend>{out.data(), {out.elements()}}, 0.0F, stream);
         return {};
     }
 
-    /// The product of one leaf's inputs.
-    [[nodiscard]] auto leaves_of(TensorView<float const, 2, Backend> in, Stream& stream) const {
-        return [this, in, &stream](std::int64_t leaf, UnitRange tokens, TensorView<float, 2, Backend> out) {
-            auto const& held = weights_[static_cast<std::size_t>(leaf - first_piece_)];
-            auto const rows = in.rows(tokens.begin, tokens.size());
-            return Backend::multiply(rows.columns(held.inputs.begin, held.inputs.size()), held.weight, out, stream);
+    /// What the tree is made of: all rows are multiplied by the one weight.
+    [[nodiscard]] auto products_of(TensorView<float const, 2, Backend> in) const {
+        return [this, in](UnitRange tokens, auto const& multiply) -> Result<> {
+            return multiply(*weight_, in.rows(tokens.begin, tokens.size()), UnitRange{0, tokens.size()});
         };
     }
 
     TensorPlace place_;
     UnitRange own_;
     std::int64_t outputs_ = 0;
-    std::int64_t first_piece_ = 0;
-    FixedTreeSum<Backend> tree_;
-    std::vector<HeldColumns> weights_;
+    detail::ProductTree<Backend> tree_;
+    /// None of a rank without inputs.
+    std::optional<typename Backend::Weight> weight_;
     Buffer<float, Backend> bias_;
 };
 

@@ -8,6 +8,7 @@
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/policy.hpp>
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,13 +26,13 @@ namespace shardwise::inline v0_2_0 {
     return format == WeightFormat::int4 && group > 0 ? std::lcm(block, group) : block;
 }
 
-/// Inputs that a leaf of a fixed tree is made of: those that cannot be parted, and of formats whose codes back ends hold in
-/// blocks of 32, whole blocks. Of a leaf that ended within one the rest would be held, and multiplied, as zeros.
+/// Inputs that a leaf of a fixed tree is made of: those that cannot be parted, and of formats whose codes back ends multiply in
+/// blocks of 32, whole blocks. A block that two leaves shared would be multiplied for each.
 [[nodiscard]] constexpr std::int64_t leaf_grain(WeightFormat format, std::int64_t group = 0) {
-    constexpr std::int64_t held_together = 32;
+    constexpr std::int64_t multiplied_together = 32;
     bool const is_quantised = format == WeightFormat::int8 || format == WeightFormat::int4;
     auto const grain = input_grain(format, group);
-    return is_quantised ? std::lcm(grain, held_together) : grain;
+    return is_quantised ? std::lcm(grain, multiplied_together) : grain;
 }
 
 /// What the inputs of a weight are dealt by: those of heads by `input`, those that a policy cuts by its own.
@@ -91,19 +92,20 @@ public:
 
 private:
     WeightSlice() = default;
-    friend Result<WeightSlice> slice_weight(WeightSource const&, std::span<UnitRange const>, UnitRange);
+    friend Result<WeightSlice> slice_weight(WeightSource const&, std::span<UnitRange const>, UnitRange, std::int64_t);
 
     WeightSource source_;
     std::vector<std::byte> data_;
     std::vector<std::byte> scales_;
 };
 
-/// Cuts rows (outputs) and inputs out of a weight. The result may view `whole`, whose bytes outlive it.
+/// Cuts rows (outputs) and inputs out of a weight, behind `lead` inputs of zero (int8 only, whose blocks may be parted). The
+/// result may view `whole`, whose bytes outlive it.
 ///
 /// Errors  shape_mismatch where the bytes are not those of the shape, or ranges lie outside of it; invalid_argument where a range
 ///         parts a quantised block, with the block
 [[nodiscard]] inline Result<WeightSlice> slice_weight(WeightSource const& whole, std::span<UnitRange const> rows,
-                                                      UnitRange inputs) {
+                                                      UnitRange inputs, std::int64_t lead = 0) {
     Error error{ErrorCode::shape_mismatch};
     error.in("weight");
     auto const bytes = [&](std::int64_t count) { return detail::data_bytes(whole.format, count); };
@@ -149,30 +151,32 @@ private:
     WeightSlice slice;
     slice.source_ = whole;
     slice.source_.outputs = outputs;
-    slice.source_.inputs = inputs.size();
-    bool const has_all_inputs = inputs.size() == whole.inputs;
+    assert(lead == 0 || whole.format == WeightFormat::int8);
+    slice.source_.inputs = lead + inputs.size();
+    bool const has_all_inputs = inputs.size() == whole.inputs && lead == 0;
     bool const is_view = has_all_inputs && rows.size() == 1;
-    // Rows of a tensor; of each the bytes [first, last).
+    // Rows of a tensor; of each the bytes [first, last), behind zeros.
     auto const take = [&](std::span<std::byte const> from, std::int64_t stride, std::int64_t first, std::int64_t last,
-                          std::vector<std::byte>& copy) -> std::span<std::byte const> {
+                          std::int64_t zeros, std::vector<std::byte>& copy) -> std::span<std::byte const> {
         auto const size = static_cast<std::size_t>(last - first);
         if (is_view) {
             return from.subspan(static_cast<std::size_t>(rows[0].begin * stride),
                                 static_cast<std::size_t>(rows[0].size() * stride));
         }
-        copy.resize(static_cast<std::size_t>(outputs) * size);
+        auto const row_size = size + static_cast<std::size_t>(zeros);
+        copy.resize(static_cast<std::size_t>(outputs) * row_size);
         auto* to = copy.data();
         for (auto const& range : rows) {
-            for (auto row = range.begin; row < range.end && size > 0; ++row, to += size)
-                std::memcpy(to, from.data() + static_cast<std::size_t>(row * stride + first), size);
+            for (auto row = range.begin; row < range.end && size > 0; ++row, to += row_size)
+                std::memcpy(to + zeros, from.data() + static_cast<std::size_t>(row * stride + first), size);
         }
         return copy;
     };
     slice.source_.is_mapped = whole.is_mapped && is_view;
-    slice.source_.data = take(whole.data, row_bytes, bytes(inputs.begin), bytes(inputs.end), slice.data_);
+    slice.source_.data = take(whole.data, row_bytes, bytes(inputs.begin), bytes(inputs.end), lead, slice.data_);
     auto const first_scale = has_row_scale ? 0 : scales(inputs.begin);
     auto const last_scale = has_row_scale ? row_scales : scales(inputs.end);
-    slice.source_.scales = take(whole.scales, row_scales, first_scale, last_scale, slice.scales_);
+    slice.source_.scales = take(whole.scales, row_scales, first_scale, last_scale, 0, slice.scales_);
     for (auto const& range : rows) {
         if (!whole.is_mapped || is_view) break;
         detail::drop_pages(whole.data.subspan(static_cast<std::size_t>(range.begin * row_bytes),

@@ -3,6 +3,7 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/product/cut.hpp>
+#include <shardwise/backend/host/product/sum_products.hpp>
 #include <shardwise/backend/host/product/table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
@@ -28,14 +29,15 @@ inline constexpr std::int64_t prepared_bytes_at_once = 512 * 1024;
 inline void run_panels(ProductKernel const& kernel, ProductTask const& task, ThreadPool& pool) {
     auto const panels = ceil_divide(task.weight.outputs, panel_outputs);
     auto const pairs = ceil_divide(panels, 2);
-    auto const cut = cut_product(task.rows, panels, task.weight.inputs, pool.size());
+    auto const inputs = task.inputs.size();
+    auto const cut = cut_product(task.rows, panels, inputs, pool.size());
     if (task.rows <= streamed_rows && cut.row_parts == 1) {
-        auto const at_once = cut.panel_parts == 1 ? pairs : streamed_pairs(task.rows, task.weight.inputs);
+        auto const at_once = cut.panel_parts == 1 ? pairs : streamed_pairs(task.rows, inputs);
         pool.run_in_order(pairs, at_once, [&](std::int64_t first, std::int64_t last) {
             auto part = task;
             part.first_panel = first * 2;
             part.last_panel = std::min(last * 2, panels);
-            kernel.multiply(part);
+            run_product(kernel, part);
         });
         return;
     }
@@ -50,24 +52,39 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
         part.out = task.out + first_row * task.out_stride;
         part.first_panel = pairs * panel_part / cut.panel_parts * 2;
         part.last_panel = std::min(pairs * (panel_part + 1) / cut.panel_parts * 2, panels);
-        kernel.multiply(part);
+        run_product(kernel, part);
     });
 }
 
-/// Bytes of one row of activations as a kernel takes them; 0 where it takes them as they are.
-[[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, std::int64_t inputs) {
-    return kernel.prepared_bytes == nullptr ? 0 : round_up(kernel.prepared_bytes(inputs), panel_alignment);
+/// Bytes of one row of activations as a kernel takes them, of all steps of sums one behind another; 0 where it takes them as
+/// they are.
+[[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, UnitRange inputs) {
+    return round_up(prepared_range_bytes(kernel, inputs), panel_alignment);
+}
+[[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, ProductSums const& sums) {
+    std::int64_t bytes = 0;
+    for (auto const& step : sums.steps) bytes += step.is_product() ? prepared_range_bytes(kernel, step.inputs) : 0;
+    return round_up(bytes, panel_alignment);
 }
 /// Rows that are prepared at a time, of `rows`.
 [[nodiscard]] inline std::int64_t prepared_rows(std::int64_t row_bytes, std::int64_t rows) {
     return std::clamp<std::int64_t>(prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1), 1,
                                     std::max<std::int64_t>(rows, 1));
 }
-/// What a product by `rows` rows takes from the weight's context while it runs.
-[[nodiscard]] inline std::int64_t prepared_buffer_bytes(ProductKernel const& kernel, std::int64_t inputs,
-                                                        std::int64_t rows) {
-    auto const row_bytes = prepared_row_bytes(kernel, inputs);
+/// What a product by `rows` rows, whose prepared activations have so many bytes each, takes from the weight's context while it
+/// runs.
+[[nodiscard]] inline std::int64_t prepared_buffer_bytes(std::int64_t row_bytes, std::int64_t rows) {
     return row_bytes == 0 ? 0 : prepared_rows(row_bytes, rows) * row_bytes;
+}
+
+/// Prepares a row of a task.
+inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, float const* row, std::byte* prepared) {
+    if (task.sums == nullptr) return prepare_range(kernel, row, task.inputs, prepared);
+    for (auto const& step : task.sums->steps) {
+        if (!step.is_product()) continue;
+        prepare_range(kernel, row + (step.inputs.begin - task.inputs.begin), step.inputs, prepared);
+        prepared += prepared_range_bytes(kernel, step.inputs);
+    }
 }
 
 /// Prepares some rows at a time and multiplies by them.
@@ -75,7 +92,8 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
 /// Memory  prepared_buffer_bytes(...) of the weight's context: at most prepared_bytes_at_once or one row
 [[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context,
                                            ThreadPool& pool) {
-    auto const row_bytes = prepared_row_bytes(kernel, task.weight.inputs);
+    auto const row_bytes =
+        task.sums == nullptr ? prepared_row_bytes(kernel, task.inputs) : prepared_row_bytes(kernel, *task.sums);
     auto const rows_at_once = prepared_rows(row_bytes, task.rows);
     auto prepared = Buffer<std::byte, Host>::allocate(context, rows_at_once * row_bytes);
     if (!prepared) return prepared.error();
@@ -88,7 +106,7 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
         part.prepared_stride = row_bytes;
         pool.run_ranges(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
             for (auto row = first; row < last; ++row) {
-                kernel.prepare(part.in + row * part.in_stride, part.weight.inputs, prepared->data() + row * row_bytes);
+                prepare_row(kernel, part, part.in + row * part.in_stride, prepared->data() + row * row_bytes);
             }
         });
         run_panels(kernel, part, pool);
@@ -96,40 +114,93 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     return {};
 }
 
-}  // namespace detail
-
-inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight const& weight,
-                               TensorView<float, 2, Host> out, Stream& stream) {
+/// Checks the extents of a product by a range of a weight's inputs.
+[[nodiscard]] inline Result<> check_product(HostWeight const& weight, UnitRange inputs, std::int64_t in_width,
+                                            std::int64_t out_width) {
     auto const fail = [](std::string_view reason, std::int64_t got, std::int64_t expected) {
         return Error{ErrorCode::shape_mismatch}.in("multiply").because(reason).got(got).expected(expected);
     };
-    if (in.extent(1) != weight.inputs()) {
-        return fail("the activations have another width than the weight has inputs", in.extent(1), weight.inputs());
-    }
-    if (out.extent(1) != weight.outputs()) {
-        return fail("the result has another width than the weight has outputs", out.extent(1), weight.outputs());
-    }
-    if (in.extent(0) != out.extent(0)) {
-        return fail("the result has another number of rows than the activations", out.extent(0), in.extent(0));
-    }
+    if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())
+        return fail("the range leaves the weight's inputs", inputs.end, weight.inputs());
+    auto const block = traits(weight.format()).block_elements;
+    if (inputs.begin % block != 0) return fail("the range begins within a block", inputs.begin, block);
+    if (inputs.end % block != 0 && inputs.end != weight.inputs())
+        return fail("the range ends within a block", inputs.end, block);
+    if (in_width != inputs.size())
+        return fail("the activations have another width than the weight has inputs", in_width, inputs.size());
+    if (out_width != weight.outputs())
+        return fail("the result has another width than the weight has outputs", out_width, weight.outputs());
+    return {};
+}
+
+/// Puts a checked product into a stream.
+[[nodiscard]] inline Result<> submit_product(ProductTask const& task, HostWeight const& weight, HostStream& stream) {
     if (!stream.isa()) return stream.isa().error();
-    auto const kernel = detail::product_kernel(weight.format(), *stream.isa());
-    auto const task = detail::ProductTask{.weight = weight.packed(),
-                                          .in = in.data(),
-                                          .in_stride = in.stride(0),
-                                          .rows = in.extent(0),
-                                          .out = out.data(),
-                                          .out_stride = out.stride(0)};
+    auto const kernel = product_kernel(weight.format(), *stream.isa());
     stream.submit([kernel, task, context = &weight.context(), pool = stream.pool()]() -> Result<> {
         if (task.rows == 0 || task.weight.outputs == 0) return {};
         context->count_product();
         std::optional<ThreadPool> alone;
         auto& threads = pool != nullptr ? *pool : alone.emplace(1);
-        if (kernel.prepared_bytes != nullptr) return detail::run_prepared(kernel, task, *context, threads);
-        detail::run_panels(kernel, task, threads);
+        if (kernel.prepared_bytes != nullptr) return run_prepared(kernel, task, *context, threads);
+        run_panels(kernel, task, threads);
         return {};
     });
     return {};
+}
+
+[[nodiscard]] inline Error another_number_of_rows(std::int64_t got, std::int64_t expected) {
+    return Error{ErrorCode::shape_mismatch}
+        .in("multiply")
+        .because("the result has another number of rows than the activations")
+        .got(got)
+        .expected(expected);
+}
+
+}  // namespace detail
+
+inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                               TensorView<float, 2, Host> out, Stream& stream) {
+    return multiply(in, weight, {0, weight.inputs()}, out, stream);
+}
+
+inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight const& weight, UnitRange inputs,
+                               TensorView<float, 2, Host> out, Stream& stream) {
+    auto const checked = detail::check_product(weight, inputs, in.extent(1), out.extent(1));
+    if (!checked) return checked;
+    if (in.extent(0) != out.extent(0)) return detail::another_number_of_rows(out.extent(0), in.extent(0));
+    return detail::submit_product({.weight = weight.packed(),
+                                   .inputs = inputs,
+                                   .in = in.data(),
+                                   .in_stride = in.stride(0),
+                                   .rows = in.extent(0),
+                                   .out = out.data(),
+                                   .out_stride = out.stride(0)},
+                                  weight, stream);
+}
+
+inline Result<> Host::multiply_sums(TensorView<float const, 2, Host> in, HostWeight const& weight,
+                                    ProductSums const& sums, TensorView<float, 3, Host> out, Stream& stream) {
+    auto const checked = detail::check_product(weight, sums.inputs, in.extent(1), out.extent(2));
+    if (!checked) return checked;
+    if (out.extent(0) != sums.sums) {
+        return Error{ErrorCode::shape_mismatch}
+            .in("multiply")
+            .because("the result has another number of sums than the steps")
+            .got(out.extent(0))
+            .expected(sums.sums);
+    }
+    if (in.extent(0) != out.extent(1)) return detail::another_number_of_rows(out.extent(1), in.extent(0));
+    return detail::submit_product({.weight = weight.packed(),
+                                   .inputs = sums.inputs,
+                                   .in = in.data(),
+                                   .in_stride = in.stride(0),
+                                   .rows = in.extent(0),
+                                   .out = out.data(),
+                                   .out_stride = out.stride(1),
+                                   .sums = &sums,
+                                   .sum_stride = out.stride(0)},
+                                  weight, stream);
 }
 
 }  // namespace shardwise::inline v0_2_0

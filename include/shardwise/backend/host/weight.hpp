@@ -79,7 +79,8 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
         context.pool(), source.data, source.is_mapped, panels, panel_data, std::max<std::int64_t>(step, 1),
         [&](std::int64_t first, std::int64_t last) { detail::pack_panels(source, packed, first, last); });
     if (source.is_mapped) detail::drop_pages(source.scales);
-    return HostWeight(context, {source.format, source.outputs, source.inputs, source.group, nullptr},
+    auto const stride = *detail::panel_bytes(source.format, source.inputs, source.group);
+    return HostWeight(context, {source.format, source.outputs, source.inputs, source.group, nullptr, stride},
                       std::move(*memory));
 }
 

@@ -37,6 +37,24 @@ SHARDWISE_DEVICE inline void store_pack(void* at, Pack16 const& pack) {
 #endif
 }
 
+/// Sixteen bytes of a weight's row, of which `left` are its own (more may be). Ranges of inputs begin anywhere: words that do not
+/// lie on 16 bytes are read apart, and none that begins behind the row.
+[[nodiscard]] SHARDWISE_DEVICE inline Pack16 load_row_pack(std::byte const* at, std::int64_t left) {
+    auto const address = reinterpret_cast<std::uintptr_t>(at);
+    if (address % 16 == 0) return load_pack(at);
+    Pack16 pack{};
+    if (address % 4 == 0) {
+        auto const* const words = reinterpret_cast<std::uint32_t const*>(at);
+        for (int i = 0; i < 4; ++i) pack.words[i] = 4 * i < left ? words[i] : 0U;
+    } else {
+        for (unsigned i = 0; i < 16; ++i) {
+            auto const byte = static_cast<std::int64_t>(i) < left ? static_cast<std::uint32_t>(at[i]) : 0U;
+            pack.words[i / 4] |= byte << (8 * (i % 4));
+        }
+    }
+    return pack;
+}
+
 /// Sixteen bytes of a weight's row on a device: how many elements they hold, their quants as floats, and the scale that
 /// multiplies them.
 template <WeightFormat format>
@@ -105,7 +123,7 @@ struct DeviceChunk<WeightFormat::q8_0> {
         for (int i = 0; i < 4; ++i) decode_bytes(pack.words[i], quants + 4 * i);
     }
     SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
-        return half_scale(weight, output * (weight.inputs / 32) + chunk / 2);
+        return half_scale(weight, output * weight.scale_row + chunk / 2);
     }
 };
 
@@ -120,7 +138,7 @@ struct DeviceChunk<WeightFormat::q4_0> {
         }
     }
     SHARDWISE_DEVICE static float scale(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
-        return half_scale(weight, output * (weight.inputs / 32) + chunk);
+        return half_scale(weight, output * weight.scale_row + chunk);
     }
 };
 
@@ -130,10 +148,12 @@ SHARDWISE_DEVICE inline void multiply_chunk(MultiplyCall const& call, std::int64
                                             std::int64_t first_row, float (&sums)[rows]) {
     using Chunk = DeviceChunk<format>;
     float quants[Chunk::elements];
-    Chunk::decode(load_pack(call.weight.rows + output * call.weight.row_bytes + chunk * 16), quants);
-    auto const scale = Chunk::scale(call.weight, output, chunk);
     auto const first = chunk * Chunk::elements;
     auto const left = call.weight.inputs - first;
+    // An element's bytes, or those of a pair of elements that share one.
+    auto const left_bytes = left * 16 / Chunk::elements;
+    Chunk::decode(load_row_pack(call.weight.rows + output * call.weight.row_bytes + chunk * 16, left_bytes), quants);
+    auto const scale = Chunk::scale(call.weight, output, chunk);
     for (std::size_t row = 0; row < rows; ++row) {
         auto const in_row = first_row + static_cast<std::int64_t>(row);
         if (in_row >= call.rows) break;

@@ -18,6 +18,7 @@ inline constexpr std::int64_t prefetch_distance = 2048;
 /// How the values of the 16 outputs of a panel are read: two registers for each of `inputs` inputs.
 struct ReadF32 {
     static constexpr unsigned inputs = 1;
+    static constexpr std::int64_t pair = 1;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m256* values) {
         auto const* const floats = reinterpret_cast<float const*>(from);
@@ -28,6 +29,7 @@ struct ReadF32 {
 };
 struct ReadBf16 {
     static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t pair = 2;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m256* values) {
         auto const* const pairs = reinterpret_cast<__m256i const*>(from);
@@ -45,6 +47,7 @@ struct ReadBf16 {
 };
 struct ReadF16 {
     static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t pair = 1;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m256* values) {
         auto const* const halves = reinterpret_cast<__m128i const*>(from);
@@ -83,6 +86,20 @@ inline void multiply_panel(TileTask const& task, unsigned index) {
     auto const* const in = task.in;
     auto const stride = task.in_stride;
     std::int64_t k = 0;
+    if constexpr (Read::pair > 1) {
+        if (task.begins_within) {
+            __m256 values[2 * Read::inputs];
+            Read::read(panel, values);
+            SHARDWISE_UNROLL
+            for (unsigned row = 0; row < rows; ++row) {
+                auto const factor = _mm256_set1_ps(in[row * stride]);
+                sums[row][0] = _mm256_fmadd_ps(factor, values[2], sums[row][0]);
+                sums[row][1] = _mm256_fmadd_ps(factor, values[3], sums[row][1]);
+            }
+            panel += Read::bytes;
+            k = 1;
+        }
+    }
     for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
         __m256 values[2 * Read::inputs];
         Read::read(panel, values);
@@ -131,7 +148,9 @@ template <class Read>
 inline constexpr TileKernels tile_kernels{{&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>,
                                            &multiply_tile<Read, 4>, &multiply_tile<Read, 5>, &multiply_tile<Read, 6>},
                                           6,
-                                          Read::bytes / std::int64_t{Read::inputs}};
+                                          Read::bytes / std::int64_t{Read::inputs},
+                                          0,
+                                          Read::pair};
 
 inline void widen_bf16(std::byte const* from, std::int64_t count, float* to) {
     auto const* const values = reinterpret_cast<std::uint16_t const*>(from);

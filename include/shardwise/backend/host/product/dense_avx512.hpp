@@ -21,6 +21,7 @@ inline constexpr std::int64_t prefetch_distance = 2048;
 /// tile_inputs products at a time: a chain of multiply-adds for each 64 bytes keeps up with memory, one of twice as many does not.
 struct ReadF32 {
     static constexpr unsigned inputs = 1;
+    static constexpr std::int64_t pair = 1;
     static constexpr int chains = 1;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m512* values) { values[0] = _mm512_load_ps(from); }
@@ -28,6 +29,7 @@ struct ReadF32 {
 };
 struct ReadBf16 {
     static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t pair = 2;
     static constexpr int chains = 2;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m512* values) {
@@ -41,6 +43,7 @@ struct ReadBf16 {
 };
 struct ReadF16 {
     static constexpr unsigned inputs = 2;
+    static constexpr std::int64_t pair = 1;
     static constexpr int chains = 2;
     static constexpr std::int64_t bytes = 64;
     static void read(std::byte const* from, __m512* values) {
@@ -77,10 +80,20 @@ inline void sum_chains(std::byte const* panel, float const* in, __m512* sums) {
 
 /// The sum of `inputs` products, one after another.
 template <class Read>
-inline __m512 sum_inputs(std::byte const* panel, float const* in, std::int64_t inputs) {
+inline __m512 sum_inputs(std::byte const* panel, float const* in, std::int64_t inputs, bool begins_within) {
     auto sum = _mm512_setzero_ps();
     std::int64_t k = 0;
+    if constexpr (Read::pair > 1) {
+        if (begins_within) {
+            __m512 values[Read::inputs];
+            Read::read(panel, values);
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(in[0]), values[1], sum);
+            panel += Read::bytes;
+            k = 1;
+        }
+    }
     for (; k + Read::inputs <= inputs; k += Read::inputs, panel += Read::bytes) {
+        ask_ahead(panel);
         __m512 values[Read::inputs];
         Read::read(panel, values);
         SHARDWISE_UNROLL
@@ -98,8 +111,31 @@ inline __m512 sum_inputs(std::byte const* panel, float const* in, std::int64_t i
 /// which is what the core's own prefetching likes best: two panels side by side or a call for every tile were slower beyond
 /// the caches (bench/results/2026-11-22-decode-epyc.md). The sums of tile_inputs products are added in the order in which
 /// tiles would come.
+template <class Read, unsigned rows>
+void multiply_tile(TileTask const& task);
+
+/// Inputs below which one row takes two panels side by side where one sum does not keep up with memory: there are too few for
+/// sums side by side in one panel.
+inline constexpr std::int64_t few_inputs = 4 * tile_inputs;
+
+/// One row by two panels side by side, in the order of tiles.
+template <class Read>
+inline void multiply_row_beside(TileTask const& task) {
+    auto tile = task;
+    for (std::int64_t begin = 0; begin < task.inputs; begin += tile_inputs) {
+        tile.in = task.in + begin;
+        tile.inputs = task.inputs - begin > tile_inputs ? tile_inputs : task.inputs - begin;
+        for (int i = 0; i < tile_panels; ++i) tile.panels[i] = task.panels[i] + begin / Read::inputs * Read::bytes;
+        multiply_tile<Read, 1>(tile);
+        tile.accumulates = true;
+    }
+}
+
 template <class Read>
 inline void multiply_row(TileTask const& task) {
+    if constexpr (Read::chains > 1) {
+        if (task.inputs < few_inputs && task.outputs[1] > 0) return multiply_row_beside<Read>(task);
+    }
     constexpr auto together = Read::chains * tile_inputs;
     for (std::size_t index = 0; index < tile_panels && task.outputs[index] > 0; ++index) {
         auto const* const panel = task.panels[index];
@@ -110,7 +146,7 @@ inline void multiply_row(TileTask const& task) {
         // A sum of -0 stays.
         bool has_total = task.accumulates;
         if constexpr (Read::chains > 1) {
-            for (; begin + together <= task.inputs; begin += together) {
+            for (; begin + together <= task.inputs && !task.begins_within; begin += together) {
                 __m512 sums[Read::chains];
                 sum_chains<Read>(panel + begin / Read::inputs * Read::bytes, task.in + begin, sums);
                 for (auto const& sum : sums) {
@@ -121,7 +157,8 @@ inline void multiply_row(TileTask const& task) {
         }
         for (; begin < task.inputs; begin += tile_inputs) {
             auto const inputs = task.inputs - begin > tile_inputs ? tile_inputs : task.inputs - begin;
-            auto const sum = sum_inputs<Read>(panel + begin / Read::inputs * Read::bytes, task.in + begin, inputs);
+            auto const sum = sum_inputs<Read>(panel + begin / Read::inputs * Read::bytes, task.in + begin, inputs,
+                                              task.begins_within);
             total = has_total ? _mm512_add_ps(total, sum) : sum;
             has_total = true;
         }
@@ -130,7 +167,7 @@ inline void multiply_row(TileTask const& task) {
 }
 
 template <class Read, unsigned rows>
-inline void multiply_tile(TileTask const& task) {
+void multiply_tile(TileTask const& task) {
     __m512 sums[std::size_t{rows}][2];
     SHARDWISE_UNROLL
     for (unsigned row = 0; row < rows; ++row) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
@@ -142,11 +179,31 @@ inline void multiply_tile(TileTask const& task) {
     std::byte const* const fetch[2] = {task.fetch[0], task.fetch[1]};
     std::int64_t offset = 0;
     std::int64_t k = 0;
+    if constexpr (Read::pair > 1) {
+        if (task.begins_within) {
+            __m512 values[2][Read::inputs];
+            Read::read(first, values[0]);
+            Read::read(second, values[1]);
+            SHARDWISE_UNROLL
+            for (unsigned row = 0; row < rows; ++row) {
+                auto const factor = _mm512_set1_ps(in[row * stride]);
+                sums[row][0] = _mm512_fmadd_ps(factor, values[0][1], sums[row][0]);
+                sums[row][1] = _mm512_fmadd_ps(factor, values[1][1], sums[row][1]);
+            }
+            first += Read::bytes;
+            second += Read::bytes;
+            offset += Read::bytes;
+            k = 1;
+        }
+    }
     for (; k + Read::inputs <= task.inputs; k += Read::inputs) {
         __m512 values[2][Read::inputs];
         Read::read(first, values[0]);
         Read::read(second, values[1]);
-        if constexpr (rows <= most_streaming_rows) {
+        if constexpr (rows == 1) {
+            ask_ahead(first);
+            ask_ahead(second);
+        } else if constexpr (rows <= most_streaming_rows) {
             _mm_prefetch(reinterpret_cast<char const*>(first + prefetch_distance), _MM_HINT_T0);
             _mm_prefetch(reinterpret_cast<char const*>(second + prefetch_distance), _MM_HINT_T0);
         } else {
@@ -198,7 +255,8 @@ inline constexpr TileKernels tile_kernels{
      &multiply_tile<Read, 9>, &multiply_tile<Read, 10>, &multiply_tile<Read, 11>, &multiply_tile<Read, 12>},
     12,
     Read::bytes / std::int64_t{Read::inputs},
-    1};
+    1,
+    Read::pair};
 
 }  // namespace detail::avx512
 

@@ -55,12 +55,13 @@ void multiply_tile(TileTask const& task) {
     for (std::size_t panel = 0; panel < tile_panels; ++panel) {
         if (task.outputs[panel] == 0) continue;
         float sums[std::size_t{rows}][panel_outputs] = {};
-        for (std::int64_t k = 0; k < task.inputs; k += Read::inputs) {
+        std::int64_t const skipped = task.begins_within ? 1 : 0;
+        for (std::int64_t k = -skipped; k < task.inputs; k += Read::inputs) {
             float values[Read::inputs][panel_outputs];
-            Read::read(task.panels[panel] + k * Read::input_bytes, values);
+            Read::read(task.panels[panel] + (k + skipped) * Read::input_bytes, values);
             // What fills a panel up to whole pairs has no activation.
             auto const count = std::min(Read::inputs, task.inputs - k);
-            for (std::int64_t j = 0; j < count; ++j) {
+            for (auto j = k < 0 ? skipped : 0; j < count; ++j) {
                 for (unsigned row = 0; row < rows; ++row) {
                     auto const factor = task.in[row * task.in_stride + k + j];
                     for (std::int64_t i = 0; i < panel_outputs; ++i) sums[row][i] += factor * values[j][i];
@@ -80,7 +81,9 @@ template <class Read>
 inline constexpr TileKernels tile_kernels{
     {&multiply_tile<Read, 1>, &multiply_tile<Read, 2>, &multiply_tile<Read, 3>, &multiply_tile<Read, 4>},
     4,
-    Read::input_bytes};
+    Read::input_bytes,
+    0,
+    Read::inputs};
 
 inline void widen_f32(std::byte const* from, std::int64_t count, float* to) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));

@@ -46,6 +46,8 @@ struct TileTask {
     std::int64_t out_stride = 0;
     /// Adds to what `out` holds.
     bool accumulates = false;
+    /// The first input is the second of a pair that shares its words.
+    bool begins_within = false;
     /// What is brought into the second-level cache meanwhile: from each address as many bytes as are read of a panel.
     std::byte const* fetch[tile_panels] = {};
 };
@@ -61,17 +63,22 @@ struct TileKernels {
     std::int64_t input_bytes = 0;
     /// Up to so many rows the kernels take any number of inputs in one call.
     std::int64_t whole_rows = 0;
+    /// Inputs that share words of 32 bits.
+    std::int64_t pair = 1;
 };
 
 /// A dense product as run_tiles walks through it.
 struct TileWalk {
     ProductTask const& task;
     TileKernels const& kernels;
-    /// Bytes from one panel to the next.
-    std::int64_t stride;
 
+    /// Where the words of an input of the weight lie.
     [[nodiscard]] std::byte const* at(std::int64_t panel, std::int64_t input) const {
-        return task.weight.data + panel * stride + input * kernels.input_bytes;
+        return task.weight.data + panel * task.weight.stride + (input - input % kernels.pair) * kernels.input_bytes;
+    }
+    /// What is read behind the last inputs of the task: the next inputs of the panel, or `next` panels from their beginning.
+    [[nodiscard]] std::byte const* behind(std::int64_t panel, std::int64_t next) const {
+        return task.inputs.end < task.weight.inputs ? at(panel, task.inputs.end) : at(next, 0);
     }
 };
 
@@ -100,11 +107,12 @@ inline void run_tile(TileWalk const& walk, TilePlace const& place, float const* 
         tile.outputs[i] = is_there ? std::min(outputs, panel_outputs) : 0;
         // One tile fetches both panels, the first two of several one each; the others find theirs fetched.
         auto const panel = place.turns == 1 ? i : place.turn;
-        tile.fetch[i] = panel < tile_panels ? place.next + panel * walk.stride : tile.panels[i];
+        tile.fetch[i] = panel < tile_panels ? place.next + panel * task.weight.stride : tile.panels[i];
     }
     tile.out = task.out + place.first_row * task.out_stride + place.panel * panel_outputs;
     tile.out_stride = task.out_stride;
-    tile.accumulates = place.first_input > 0;
+    tile.accumulates = place.first_input > task.inputs.begin;
+    tile.begins_within = place.first_input % walk.kernels.pair != 0;
     walk.kernels.rows[static_cast<std::size_t>(place.last_row - place.first_row - 1)](tile);
 }
 
@@ -119,17 +127,17 @@ inline void run_streamed(TileWalk const& walk) {
     auto const& task = walk.task;
     auto const most_rows = std::min(walk.kernels.most_rows, direct_rows);
     auto const turns = ceil_divide(task.rows, most_rows);
-    auto const inputs = task.weight.inputs;
-    auto const step = task.rows <= walk.kernels.whole_rows ? inputs : tile_inputs;
+    auto const step = task.rows <= walk.kernels.whole_rows ? task.inputs.size() : tile_inputs;
     for (auto panel = task.first_panel; panel < task.last_panel; panel += tile_panels) {
-        for (std::int64_t k = 0; k < inputs; k += step) {
-            auto const last = std::min(k + step, inputs);
-            auto const* const next = last == inputs ? walk.at(panel + tile_panels, 0) : walk.at(panel, last);
+        for (auto k = task.inputs.begin; k < task.inputs.end; k += step) {
+            auto const last = std::min(k + step, task.inputs.end);
+            auto const* const next =
+                last == task.inputs.end ? walk.behind(panel, panel + tile_panels) : walk.at(panel, last);
             std::int64_t turn = 0;
             for (std::int64_t row = 0; row < task.rows; ++turn) {
                 auto const end = tile_end(row, task.rows, most_rows);
-                run_tile(walk, {row, end, panel, k, last, turn, turns, next}, task.in + row * task.in_stride + k,
-                         task.in_stride);
+                run_tile(walk, {row, end, panel, k, last, turn, turns, next},
+                         task.in + row * task.in_stride + (k - task.inputs.begin), task.in_stride);
                 row = end;
             }
         }
@@ -145,24 +153,26 @@ inline void run_blocked(TileWalk const& walk) {
         auto const turns = ceil_divide(last_row - first_row, walk.kernels.most_rows);
         for (auto outer = task.first_panel; outer < task.last_panel; outer += result_panels) {
             auto const outer_end = std::min(outer + result_panels, task.last_panel);
-            for (std::int64_t k = 0; k < task.weight.inputs; k += tile_inputs) {
-                auto const count = std::min(tile_inputs, task.weight.inputs - k);
-                bool const is_last = k + tile_inputs >= task.weight.inputs;
+            for (auto k = task.inputs.begin; k < task.inputs.end; k += tile_inputs) {
+                auto const count = std::min(tile_inputs, task.inputs.end - k);
+                bool const is_last = k + tile_inputs >= task.inputs.end;
                 for (auto block = outer; block < outer_end; block += block_panels) {
                     auto const block_end = std::min(block + block_panels, outer_end);
                     auto const* next = block_end < outer_end ? walk.at(block_end, k)
-                                       : is_last             ? walk.at(outer_end, 0)
+                                       : is_last             ? walk.behind(outer, outer_end)
                                                              : walk.at(outer, k + tile_inputs);
                     std::int64_t turn = 0;
                     for (auto row = first_row; row < last_row; ++turn) {
                         auto const end = tile_end(row, last_row, walk.kernels.most_rows);
                         for (auto i = row; i < end; ++i) {
-                            std::memcpy(copied + (i - row) * copied_stride, task.in + i * task.in_stride + k,
+                            auto const* const from = task.in + i * task.in_stride + (k - task.inputs.begin);
+                            std::memcpy(copied + (i - row) * copied_stride, from,
                                         static_cast<std::size_t>(count) * sizeof(float));
                         }
                         for (auto panel = block; panel < block_end; panel += tile_panels) {
                             run_tile(walk,
-                                     {row, end, panel, k, k + count, turn, turns, next + (panel - block) * walk.stride},
+                                     {row, end, panel, k, k + count, turn, turns,
+                                      next + (panel - block) * task.weight.stride},
                                      copied, copied_stride);
                         }
                         row = end;
@@ -177,7 +187,7 @@ inline void run_blocked(TileWalk const& walk) {
 ///
 /// Memory  14 KiB of stack
 inline void run_tiles(ProductTask const& task, TileKernels const& kernels) {
-    if (task.weight.inputs == 0) {
+    if (task.inputs.size() == 0) {
         auto const begin = task.first_panel * panel_outputs;
         auto const end = std::min(task.last_panel * panel_outputs, task.weight.outputs);
         for (std::int64_t row = 0; row < task.rows; ++row) {
@@ -185,7 +195,7 @@ inline void run_tiles(ProductTask const& task, TileKernels const& kernels) {
         }
         return;
     }
-    TileWalk const walk{task, kernels, *panel_bytes(task.weight.format, task.weight.inputs, task.weight.group)};
+    TileWalk const walk{task, kernels};
     if (task.rows <= streamed_rows) {
         run_streamed(walk);
     } else {

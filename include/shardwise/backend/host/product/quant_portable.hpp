@@ -99,7 +99,7 @@ struct ScaleAndShift {
     }
 }
 
-/// The values of inputs [first, first + count) of a panel, count at most quant_block, within one block.
+/// The values of inputs [first, first + count) of a panel, all of one block.
 ///
 /// Shapes  values [count, panel_outputs]
 inline void decode_panel_block(PackedView const& weight, std::byte const* panel, std::int64_t first, std::int64_t count,
@@ -119,14 +119,14 @@ inline void decode_panel_block(PackedView const& weight, std::byte const* panel,
     float shift[panel_outputs];
     std::int32_t code[panel_outputs];
     for (std::int64_t i = 0; i < count; ++i) {
-        if (i % run == 0) {
+        if (i == 0 || (first + i) % run == 0) {
             for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
                 auto const found = scale_at(weight, scales, first - begin + i, lane);
                 scale[lane] = found.scale;
                 shift[lane] = found.shift;
             }
         }
-        read_codes_of(codes, kind.bits, i, code);
+        read_codes_of(codes, kind.bits, first % quant_block + i, code);
         if (format == WeightFormat::nf4 || format == WeightFormat::mxfp4) {
             for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
                 auto const number = format == WeightFormat::nf4 ? nf4_values[static_cast<std::size_t>(code[lane])]
@@ -162,7 +162,6 @@ inline void add_products(float const* in, std::int64_t count, float const (*valu
 /// Order  one input after another, in fp32
 inline void multiply_quantised(ProductTask const& task) {
     auto const& weight = task.weight;
-    auto const stride = *panel_bytes(weight.format, weight.inputs, weight.group);
     float sums[quant_rows][panel_outputs];
     float values[quant_block][panel_outputs];
     for (auto panel = task.first_panel; panel < task.last_panel; ++panel) {
@@ -170,12 +169,13 @@ inline void multiply_quantised(ProductTask const& task) {
         for (std::int64_t first_row = 0; first_row < task.rows; first_row += quant_rows) {
             auto const rows = std::min(quant_rows, task.rows - first_row);
             std::fill_n(&sums[0][0], quant_rows * panel_outputs, 0.0F);
-            for (std::int64_t first = 0; first < weight.inputs; first += quant_block) {
-                auto const count = std::min(quant_block, weight.inputs - first);
-                decode_panel_block(weight, weight.data + panel * stride, first, count, values);
-                for (std::int64_t row = 0; row < rows; ++row) {
-                    add_products(task.in + (first_row + row) * task.in_stride + first, count, values, sums[row]);
-                }
+            for (auto first = task.inputs.begin; first < task.inputs.end;) {
+                auto const count = std::min(quant_block - first % quant_block, task.inputs.end - first);
+                decode_panel_block(weight, weight.data + panel * weight.stride, first, count, values);
+                auto const* const in = task.in + first_row * task.in_stride + (first - task.inputs.begin);
+                for (std::int64_t row = 0; row < rows; ++row)
+                    add_products(in + row * task.in_stride, count, values, sums[row]);
+                first += count;
             }
             for (std::int64_t row = 0; row < rows; ++row) {
                 std::copy_n(sums[row], outputs, task.out + (first_row + row) * task.out_stride + panel * panel_outputs);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <shardwise/core/split.hpp>
 #include <shardwise/op/packed_weight.hpp>
+#include <shardwise/op/product_sums.hpp>
 #include <shardwise/op/weight_format.hpp>
 
 #include <cstddef>
@@ -21,17 +23,22 @@ struct PackedView {
     /// int4: elements of a row that share a scale.
     std::int64_t group = 0;
     std::byte const* data = nullptr;
+    /// Bytes from one panel to the next.
+    std::int64_t stride = 0;
 };
 
-/// Some panels of a product: out[rows, panels' outputs] = in * weight^T.
+/// Some panels of a product by a range of the weight's inputs: out[rows, panels' outputs] = in * weight[:, inputs]^T. Ranges
+/// begin where the format's blocks do.
 ///
-/// Shapes  in [rows, inputs], out [rows, outputs]: both point to the first column of the whole, whatever the panels
+/// Shapes  in [rows, inputs.size()], out [rows, outputs]: both point to the first column of the whole, whatever the panels
 /// Memory  only outputs that the weight has are written, not the padding of its last panel
 struct ProductTask {
     PackedView weight;
+    UnitRange inputs;
     float const* in = nullptr;
     std::int64_t in_stride = 0;
-    /// What `prepare` made of each row, where the kernel has it.
+    /// What `prepare` made of each row, where the kernel has it: from the block on in which the range begins, with zeros before
+    /// the range and behind it.
     std::byte const* prepared = nullptr;
     std::int64_t prepared_stride = 0;
     std::int64_t rows = 0;
@@ -39,11 +46,15 @@ struct ProductTask {
     std::int64_t last_panel = 0;
     float* out = nullptr;
     std::int64_t out_stride = 0;
+    /// Not null: `inputs` are those of the sums, whose results lie `sum_stride` floats apart (product/sum_products.hpp).
+    ProductSums const* sums = nullptr;
+    std::int64_t sum_stride = 0;
 };
 
 /// How one format is multiplied at one instruction set level. Plain functions: lambdas lose the target of their region.
 ///
-/// `multiply` sums each element in an order that depends on the format, the inputs and the level only.
+/// `multiply` sums each element in an order that depends on the format, the inputs and the level only; not on where in the
+/// weight the inputs lie, as long as they lie alike in its blocks. It knows of no sums.
 struct ProductKernel {
     /// Bytes that `prepare` writes for a row of activations; null where the kernel reads the activations themselves.
     std::int64_t (*prepared_bytes)(std::int64_t inputs) = nullptr;

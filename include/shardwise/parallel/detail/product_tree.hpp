@@ -1,0 +1,124 @@
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/op/input_pieces.hpp>
+#include <shardwise/op/packed_weight.hpp>
+#include <shardwise/op/product_sums.hpp>
+#include <shardwise/op/weight_format.hpp>
+#include <shardwise/parallel/detail/tree_plan.hpp>
+#include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/place.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline v0_2_0::detail {
+
+/// Zeros that a rank's weight begins with: int8 has one scale for a whole row, so that pieces of it may begin anywhere, and a
+/// piece has the same bits in every weight only where it lies alike in the blocks that are multiplied together. None where
+/// pieces are whole blocks, and for other formats, whose pieces are.
+[[nodiscard]] constexpr std::int64_t lead_inputs(WeightFormat format, InputPieces const& pieces, TensorPlace place) {
+    auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
+    bool const is_parted = format == WeightFormat::int8 && pieces.grain % quant_block != 0;
+    return is_parted && own.size() > 0 ? own.begin % quant_block : 0;
+}
+
+/// What a rank computes of a fixed tree over products by pieces of a weight's inputs. It holds its own behind `lead` zeros.
+[[nodiscard]] inline ProductSums product_sums(TreePlan const& plan, InputPieces const& pieces, TensorPlace place,
+                                              std::int64_t lead) {
+    auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
+    auto const first = own.begin - lead;
+    auto const slot = [&](std::int64_t i) {
+        return i < plan.nodes() ? i - plan.first_own() : i - plan.nodes() + plan.own();
+    };
+    ProductSums sums;
+    sums.inputs = {lead, lead + own.size()};
+    sums.sums = plan.own();
+    sums.scratch = plan.scratch();
+    for (auto const& step : plan.before()) {
+        if (step.leaf == TreeStep::no_leaf) {
+            sums.steps.push_back({{}, slot(step.to), slot(step.from)});
+        } else {
+            auto const inputs = pieces.inputs_of({step.leaf, step.leaf + 1});
+            sums.steps.push_back({{inputs.begin - first, inputs.end - first}, slot(step.to), ProductStep::no_slot});
+        }
+    }
+    return sums;
+}
+
+/// A fixed tree over products by pieces of a weight's inputs, which a rank holds in one piece.
+template <ComputeBackend Backend>
+class ProductTree {
+public:
+    using Stream = typename Backend::Stream;
+    using Weight = typename Backend::Weight;
+    using Rows = TensorView<float const, 2, Backend>;
+    using Matrix = TensorView<float, 2, Backend>;
+    using Vector = TensorView<float, 1, Backend>;
+    using Nodes = TensorView<float, 3, Backend>;
+
+    ProductTree() = default;
+    ProductTree(InputPieces const& pieces, std::int64_t outputs, TensorPlace place)
+        : tree_(pieces.count, outputs, place, SumsProducts<Backend> ? TreeParts::nodes : TreeParts::leaves),
+          pieces_(pieces),
+          own_(pieces.inputs_of_rank(place.ranks, place.rank)),
+          sums_(product_sums(tree_.plan(), pieces, place, 0)) {
+        auto const lead = lead_inputs(WeightFormat::int8, pieces, place);
+        if (lead > 0) led_ = product_sums(tree_.plan(), pieces, place, lead);
+    }
+
+    /// As FixedTreeSum's.
+    [[nodiscard]] std::int64_t workspace(std::int64_t tokens) const { return tree_.workspace(tokens); }
+    [[nodiscard]] std::int64_t most_workspace(std::int64_t tokens) const { return tree_.most_workspace(tokens); }
+    [[nodiscard]] std::int64_t workspace_scattered(std::int64_t tokens) const {
+        return tree_.workspace_scattered(tokens);
+    }
+
+    /// As FixedTreeSum's. `each(tokens, multiply) -> Result<>` calls multiply(weight, rows, place) for the weights by which rows
+    /// of these tokens are multiplied: rows [place.size(), own inputs] of activations, place counted from the first of the tokens.
+    template <class Each, Communicator C>
+    [[nodiscard]] Result<> sum(Each const& each, Matrix out, Vector workspace, C& comm, Stream& stream) const {
+        return tree_.sum(compute(each, stream), out, workspace, comm, stream);
+    }
+    template <class Each, Communicator C>
+    [[nodiscard]] Result<> sum_scattered(Each const& each, std::int64_t tokens, Matrix out, Vector workspace, C& comm,
+                                         Stream& stream) const {
+        return tree_.sum_scattered(compute(each, stream), tokens, out, workspace, comm, stream);
+    }
+
+private:
+    template <class Each>
+    [[nodiscard]] auto compute(Each const& each, Stream& stream) const {
+        if constexpr (SumsProducts<Backend>) {
+            return [this, &each, &stream](UnitRange tokens, Nodes out) -> Result<> {
+                return each(tokens, [&](Weight const& weight, Rows in, UnitRange place) -> Result<> {
+                    Nodes const rows(out.data() + place.begin * out.stride(1),
+                                     {out.extent(0), place.size(), out.extent(2)}, out.strides());
+                    return Backend::multiply_sums(in, weight, has_lead(weight) ? led_ : sums_, rows, stream);
+                });
+            };
+        } else {
+            return [this, &each, &stream](std::int64_t leaf, UnitRange tokens, Matrix out) -> Result<> {
+                auto const inputs = pieces_.inputs_of({leaf, leaf + 1});
+                return each(tokens, [&](Weight const& weight, Rows in, UnitRange place) -> Result<> {
+                    auto const first = own_.begin - (weight.inputs() - own_.size());
+                    return Backend::multiply(in.columns(inputs.begin - own_.begin, inputs.size()), weight,
+                                             {inputs.begin - first, inputs.end - first},
+                                             out.rows(place.begin, place.size()), stream);
+                });
+            };
+        }
+    }
+    [[nodiscard]] bool has_lead(Weight const& weight) const { return weight.inputs() != own_.size(); }
+
+    FixedTreeSum<Backend> tree_;
+    InputPieces pieces_;
+    UnitRange own_;
+    ProductSums sums_;
+    /// Of int8 whose pieces part blocks.
+    ProductSums led_;
+};
+
+}  // namespace shardwise::inline v0_2_0::detail
