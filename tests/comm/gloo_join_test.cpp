@@ -18,8 +18,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -162,6 +164,32 @@ TEST_CASE("Gloo: a join whose timeout has no end meets") {
         };
     };
     for (auto const& outcome : run_processes({join(0), join(1)})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
+}
+
+TEST_CASE("Gloo: a fork that drops its copy of a rank ends, and takes the rank from nobody") {
+    shardwise::testing::GlooBody const forks = [](Gloo& comm) -> Result<> {
+        auto part = comm.split(0);
+        if (!part) return part.error();
+        if (comm.rank() == 1) {
+            auto const child = fork();
+            if (child == 0) {
+                alarm(20);
+                {
+                    auto const dropped = std::move(comm);
+                    auto const dropped_part = std::move(*part);
+                }
+                _exit(0);
+            }
+            int status = 0;
+            if (waitpid(child, &status, 0) != child || status != 0) return Error{ErrorCode::unsupported}.in("fork");
+        }
+        auto const met = barrier(*part);
+        return met ? barrier(comm) : met;
+    };
+    for (auto const& outcome : shardwise::testing::run_gloo_ranks({forks, forks}, {.timeout = 40s})) {
         CAPTURE(outcome.message);
         CHECK(outcome.succeeded);
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/process_mark.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
@@ -16,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -55,9 +57,14 @@ public:
     }
     MessageRank(MessageRank&&) noexcept = default;
     MessageRank& operator=(MessageRank&&) noexcept = delete;
-    /// The rank leaves: who still waits for it is told so.
+    /// The rank leaves: who still waits for it is told so. In a fork nobody leaves: the process that joined is the rank.
     ~MessageRank() {
         if (!wire_) return;
+        if (!process_.is_here()) {
+            // It has no threads that could end, and the connections are those of that process: they are left as they are.
+            (void)new std::tuple(std::move(wire_), std::move(sent_), std::move(notices_));
+            return;
+        }
         if (!error_) wire_->wait(std::span<Message>(sent_), options_.timeout, [] { return false; });
         if (!error_) notify({});
         wire_->keep(std::move(sent_));
@@ -385,6 +392,7 @@ private:
     /// What each other rank says when it leaves or fails.
     std::vector<Message> notices_;
     Traffic traffic_;
+    ProcessMark process_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail
