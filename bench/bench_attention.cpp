@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/core_pin.hpp>
+#include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/kernels/attention.hpp>
 
@@ -55,7 +56,11 @@ CaseTimes time_case(HostContext& context, Case const& wanted) {
     auto const width = shape.kv_heads * shape.key_dim;
     auto const copies = std::max<std::int64_t>(1, ceil_divide(rotated_bytes, wanted.bytes()));
     auto const per_copy = 2 * wanted.keys * width;
-    std::vector<T> cache(static_cast<std::size_t>(copies * per_copy));
+    std::vector<T> cache;
+    cache.reserve(static_cast<std::size_t>(copies * per_copy));
+    // As KvCache holds them.
+    detail::prefer_huge_pages(cache.data(), copies * per_copy * static_cast<std::int64_t>(sizeof(T)));
+    cache.resize(cache.capacity());
     std::vector<T> queries(static_cast<std::size_t>(wanted.queries * shape.heads * shape.key_dim));
     std::vector<T> out(queries.size());
     std::uint32_t state = 1;

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <vector>
 
 namespace {
@@ -92,6 +96,40 @@ TEST_CASE("KvCache: sequences share the pages; one that lacks them gets none, an
     CHECK(cache.reserve(3, 1).error().code() == ErrorCode::invalid_argument);
     CHECK(cache.reserve(0, 65).error().code() == ErrorCode::invalid_argument);
 }
+
+#if defined(__linux__)
+/// Whether the system was asked to back an address with large pages: "hg" among the flags of its mapping.
+bool has_huge_page_advice(void const* address) {
+    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+    std::ifstream mappings("/proc/self/smaps");
+    bool is_here = false;
+    for (std::string line; std::getline(mappings, line);) {
+        std::istringstream words(line);
+        std::string first;
+        words >> first;
+        if (auto const dash = first.find('-');
+            dash != first.npos && first.find_first_not_of("0123456789abcdef-") == first.npos) {
+            is_here =
+                std::stoull(first, nullptr, 16) <= wanted && wanted < std::stoull(first.substr(dash + 1), nullptr, 16);
+        } else if (is_here && first == "VmFlags:") {
+            return (line + " ").find(" hg ") != line.npos;
+        }
+    }
+    return false;
+}
+
+TEST_CASE("KvCache: keys and values lie on large pages where the system has them") {
+    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) return;
+    HostContext context({.threads = 1});
+    std::array const wide{KvLayer{.heads = 8, .key_dim = 128, .value_dim = 128}};
+    KvRoom const room{.sequences = 1, .context = 4096, .step_tokens = 1, .dtype = Dtype::f32};
+    auto cache = KvCache<Host>::create(context, wide, room);
+    REQUIRE(cache);
+    REQUIRE(cache->reserve(0, 4096));
+    CHECK(has_huge_page_advice(cache->template keys<float>(0, 0, 4096).row(2048)));
+    CHECK(has_huge_page_advice(cache->template values<float>(0, 0, 4096).row(2048)));
+}
+#endif
 
 TEST_CASE("KvCache: element types and sizes that no cache has are refused") {
     HostContext context({.threads = 1});

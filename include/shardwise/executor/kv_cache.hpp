@@ -2,12 +2,15 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/huge_pages.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/store_rows.hpp>
 #include <shardwise/memory/kv_pages.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -55,6 +58,7 @@ public:
                 auto const bytes = rows * shape.heads * width * bits(room.dtype) / 8;
                 auto elements = Buffer<std::byte, Backend>::allocate(context, bytes);
                 if (!elements) return elements.error();
+                if constexpr (std::same_as<Backend, Host>) detail::prefer_huge_pages(elements->data(), bytes);
                 side.elements = std::move(*elements);
                 side.width = shape.heads * width;
                 if (room.dtype != Dtype::i8) return {};
