@@ -74,6 +74,10 @@ TEST_CASE("product_tree: pieces that part int8's blocks of 32 and bf16's pairs h
                     REQUIRE(made);
                     CHECK(is_bitwise_equal(*made, *alone));
                 }
+                // Leaf by leaf, too.
+                auto const apart = sum_of<Counting>(stored.source, pieces, 5, tokens);
+                REQUIRE(apart);
+                CHECK(is_bitwise_equal(*apart, *alone));
             }
         }
     }
