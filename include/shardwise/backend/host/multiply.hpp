@@ -66,10 +66,12 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     for (auto const& step : sums.steps) bytes += step.is_product() ? prepared_range_bytes(kernel, step.inputs) : 0;
     return round_up(bytes, panel_alignment);
 }
-/// Rows that are prepared at a time, of `rows`.
+/// Rows that are prepared at a time, of `rows`: whole tiles of every level's kernels, where there is room for one.
 [[nodiscard]] inline std::int64_t prepared_rows(std::int64_t row_bytes, std::int64_t rows) {
-    return std::clamp<std::int64_t>(prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1), 1,
-                                    std::max<std::int64_t>(rows, 1));
+    constexpr std::int64_t tile = 4;
+    auto const fitting = prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1);
+    auto const whole = fitting < tile ? fitting : fitting / tile * tile;
+    return std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(rows, 1));
 }
 /// What a product by `rows` rows, whose prepared activations have so many bytes each, takes from the weight's context while it
 /// runs.
