@@ -18,6 +18,7 @@
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/store_rows.hpp>
 
 #include <array>
 #include <cstddef>
@@ -99,6 +100,10 @@ template <class B>
 concept HasSoftmax = requires(KernelProbe<B> p) {
     softmax<float>(p.in, p.out, p.stream);
 };
+template <class B>
+concept HasStoreRows = requires(KernelProbe<B> p, CachedRows<float, B> const& cache) {
+    store_rows<float>(p.in, p.out, cache, std::int64_t{}, p.stream);
+};
 
 }  // namespace detail
 
@@ -128,6 +133,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"sample", detail::HasSample<Backend>},
     KernelSupport{"scale_rows", detail::HasScaleRows<Backend>},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
+    KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
 };
 
 /// True where a device multiplies by weights of a format as they are; the host does by all.
