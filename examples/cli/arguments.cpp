@@ -51,12 +51,6 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
     return std::string(closest.best());
 }
 
-[[nodiscard]] std::string join(std::vector<std::string> const& words) {
-    std::string text;
-    for (auto const& word : words) text += (text.empty() ? "" : ", ") + word;
-    return text;
-}
-
 [[nodiscard]] Error usage_error(CLI::ParseError const& problem, CLI::App const& root, CLI::App const* command) {
     Error error{ErrorCode::invalid_argument};
     std::string const help =
@@ -65,8 +59,9 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
         auto const extras = root.remaining(true);
         auto const first = extras.empty() ? std::string() : extras.front();
         auto const closest = closest_name(command == nullptr ? root : *command, first);
-        error.in(join(extras))
-            .because(command == nullptr && first.substr(0, 1) != "-" ? "is not a command" : "was not expected");
+        // What follows the first may be right behind what was meant.
+        error.in(first).because(command == nullptr && first.substr(0, 1) != "-" ? "is not a command"
+                                                                                : "was not expected");
         return error.fix(closest.empty() ? help : "did you mean " + closest + "? " + help);
     }
     if (dynamic_cast<CLI::ArgumentMismatch const*>(&problem) != nullptr) {

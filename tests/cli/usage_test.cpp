@@ -79,6 +79,8 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
              {{"map", "gpt2", "--max-memory", "{\"0\":"}, "--max-memory"},
              {{"completion"}, "SHELL: was not given"},
              {{"man", "map"}, "map: was not expected"},
+             {{"frob", "gpt2", "more"}, "shardwise: frob: is not a command"},
+             {{"estimate", "gpt2", "extra", "--more"}, "shardwise: extra: was not expected"},
          }) {
         auto const& [words, text] = mistake;
         std::string const says = text;
