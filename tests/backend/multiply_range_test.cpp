@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -193,10 +194,24 @@ TEST_CASE("multiply: ranges that leave a weight or part its blocks, and sums of 
     CHECK(refused({16, 96}, 80).find("begins within a block") != std::string::npos);
     CHECK(refused({0, 48}, 48).find("ends within a block") != std::string::npos);
     CHECK(refused({32, 96}, 96).find("another width") != std::string::npos);
-    ProductSums sums;
-    sums.inputs = {0, 96};
-    sums.steps = {{{0, 96}, 0}};
-    sums.sums = 1;
+    auto const refused_sums = [&](List<ProductStep> steps, std::int64_t scratch) {
+        ProductSums const sums{{0, 64}, std::move(steps), 1, scratch};
+        auto const done =
+            Host::multiply_sums({in.data(), {1, 64}}, weight, sums, {out.data(), {1, 1, outputs}}, stream);
+        return done ? std::string() : done.error().message();
+    };
+    auto const product_in = ProductStep::no_slot;
+    CHECK(refused_sums({{{0, 32}, 0, product_in}, {{32, 64}, 1, product_in}, {{}, 0, 1}}, 1).empty());
+    CHECK(refused_sums({{{0, 64}, 0, product_in}}, 512).empty());
+    CHECK(refused_sums({{{0, 64}, 0, product_in}}, 1025).find("more slots") != std::string::npos);
+    CHECK(refused_sums({{{0, 64}, 1, product_in}}, 0).find("slot that is none") != std::string::npos);
+    CHECK(refused_sums({{{0, 64}, -1, product_in}}, 0).find("slot that is none") != std::string::npos);
+    CHECK(refused_sums({{{0, 64}, 0, product_in}, {{}, 0, 2}}, 1).find("slot that is none") != std::string::npos);
+    CHECK(refused_sums({{{32, 96}, 0, product_in}}, 0).find("leaves the inputs") != std::string::npos);
+    CHECK(refused_sums({{{16, 64}, 0, product_in}}, 0).find("begins within a block") != std::string::npos);
+    CHECK(refused_sums({{{0, 48}, 0, product_in}}, 0).find("ends within a block") != std::string::npos);
+    REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
+    ProductSums const sums{{0, 96}, {{{0, 96}, 0, product_in}}, 1, 0};
     auto const made = Host::multiply_sums({in.data(), {1, 96}}, weight, sums, {out.data(), {2, 1, outputs}}, stream);
     CHECK(made.error().message().find("another number of sums") != std::string::npos);
 }

@@ -165,7 +165,7 @@ struct Host {
     /// Shapes  in [rows, sums.inputs.size()], out [sums.sums, rows, outputs]; ranges begin and end where the format's blocks do
     /// Memory  as multiply; `sums` stays alive until it is done, too
     /// Order   on `stream`
-    /// Errors  as multiply
+    /// Errors  as multiply; shape_mismatch where a step leaves the slots, of which 1024 may be scratch, or the inputs
     [[nodiscard]] static Result<> multiply_sums(TensorView<float const, 2, Host> in, HostWeight const& weight,
                                                 ProductSums const& sums, TensorView<float, 3, Host> out,
                                                 Stream& stream);

@@ -135,6 +135,28 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
     return {};
 }
 
+/// Checks sums of products by a weight.
+[[nodiscard]] inline Result<> check_sums(HostWeight const& weight, ProductSums const& sums) {
+    auto const fail = [](std::string_view reason, std::int64_t got, std::int64_t expected) {
+        return Error{ErrorCode::shape_mismatch}.in("multiply").because(reason).got(got).expected(expected);
+    };
+    if (sums.scratch < 0 || sums.scratch > most_scratch_slots)
+        return fail("the steps keep more slots than there is room for", sums.scratch, most_scratch_slots);
+    auto const slots = sums.sums + sums.scratch;
+    for (auto const& step : sums.steps) {
+        if (step.to < 0 || step.to >= slots) return fail("a step has a slot that is none", step.to, slots);
+        if (step.is_product()) {
+            if (step.inputs.begin < sums.inputs.begin || step.inputs.end > sums.inputs.end)
+                return fail("a step leaves the inputs of the sums", step.inputs.end, sums.inputs.end);
+            auto const checked = check_product(weight, step.inputs, step.inputs.size(), weight.outputs());
+            if (!checked) return checked;
+        } else if (step.from < 0 || step.from >= slots) {
+            return fail("a step has a slot that is none", step.from, slots);
+        }
+    }
+    return {};
+}
+
 /// Puts a checked product into a stream.
 [[nodiscard]] inline Result<> submit_product(ProductTask const& task, HostWeight const& weight, HostStream& stream) {
     if (!stream.isa()) return stream.isa().error();
@@ -185,6 +207,7 @@ inline Result<> Host::multiply_sums(TensorView<float const, 2, Host> in, HostWei
                                     ProductSums const& sums, TensorView<float, 3, Host> out, Stream& stream) {
     auto const checked = detail::check_product(weight, sums.inputs, in.extent(1), out.extent(2));
     if (!checked) return checked;
+    if (auto const steps = detail::check_sums(weight, sums); !steps) return steps;
     if (out.extent(0) != sums.sums) {
         return Error{ErrorCode::shape_mismatch}
             .in("multiply")

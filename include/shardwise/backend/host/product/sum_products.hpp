@@ -36,6 +36,8 @@ inline void prepare_range(ProductKernel const& kernel, float const* row, UnitRan
 
 /// Floats of slots that a thread keeps on its stack while it sums.
 inline constexpr std::int64_t slot_floats = 32 * 1024;
+/// Slots of which the smallest tile finds room there.
+inline constexpr std::int64_t most_scratch_slots = slot_floats / (panel_outputs * tile_panels);
 /// Rows whose sums are made together where tiles are cut out of blocks.
 inline constexpr std::int64_t summed_rows = 48;
 
@@ -56,7 +58,7 @@ struct TileSlots {
 };
 
 /// to += from, in registers of four wherever the program was compiled for no wider ones.
-inline void add_floats(float const* from, std::int64_t count, float* to) {
+inline void add_row(float const* from, std::int64_t count, float* to) {
     using Four [[gnu::vector_size(16)]] = float;
     std::int64_t i = 0;
     for (; i + 4 <= count; i += 4) {
@@ -91,7 +93,7 @@ inline void sum_tile(ProductKernel const& kernel, ProductTask const& task, TileS
         auto const* const from = slots.at(step.from);
         auto const from_stride = slots.stride(step.from);
         for (std::int64_t row = 0; row < task.rows; ++row)
-            add_floats(from + row * from_stride, columns, to + row * stride);
+            add_row(from + row * from_stride, columns, to + row * stride);
     }
 }
 
