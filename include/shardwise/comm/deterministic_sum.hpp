@@ -3,6 +3,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/element.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
@@ -49,7 +50,7 @@ template <class T, class Find>
                              std::size_t depth, T* out, Find const& find) {
     if (node.begin >= leaves) return false;
     if (auto const* known = find(node)) {
-        for (std::int64_t i = 0; i < width; ++i) out[i] = known[i];
+        for (std::int64_t i = 0; i < width; ++i) store_element(out, i, load_element<T>(known, i));
         return true;
     }
     if (node.size == 1) return false;
@@ -59,9 +60,12 @@ template <class T, class Find>
     bool const has_right = sum_below<T>({node.begin + half, half}, leaves, width, scratch, depth + 1, right, find);
     if (!has_right) return has_left;
     for (std::int64_t i = 0; i < width; ++i) {
-        out[i] = has_left ? static_cast<T>(combine<ReduceOp::sum, T>(static_cast<Accumulator<T>>(out[i]),
-                                                                     static_cast<Accumulator<T>>(right[i])))
-                          : right[i];
+        auto value = right[i];
+        if (has_left) {
+            value = static_cast<T>(combine<ReduceOp::sum, T>(static_cast<Accumulator<T>>(load_element<T>(out, i)),
+                                                             static_cast<Accumulator<T>>(value)));
+        }
+        store_element(out, i, value);
     }
     return true;
 }
@@ -128,7 +132,7 @@ template <class T, Communicator C>
     };
     List<List<T>> scratch(64, List<T>(static_cast<std::size_t>(width)));
     if (!detail::sum_below<T>(sum_root(leaves), leaves, width, scratch, 0, out.data(), find)) {
-        for (std::int64_t i = 0; i < width; ++i) out.data()[i] = T{};
+        for (std::int64_t i = 0; i < width; ++i) detail::store_element(out.data(), i, T{});
     }
     return {};
 }

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
+#include <shardwise/comm/detail/element.hpp>
 
 #include <cstdint>
 
@@ -125,7 +126,8 @@ inline void add_floats(float* out, float const* first, float const* second, std:
         count, 64, [&](std::int64_t whole) { add_floats_avx512(out, first, second, whole); },
         [&](std::int64_t whole) { add_floats_avx2(out, first, second, whole); });
 #endif
-    for (; done < count; ++done) out[done] = first[done] + second[done];
+    for (; done < count; ++done)
+        store_element(out, done, load_element<float>(first, done) + load_element<float>(second, done));
 }
 
 /// sums[i] += others[i], or with the other first; others[i] = next[i]: a line that another core hands over is read and written
@@ -141,8 +143,10 @@ inline void add_and_replace(float* sums, float* others, float const* next, std::
         [&](std::int64_t whole) { add_and_replace_avx2<is_other_first>(sums, others, next, whole); });
 #endif
     for (; done < count; ++done) {
-        sums[done] = is_other_first ? others[done] + sums[done] : sums[done] + others[done];
-        others[done] = next[done];
+        auto const own = load_element<float>(sums, done);
+        auto const other = load_element<float>(others, done);
+        store_element(sums, done, is_other_first ? other + own : own + other);
+        store_element(others, done, load_element<float>(next, done));
     }
 }
 
@@ -155,9 +159,10 @@ inline void add_arrays(FloatArrays const& arrays, std::int64_t count) {
         [&](std::int64_t whole) { add_arrays_avx2(arrays, whole); });
 #endif
     for (; done < count; ++done) {
-        auto sum = arrays.from[0][done];
-        for (std::int32_t source = 1; source < arrays.sources; ++source) sum += arrays.from[source][done];
-        for (std::int32_t target = 0; target < arrays.targets; ++target) arrays.to[target][done] = sum;
+        auto sum = load_element<float>(arrays.from[0], done);
+        for (std::int32_t source = 1; source < arrays.sources; ++source)
+            sum += load_element<float>(arrays.from[source], done);
+        for (std::int32_t target = 0; target < arrays.targets; ++target) store_element(arrays.to[target], done, sum);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <shardwise/comm/call.hpp>
 #include <shardwise/comm/detail/add_floats.hpp>
+#include <shardwise/comm/detail/element.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <cstddef>
@@ -39,9 +40,10 @@ void reduce_into(T* values, T const* __restrict others, std::int64_t count) {
         return is_other_first ? add_floats(values, others, values, count) : add_floats(values, values, others, count);
     }
     for (std::int64_t i = 0; i < count; ++i) {
-        auto const own = static_cast<Accumulator<T>>(values[i]);
-        auto const other = static_cast<Accumulator<T>>(others[i]);
-        values[i] = static_cast<T>(is_other_first ? combine<op, T>(other, own) : combine<op, T>(own, other));
+        auto const own = static_cast<Accumulator<T>>(load_element<T>(values, i));
+        auto const other = static_cast<Accumulator<T>>(load_element<T>(others, i));
+        store_element(values, i,
+                      static_cast<T>(is_other_first ? combine<op, T>(other, own) : combine<op, T>(own, other)));
     }
 }
 
@@ -51,16 +53,22 @@ void reduce_blocks(T* out, std::int64_t count, std::int32_t ranks, Values const&
     // Blocks that stay in the first-level cache, so that each source is streamed once.
     constexpr std::int64_t block = 1024;
     Accumulator<T> sums[block];
+    // Of data that do not begin where a T may lie.
+    T aligned[block];
     for (std::int64_t begin = 0; begin < count; begin += block) {
         auto const size = count - begin < block ? count - begin : block;
+        auto const bytes = static_cast<std::size_t>(size) * sizeof(T);
         for (std::int32_t peer = 0; peer < ranks; ++peer) {
-            T const* const theirs = values(peer) + begin;
+            T const* theirs = values(peer) + begin;
+            if (!is_aligned(theirs)) theirs = static_cast<T const*>(std::memcpy(aligned, theirs, bytes));
             for (std::int64_t i = 0; i < size; ++i) {
                 auto const value = static_cast<Accumulator<T>>(theirs[i]);
                 sums[i] = peer == 0 ? value : combine<op, T>(sums[i], value);
             }
         }
-        for (std::int64_t i = 0; i < size; ++i) out[begin + i] = static_cast<T>(sums[i]);
+        T* const results = is_aligned(out) ? out + begin : aligned;
+        for (std::int64_t i = 0; i < size; ++i) results[i] = static_cast<T>(sums[i]);
+        if (!is_aligned(out)) std::memcpy(out + begin, aligned, bytes);
     }
 }
 
