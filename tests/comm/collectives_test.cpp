@@ -229,6 +229,32 @@ TEST_CASE("all_to_all: every part arrives at its rank, ordered by its sender, wh
     }
 }
 
+TEST_CASE("all_to_all: more ranks than a chunk has counts exchange them in several steps") {
+    auto const result = run_threads(
+        19,
+        [&](Threads& comm) -> Result<> {
+            std::vector<std::int64_t> sent;
+            std::vector<std::int64_t> received;
+            std::vector<std::int32_t> in;
+            std::vector<std::int32_t> expected;
+            for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
+                sent.push_back((comm.rank() + 2 * peer) % 5);
+                received.push_back((peer + 2 * comm.rank()) % 5);
+                in.insert(in.end(), static_cast<std::size_t>(sent.back()), comm.rank() * 100 + peer);
+                expected.insert(expected.end(), static_cast<std::size_t>(received.back()), peer * 100 + comm.rank());
+            }
+            std::vector<std::int32_t> out(expected.size());
+            if (auto const done = all_to_all(comm, view(std::as_const(in)), sent, view(out), received); !done)
+                return done;
+            expect(out == expected);
+            return {};
+        },
+        {.chunk_bytes = 64});
+    if (!result) CAPTURE(result.error().message());
+    REQUIRE(result);
+    CHECK(wrong.exchange(0) == 0);
+}
+
 TEST_CASE("send and receive keep their order, for messages of any length in both directions") {
     auto const result = run_threads(3, [&](Threads& comm) -> Result<> {
         auto const next = (comm.rank() + 1) % 3;

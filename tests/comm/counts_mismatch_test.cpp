@@ -1,4 +1,5 @@
 #include <shardwise/comm/all_gather.hpp>
+#include <shardwise/comm/all_to_all.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/reduce_scatter.hpp>
@@ -138,5 +139,21 @@ TEST_CASE("Counts are compared only where calls differ in nothing else") {
     for (auto const& words : run_on_threads(3, body, {.timeout = 50s})) {
         CHECK(words.find("differ: rank") != std::string::npos);
         CHECK(words.find("let all ranks call the same in the same order") != std::string::npos);
+    }
+}
+
+TEST_CASE("all_to_all: a part of another length than its receiver expects is named with both ranks and both counts") {
+    auto const body = [](Threads& comm) -> Result<> {
+        // Rank 1 sends 5 to rank 2, which expects 2 of everybody.
+        std::vector<std::int64_t> const sent = comm.rank() == 1 ? list_of(3, 2, 5) : list_of(3, 0, 2);
+        std::vector<std::int64_t> const received(3, 2);
+        std::vector<float> in(comm.rank() == 1 ? 9 : 6);
+        std::vector<float> out(6);
+        return all_to_all<float>(comm, view(in), sent, view(out), received);
+    };
+    for (auto const& words : run_on_threads(3, body, {.timeout = 50s})) {
+        CHECK(words ==
+              "rank 1: sends fp32 x 5 to rank 2 in all_to_all, which expects fp32 x 2; exchange the counts before the "
+              "data");
     }
 }

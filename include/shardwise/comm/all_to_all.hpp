@@ -17,10 +17,16 @@ namespace shardwise::inline v0_2_0 {
 
 namespace detail {
 
-[[nodiscard]] inline Error other_counts(std::int32_t rank) {
+/// A sender and a receiver that mean parts of other lengths.
+[[nodiscard]] inline Error part_mismatch(Dtype dtype, std::int32_t from, std::int64_t sent, std::int32_t to,
+                                         std::int64_t expected) {
+    auto const text = [&](std::int64_t count) {
+        return std::string(traits(dtype).short_name) + " x " + std::to_string(count);
+    };
     return Error{ErrorCode::collective_mismatch}
-        .in("rank " + std::to_string(rank))
-        .because("expects other counts in all_to_all than the ranks send")
+        .in("rank " + std::to_string(from))
+        .because("sends " + text(sent) + " to rank " + std::to_string(to) + " in all_to_all, which expects " +
+                 text(expected))
         .fix("exchange the counts before the data");
 }
 
@@ -48,7 +54,9 @@ template <class T, ExchangesMessages C>
         if (!done) return done;
     }
     for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
-        if (announced[rank_index(peer)] != received.count(peer)) return comm.fail(other_counts(rank));
+        auto const count = announced[rank_index(peer)];
+        if (count != received.count(peer))
+            return comm.fail(part_mismatch(dtype_of<T>, peer, count, rank, received.count(peer)));
     }
     if (sent.count(rank) > 0) {
         std::memcpy(out + received.begin(rank), in + sent.begin(rank),
@@ -65,44 +73,46 @@ template <class T, SharesMemory C>
     auto const rank = static_cast<std::size_t>(comm.rank());
     std::int64_t sent = 0;
     for (auto const count : send_counts) sent += count;
-    if (ranks * sizeof(std::int64_t) > comm.chunk_bytes()) {
-        return Error{ErrorCode::capacity_exceeded}
-            .in("all_to_all")
-            .because("has more ranks than a chunk has counts")
-            .got(comm.size())
-            .fix("make the group with larger chunks");
-    }
-    // Counts first: they say where in each rank's stream the part for this rank lies, and how many steps follow.
-    comm.begin(call);
-    comm.put(comm.mine(ranks * sizeof(std::int64_t)), send_counts.data(), ranks * sizeof(std::int64_t));
-    if (auto const stepped = comm.step(); !stepped) return stepped;
-    auto const count_of = [&](std::size_t from, std::size_t to) {
-        if (from == rank) return send_counts[to];
-        std::int64_t count = 0;
-        std::memcpy(&count, comm.theirs(static_cast<std::int32_t>(from)) + to * sizeof count, sizeof count);
-        return count;
-    };
     struct Source {
-        std::int64_t begin = 0;  // of the part for this rank, in the source's stream
-        std::int64_t place = 0;  // of that part in `out`
+        std::int64_t length = 0;  // of the source's stream
+        std::int64_t begin = 0;   // of the part for this rank, in that stream
+        std::int64_t count = 0;   // of that part's elements
+        std::int64_t place = 0;   // of that part in `out`
     };
     List<Source> sources(ranks);
+    // Counts first: they say where in each rank's stream the part for this rank lies, and how many steps follow.
+    comm.begin(call);
+    auto const most = comm.chunk_bytes() / sizeof(std::int64_t);
+    for (std::size_t first = 0; first < ranks; first += most) {
+        auto const last = std::min(first + most, ranks);
+        auto const bytes = (last - first) * sizeof(std::int64_t);
+        comm.put(comm.mine(bytes), &send_counts[first], bytes);
+        if (auto const stepped = comm.step(); !stepped) return stepped;
+        for (std::size_t from = 0; from < ranks; ++from) {
+            auto& source = sources[from];
+            for (auto to = first; to < last; ++to) {
+                auto count = send_counts[to];
+                if (from != rank) {
+                    auto const* const theirs = comm.theirs(static_cast<std::int32_t>(from));
+                    std::memcpy(&count, theirs + (to - first) * sizeof count, sizeof count);
+                }
+                if (to < rank) source.begin += count;
+                if (to == rank) source.count = count;
+                source.length += count;
+            }
+        }
+    }
     std::int64_t longest = 0;
     std::int64_t place = 0;
-    bool agrees = true;
     for (std::size_t from = 0; from < ranks; ++from) {
-        std::int64_t length = 0;
-        for (std::size_t to = 0; to < ranks; ++to) {
-            if (to == rank) sources[from].begin = length;
-            length += count_of(from, to);
+        auto& source = sources[from];
+        if (source.count != receive_counts[from]) {
+            return comm.fail(part_mismatch(dtype_of<T>, static_cast<std::int32_t>(from), source.count, comm.rank(),
+                                           receive_counts[from]));
         }
-        agrees = agrees && count_of(from, rank) == receive_counts[from];
-        sources[from].place = place;
-        place += receive_counts[from];
-        longest = std::max(longest, length);
-    }
-    if (!agrees) {
-        return comm.fail(other_counts(comm.rank()));
+        source.place = place;
+        place += source.count;
+        longest = std::max(longest, source.length);
     }
     auto const chunk = static_cast<std::int64_t>(comm.chunk_bytes() / sizeof(T));
     std::int64_t taken = 0;
