@@ -3,6 +3,7 @@
 #include <shardwise/comm/all_to_all.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
+#include <shardwise/comm/send_receive.hpp>
 #include <shardwise/comm/shared_memory.hpp>
 
 #include <doctest/doctest.h>
@@ -101,6 +102,22 @@ TEST_CASE("SharedMemory: a stopped rank is unresponsive at the deadline; a short
         CHECK(stopped[rank].message.find("by rank 1 (stopped: unresponsive)") != std::string::npos);
         CHECK(stopped[rank].took < 2900ms);
     }
+    Body const receives = [](SharedMemory& comm) -> Result<> {
+        std::vector<float> data(10);
+        while (true) {
+            if (auto const done = receive(comm, view(data), 1); !done) return done;
+        }
+    };
+    Body const sends = [](SharedMemory& comm) -> Result<> {
+        std::vector<float> data(10);
+        while (true) {
+            if (auto const done = send<float>(comm, view(data), 0); !done) return done;
+        }
+    };
+    auto const silent = run_ranks({receives, sends}, {.timeout = 300ms}, stop_for(3s));
+    CAPTURE(silent[0].message);
+    CHECK(silent[0].code == ErrorCode::deadline_exceeded);
+    CHECK(silent[0].message.find("receive: rank 1: is stopped: unresponsive") != std::string::npos);
 
     Body const many = [](SharedMemory& comm) -> Result<> {
         std::vector<float> data(10, 1.0F);

@@ -368,7 +368,7 @@ private:
                     Error{ErrorCode::deadline_exceeded}
                         .in(what)
                         .at(name)
-                        .because("did not answer in time")
+                        .because(watch_.is_stopped(peer) ? "is stopped: unresponsive" : "did not answer in time")
                         .fix("look at what that rank does; raise the timeout only where it really needs that long"));
             }
         }
