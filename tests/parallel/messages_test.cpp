@@ -1,10 +1,13 @@
 #include <shardwise/cost/block_messages.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/presets.hpp>
+#include <shardwise/parallel/expert_parallel.hpp>
 #include <shardwise/parallel/linear_backward.hpp>
+#include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/parallel/vocab_cross_entropy.hpp>
 #include <shardwise/parallel/vocab_embedding.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
+#include <shardwise/schedule/one_forward_one_backward.hpp>
 
 #include <doctest/doctest.h>
 
@@ -34,6 +37,16 @@ doctest::Approx near(double value) {
     return doctest::Approx(value).epsilon(1e-9).scale(0.0);
 }
 
+/// The first layer of a model.
+BlockBody first_layer(ModelConfig const& config) {
+    auto const model = describe(config);
+    REQUIRE(model);
+    for (auto const& each : model->program.blocks()) {
+        if (each.is_numbered) return model->program.body(each);
+    }
+    return {};
+}
+
 /// The same block as the planner knows it.
 BlockBody layer_of(LlamaBlock const& block) {
     auto config = presets::llama_2_7b;
@@ -42,12 +55,7 @@ BlockBody layer_of(LlamaBlock const& block) {
     config.heads = block.heads;
     config.kv_heads = block.kv_heads;
     config.head_dim = block.head_dim;
-    auto const model = describe(config);
-    REQUIRE(model);
-    for (auto const& each : model->program.blocks()) {
-        if (each.is_numbered) return model->program.body(each);
-    }
-    return {};
+    return first_layer(config);
 }
 
 BlockMessages planned(LlamaBlock const& block, std::int64_t ranks, bool is_sequence_parallel = false) {
@@ -224,5 +232,72 @@ TEST_CASE(
             CHECK(rank.of(CollectiveKind::all_gather).calls == 2);
             CHECK(rank.total().bytes == 2 * (ranks - 1) * tokens * block.hidden * 4);
         }
+    }
+}
+
+TEST_CASE("messages: experts get and return rows as the cost model says, behind the numbers of rows") {
+    auto config = presets::mixtral_8x7b;
+    config.hidden_size = 16;
+    auto const body = first_layer(config);
+    // Each expert is chosen by as many tokens of each rank.
+    constexpr std::int64_t own_tokens = 12;
+    ExpertShape const shape{config.experts, config.experts_per_token, config.hidden_size, own_tokens};
+    for (std::int32_t const ranks : {2, 4, 8}) {
+        CAPTURE(ranks);
+        Step const step{.new_tokens = own_tokens, .context = own_tokens, .dtype = Dtype::f32, .kv_dtype = Dtype::f32};
+        auto const expected = block_messages(body, op_context(body, step, {.ep = ranks}),
+                                             {.ep = RankGroup::in_node(ranks, wire), .product_bits = 32.0}, whole_link);
+        auto const taken = counted(ranks, [&](Threads& comm, HostContext& context, HostStream& stream) -> Result<> {
+            auto layer = ExpertParallel<Host, Threads>::create(context, comm, shape);
+            if (!layer) return layer.error();
+            std::vector<std::int32_t> ids;
+            for (std::int64_t pair = 0; pair < own_tokens * shape.experts_per_token; ++pair)
+                ids.push_back(static_cast<std::int32_t>(pair % shape.experts));
+            Floats const weights(ids.size(), 0.5F);
+            auto rows = random_floats(own_tokens * shape.width, 1);
+            auto const expert = [](std::int64_t, TensorView<float const, 2, Host> in, TensorView<float, 2, Host> out,
+                                   HostStream&) -> Result<> {
+                std::copy_n(in.data(), in.elements(), out.data());
+                return {};
+            };
+            auto const all = matrix(rows, own_tokens, shape.width);
+            return layer->forward(
+                all, TensorView<std::int32_t const, 2, Host>(ids.data(), {own_tokens, shape.experts_per_token}),
+                matrix(weights, own_tokens, shape.experts_per_token), all, expert, stream,
+                Deadline::after(std::chrono::seconds(60)));
+        });
+        for (auto const& rank : taken) {
+            CHECK(rank.of(CollectiveKind::all_to_all).calls == 3);
+            CHECK(rank.total().calls == 3);
+            CHECK(seconds(rank.total()) == near(expected.routed));
+        }
+    }
+}
+
+TEST_CASE("messages: a pipeline's stage takes what the cost model says of each micro-batch, in both directions") {
+    struct Stage {
+        using Rows = TensorView<float, 2, Host>;
+        using In = TensorView<float const, 2, Host>;
+        Result<> forward(PipelineSlot const&, In, Rows, HostStream&) { return {}; }
+        Result<> backward(PipelineSlot const&, In, In, Rows, HostStream&) { return {}; }
+        Result<> weights(PipelineSlot const&, In, In, HostStream&) { return {}; }
+    };
+    constexpr std::int64_t micro_batches = 5;
+    constexpr std::int64_t width = 24;
+    auto const taken = counted(3, [&](Threads& comm, HostContext& context, HostStream& stream) -> Result<> {
+        auto pipeline = PipelineParallel<Host, Threads>::create(
+            context, comm, one_forward_one_backward(3, micro_batches), {tokens, width});
+        if (!pipeline) return pipeline.error();
+        Stage stage;
+        return pipeline->run(stage, stream, Deadline::after(std::chrono::seconds(60)));
+    });
+    auto const one = send_seconds(4.0 * static_cast<double>(tokens * width), wire, whole_link);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        // Inputs from the stage before, gradients from the stage behind.
+        auto const neighbours = rank == 1 ? 2 : 1;
+        auto const& received = taken[rank].of(CollectiveKind::receive);
+        CHECK(received.calls == neighbours * micro_batches);
+        CHECK(seconds(received) == near(static_cast<double>(neighbours * micro_batches) * one));
+        CHECK(seconds(taken[rank].total()) == seconds(received));
     }
 }

@@ -31,8 +31,9 @@ struct BlockMessage {
     };
     Kind kind = Kind::reduction;
     double bytes = 0.0;
-    /// Of an exchange, the experts of each row.
+    /// Of an exchange, the experts of each row, and all of them.
     std::int64_t copies = 0;
+    std::int64_t experts = 0;
 };
 
 /// The exchanges of a block in their order, whatever links they go over.
@@ -75,9 +76,7 @@ private:
         whole.rank.is_sequence_parallel = false;
         return static_cast<double>(whole.bytes(id).count());
     }
-    constexpr void send(BlockMessage::Kind kind, double bytes, std::int64_t copies = 0) {
-        messages_.push_back({kind, bytes, copies});
-    }
+    constexpr void send(BlockMessage::Kind kind, double bytes) { messages_.push_back({kind, bytes}); }
     constexpr void reduce(ValueId id) {
         if (!is_partial(id)) return;
         is_partial_[index(id)] = 0;
@@ -128,8 +127,8 @@ private:
     constexpr void exchange(Operation const& op) {
         auto const& rows = context_.value(op.inputs[0]);
         auto const row_bits = static_cast<double>(rows.width * bits(context_.step.dtype));
-        send(BlockMessage::Kind::exchange, static_cast<double>(context_.step.tokens()) * row_bits / 8.0,
-             context_.experts_per_token);
+        messages_.push_back({BlockMessage::Kind::exchange, static_cast<double>(context_.step.tokens()) * row_bits / 8.0,
+                             context_.experts_per_token, context_.experts});
     }
     /// Logits are gathered for the sampler; a loss over dealt vocabulary takes three sums of a number per token.
     ///
@@ -150,8 +149,8 @@ private:
     List<std::int32_t> is_entered_;
 };
 
-/// Rows go to their experts, in the products' type, and their results come back in the activations'; each
-/// tensor-parallel rank sends its part of a row and the ranks there gather it.
+/// How many rows each expert gets, a number of 8 bytes; then rows go to their experts, in the products' type, and their results
+/// come back in the activations'; each tensor-parallel rank sends its part of a row and the ranks there gather it.
 [[nodiscard]] constexpr double exchange_seconds(BlockMessage const& rows, RankGroup const& tp, RankGroup const& ep,
                                                 double narrow, Efficiency const& efficiency) {
     if (ep.ranks <= 1) return 0.0;
@@ -160,7 +159,8 @@ private:
         return dispatch_seconds(part, rows.copies, ep, efficiency) +
                all_gather_seconds(share * rows.bytes * static_cast<double>(rows.copies), tp, efficiency);
     };
-    return send(narrow < 1.0 ? narrow : 1.0) + send(1.0);
+    auto const counts = dispatch_seconds(8.0 * static_cast<double>(rows.experts), 1, ep, efficiency);
+    return counts + send(narrow < 1.0 ? narrow : 1.0) + send(1.0);
 }
 
 }  // namespace detail
