@@ -2,6 +2,7 @@
 //
 //   mpi_ranks cases               everything must be right
 //   mpi_ranks pipelines           tables of every kind over the ranks
+//   mpi_ranks blocks              a deterministic block over the ranks, which must have the bits of one alone
 //   mpi_ranks mismatch            rank 1 asks for something else; every rank must be told both calls
 //   mpi_ranks stopped             rank 1 stops itself; the others must name it, and the job must end
 //   mpi_ranks absent              rank 1 never starts MPI; the others must be told so
@@ -12,6 +13,7 @@
 
 #include <shardwise/comm/mpi.hpp>
 
+#include "../parallel/block_cases.hpp"
 #include "../parallel/pipeline_cases.hpp"
 #include "collective_cases.hpp"
 
@@ -51,21 +53,16 @@ Result<> reduce(Mpi& comm, std::size_t count) {
     return all_reduce(comm, flat(data));
 }
 
+int tell(Mpi const& comm, Result<> const& done) {
+    if (!done) std::fprintf(stderr, "FAILED: rank %d: %s\n", comm.rank(), done.error().message().c_str());
+    return done ? 0 : 1;
+}
+
 int run_cases(Mpi& comm) {
-    auto const done = shardwise::testing::check_collectives(comm, 400'003);
-    if (!done) {
-        std::fprintf(stderr, "FAILED: rank %d: %s\n", comm.rank(), done.error().message().c_str());
-        return 1;
-    }
+    if (tell(comm, shardwise::testing::check_collectives(comm, 400'003)) != 0) return 1;
     auto const bytes = comm.traffic().of(CollectiveKind::all_reduce).bytes;
     if (comm.rank() == 0) std::printf("all cases on %d ranks, %lld bytes reduced\n", comm.size(), (long long)bytes);
     return 0;
-}
-
-int run_pipelines(Mpi& comm) {
-    auto const done = shardwise::testing::pipelines::check_pipelines(comm);
-    if (!done) std::fprintf(stderr, "FAILED: rank %d: %s\n", comm.rank(), done.error().message().c_str());
-    return done ? 0 : 1;
 }
 
 /// Ends this rank without MPI_Finalize, and so the job.
@@ -99,7 +96,7 @@ int main(int argc, char** argv) {
         if (!is_same) std::fprintf(stderr, "FAILED: not the same MPI\n");
         return is_same ? 0 : 1;
     }
-    bool const is_right = what == "cases" || what == "pipelines" || what == "twice";
+    bool const is_right = what == "cases" || what == "pipelines" || what == "blocks" || what == "twice";
     auto comm = Mpi::join({.timeout = is_right ? std::chrono::nanoseconds(60s) : std::chrono::nanoseconds(5s)});
     if (!comm) {
         std::fprintf(stderr, "FAILED: %s\n", comm.error().message().c_str());
@@ -112,7 +109,8 @@ int main(int argc, char** argv) {
         return run_cases(*second);
     }
     if (what == "cases") return run_cases(*comm);
-    if (what == "pipelines") return run_pipelines(*comm);
+    if (what == "pipelines") return tell(*comm, shardwise::testing::pipelines::check_pipelines(*comm));
+    if (what == "blocks") return tell(*comm, shardwise::testing::check_deterministic_block(*comm));
     if (what == "mismatch") {
         auto const result = reduce(*comm, comm->rank() == 1 ? 6 : 5);
         auto const both =

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "../comm/processes.hpp"
-#include "llama_block.hpp"
+#include "block_cases.hpp"
 #include "stored_weight.hpp"
 
 #include <algorithm>
@@ -203,37 +203,14 @@ TEST_CASE("tensor_parallel: a cache that begins before its first row or ends too
     CHECK(refusal(8, 5, 4).find("(got 5, expected 6)") != std::string::npos);
 }
 
-namespace {
-
-template <Communicator C>
-Result<Floats> run_prompt(LlamaBlock const& block, Floats const& in, C& comm) {
-    HostContext context({.threads = 1});
-    auto stream = context.make_stream();
-    auto rank = BlockRank<Deterministic>::create(block, context, {comm.size(), comm.rank()});
-    if (!rank) return rank.error();
-    return rank->forward(in, 0, prompt, comm, stream);
-}
-
-}  // namespace
-
 TEST_CASE("communicators: a deterministic block has the same bits over processes as over threads and alone") {
-    LlamaBlock const block;
-    auto const in = random_floats(prompt * block.hidden, 1);
-    auto group = ThreadsGroup::create(1).value();
-    auto single = group.join(0).value();
-    auto const alone = run_prompt(block, in, single);
-    REQUIRE(alone);
     for (std::int32_t const ranks : {2, 3}) {
         auto const key = "parallel-" + std::to_string(getpid()) + "-" + std::to_string(ranks);
         std::vector<std::function<Result<>()>> processes;
         for (std::int32_t rank = 0; rank < ranks; ++rank) {
-            processes.push_back([&, rank]() -> Result<> {
+            processes.push_back([key, rank, ranks]() -> Result<> {
                 auto comm = SharedMemory::join(key, rank, ranks, {});
-                if (!comm) return comm.error();
-                auto const made = run_prompt(block, in, *comm);
-                if (!made) return made.error();
-                if (is_bitwise_equal(*made, *alone)) return {};
-                return Error{ErrorCode::invalid_argument}.in("block").because("has other bits than alone");
+                return comm ? check_deterministic_block(*comm) : comm.error();
             });
         }
         for (auto const& outcome : run_processes(processes)) {
