@@ -157,3 +157,19 @@ TEST_CASE("all_to_all: a part of another length than its receiver expects is nam
               "data");
     }
 }
+
+TEST_CASE("Counts that are negative are refused before anything moves, also where their sum is that of the view") {
+    auto const group = ThreadsGroup::create(2).value();
+    auto comm = group.join(0).value();
+    std::vector<float> four(4);
+    std::vector<float> two(2);
+    std::vector<std::int64_t> const counts{4, -2};
+    auto const check = [](Result<> const& done) {
+        REQUIRE_FALSE(done);
+        CHECK(done.error().code() == ErrorCode::shape_mismatch);
+    };
+    check(all_gather<float>(comm, view(four), view(two), counts));
+    check(reduce_scatter<float>(comm, view(two), view(four), counts));
+    check(all_to_all<float>(comm, view(two), counts, view(four), std::vector<std::int64_t>{2, 2}));
+    check(all_to_all<float>(comm, view(four), std::vector<std::int64_t>{2, 2}, view(two), counts));
+}

@@ -57,9 +57,9 @@ template <class T, SharesMemory C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> all_gather(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1, Host> out,
                                   std::span<std::int64_t const> counts) {
-    std::int64_t total = 0;
+    auto const total = detail::sum_of_counts(counts);
     std::int64_t longest = 0;
-    for (auto const count : counts) total += count, longest = std::max(longest, count);
+    for (auto const count : counts) longest = std::max(longest, count);
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto const rank = static_cast<std::size_t>(comm.rank());
     if (counts.size() != ranks || in.elements() != counts[rank] || out.elements() != total) {

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/quant/half_types.hpp>
@@ -153,10 +154,8 @@ template <class T, Communicator C>
 [[nodiscard]] Result<> all_to_all(C& comm, TensorView<T const, 1, Host> in, std::span<std::int64_t const> send_counts,
                                   TensorView<T, 1, Host> out, std::span<std::int64_t const> receive_counts) {
     auto const ranks = static_cast<std::size_t>(comm.size());
-    std::int64_t sent = 0;
-    std::int64_t received = 0;
-    for (auto const count : send_counts) sent += count;
-    for (auto const count : receive_counts) received += count;
+    auto const sent = detail::sum_of_counts(send_counts);
+    auto const received = detail::sum_of_counts(receive_counts);
     if (send_counts.size() != ranks || receive_counts.size() != ranks || in.elements() != sent ||
         out.elements() != received) {
         return Error{ErrorCode::shape_mismatch}

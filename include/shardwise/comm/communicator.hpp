@@ -105,8 +105,9 @@ concept HoldsCommunicator = requires(C& comm, detail::CommunicatorVisitor const&
     { comm.visit(visitor) } -> std::same_as<Result<>>;
 };
 
-/// One rank of a group. Every call blocks at most as long as the group's timeout; after the first failure every call of
-/// every rank returns that failure. Add one: docs/how-to/add-a-communicator.md.
+/// One rank of a group. A call waits for other ranks at most as long as the group's timeout, and as long again for each further
+/// piece of long data once a piece has come; after the first failure every call of every rank returns that failure. Add one:
+/// docs/how-to/add-a-communicator.md.
 template <class C>
 concept Communicator = HasRank<C> && PassesMessages<C> && CanFail<C> && CountsTraffic<C> &&
     (SharesMemory<C> || ExchangesMessages<C> || HoldsCommunicator<C>);

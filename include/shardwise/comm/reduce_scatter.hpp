@@ -52,8 +52,7 @@ template <class T, SharesMemory C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> reduce_scatter(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1, Host> out,
                                       std::span<std::int64_t const> counts, ReduceOp op = ReduceOp::sum) {
-    std::int64_t total = 0;
-    for (auto const count : counts) total += count;
+    auto const total = detail::sum_of_counts(counts);
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto const rank = static_cast<std::size_t>(comm.rank());
     if (counts.size() != ranks || out.elements() != counts[rank] || in.elements() != total) {

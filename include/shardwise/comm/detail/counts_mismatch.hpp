@@ -14,6 +14,16 @@
 
 namespace shardwise::inline v0_2_0::detail {
 
+/// The sum of counts; -1, which is the length of nothing, where one of them is negative.
+[[nodiscard]] constexpr std::int64_t sum_of_counts(std::span<std::int64_t const> counts) {
+    std::int64_t sum = 0;
+    for (auto const count : counts) {
+        if (count < 0) return -1;
+        sum += count;
+    }
+    return sum;
+}
+
 /// True where the calls of all ranks deal elements out by lists of counts and differ in nothing else than these. All ranks see the
 /// same calls, so that all of them may then show their lists.
 [[nodiscard]] inline bool differ_in_counts_alone(std::span<NumberedCall const> calls) {
