@@ -325,30 +325,35 @@ private:
     /// Waits until all messages are done, or says why they never will be.
     [[nodiscard]] Result<> finish(std::vector<Message>& messages, std::string_view what) {
         std::optional<Error> failure;
-        std::optional<std::chrono::steady_clock::time_point> left_at;
+        // Since when the sender of a message is known to have left: its last words may still be on their way.
+        std::vector<std::optional<std::chrono::steady_clock::time_point>> left_at(messages.size());
         auto const stop = [&] {
             failure = told();
-            if (failure) return true;
-            for (auto const& each : messages) {
-                if (each.state() != MessageState::pending || !has_left(each.peer())) continue;
-                // Its last words may still be on their way.
+            for (std::size_t i = 0; !failure && i < messages.size(); ++i) {
+                if (messages[i].state() != MessageState::pending || !has_left(messages[i].peer())) continue;
                 auto const now = std::chrono::steady_clock::now();
-                if (!left_at) left_at = now;
-                return now - *left_at > std::chrono::milliseconds(100);
+                if (!left_at[i]) left_at[i] = now;
+                if (now - *left_at[i] > std::chrono::milliseconds(100)) failure = left(messages[i], what);
             }
-            return false;
+            return failure.has_value();
         };
         wire_->wait(std::span<Message>(messages), options_.timeout, stop);
         bool is_done = true;
         for (auto const& each : messages) is_done = is_done && each.state() == MessageState::done;
         if (is_done) return {};
-        if (!failure) failure = told();
+        if (auto const first = told()) failure = first;
         auto const result = fail(failure ? *failure : loss(messages, what));
         wire_->keep(std::move(messages));
         messages.clear();
         return result;
     }
 
+    [[nodiscard]] Error left(Message const& message, std::string_view what) const {
+        return Error{ErrorCode::rank_lost}
+            .in("rank " + std::to_string(rank_of(message)))
+            .because("left the group before call " + std::to_string(call_.number) + ", " + std::string(what))
+            .fix("look at its own error and make a new group");
+    }
     /// Which ranks were not heard from, and why.
     [[nodiscard]] Error loss(std::vector<Message> const& messages, std::string_view what) {
         auto const call = " before call " + std::to_string(call_.number) + ", " + std::string(what);
@@ -360,12 +365,7 @@ private:
                     .because(each.reason() + call)
                     .fix("look at its own error and at the network, and make a new group");
             }
-            if (each.state() == MessageState::pending && has_left(each.peer())) {
-                return Error{ErrorCode::rank_lost}
-                    .in(name)
-                    .because("left the group" + call)
-                    .fix("look at its own error and make a new group");
-            }
+            if (each.state() == MessageState::pending && has_left(each.peer())) return left(each, what);
         }
         std::vector<std::int32_t> missing;
         for (auto const& each : messages) {
