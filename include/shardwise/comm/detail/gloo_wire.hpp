@@ -52,6 +52,23 @@ private:
     sigset_t before_{};
 };
 
+/// True where a message has come, false where the wait for it was interrupted. `wait(until)` says the same of Gloo, which tells most
+/// messages that their connection broke, but not one that was half read then: `look()` throws where the connection is broken. What
+/// was sent before it broke is here by then, also where it came behind the wait.
+///
+/// Throws what `look` and `wait` throw
+template <class Wait, class Look>
+[[nodiscard]] bool comes_before_break(Wait const& wait, Look const& look, Deadline const& until) {
+    if (wait(until)) return true;
+    try {
+        look();
+    } catch (std::exception const&) {
+        if (!wait(Deadline::after(std::chrono::milliseconds(50)))) throw;
+        return true;
+    }
+    return false;
+}
+
 /// Messages of Gloo over TCP. Gloo's own deadline closes all connections, and a message that was half read when its connection
 /// broke is never told: waits are interrupted by a thread of the wire, which looks at the clock and at another message of the
 /// same connection.
@@ -234,30 +251,36 @@ private:
         }
         return message;
     }
+    /// False where the wait is interrupted, at this moment or before: then the message may have come all the same.
+    [[nodiscard]] bool wait_in_gloo(Message::Held& held, Deadline const& until) {
+        interrupter_.begin(held.buffer.get(), held.is_send, until.moment());
+        bool const is_done = held.is_send ? held.buffer->waitSend(never) : held.buffer->waitRecv(never);
+        interrupter_.end();
+        return is_done;
+    }
+    /// Throws where the connection with a rank is broken.
+    void look_at_connection(std::int32_t peer) const {
+        for (auto const& watch : watches_) {
+            if (watch.peer() != peer) continue;
+            watch.held_->buffer->abortWaitRecv();
+            (void)watch.held_->buffer->waitRecv(never);
+        }
+    }
     /// Waits until a message is done or broken; true where it was interrupted, at this moment or before.
     [[nodiscard]] bool wait_a_moment(Message& message, Deadline const& until) {
         auto& held = *message.held_;
         if (held.state != MessageState::pending) return false;
-        interrupter_.begin(held.buffer.get(), held.is_send, until.moment());
         try {
-            bool const is_done = held.is_send ? held.buffer->waitSend(never) : held.buffer->waitRecv(never);
-            interrupter_.end();
-            if (is_done) {
-                held.state = MessageState::done;
-                return false;
-            }
-            // Of all that waits for a connection that broke, what is half read alone is not told.
-            for (auto const& watch : watches_) {
-                if (watch.peer() != held.peer) continue;
-                watch.held_->buffer->abortWaitRecv();
-                (void)watch.held_->buffer->waitRecv(never);
-            }
-            return true;
+            auto const wait = [&](Deadline const& moment) { return wait_in_gloo(held, moment); };
+            if (!comes_before_break(
+                    wait, [&] { look_at_connection(held.peer); }, until))
+                return true;
+            held.state = MessageState::done;
         } catch (std::exception const& problem) {
             interrupter_.end();
             mark_broken(held, problem);
-            return false;
         }
+        return false;
     }
     /// What Gloo says, without where in its source it says so.
     [[nodiscard]] static std::string last_words(std::exception const& problem) {
