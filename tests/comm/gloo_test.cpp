@@ -4,6 +4,7 @@
 
 #include "../comm/collective_cases.hpp"
 #include "../comm/gloo_ranks.hpp"
+#include "../comm/names_of_parts.hpp"
 #include "skip.hpp"
 
 #include <chrono>
@@ -318,6 +319,25 @@ TEST_CASE("Gloo: who leaves a part of a group, but not the group, is named to th
     CAPTURE(outcomes[0].message);
     CHECK(outcomes[0].code == ErrorCode::rank_lost);
     CHECK(outcomes[0].message.find("rank 1: left the group") != std::string::npos);
+}
+
+TEST_CASE(
+    "Gloo: every error of a part names its ranks by their numbers in the whole, too, and is the whole's from then on") {
+    std::vector<GlooBody> bodies{[](Gloo& comm) { return shardwise::testing::leave_part(comm); },
+                                 [](Gloo& comm) { return shardwise::testing::leave_part(comm, true); }};
+    for (auto const& fault : shardwise::testing::faults_of_parts<Gloo>()) {
+        bodies.emplace_back([fault](Gloo& comm) -> Result<> {
+            if (auto const named = check_fault_of_parts(comm, fault); !named) return named;
+            return shardwise::testing::expect_words(barrier(comm),
+                                                    comm.rank() % 2 == 1 ? fault.words : "of all: rank 2)");
+        });
+    }
+    for (auto const& body : bodies) {
+        for (auto const& outcome : run_gloo_ranks({body, body, body, body})) {
+            CAPTURE(outcome.message);
+            CHECK(outcome.succeeded);
+        }
+    }
 }
 
 TEST_CASE("Gloo: groups that are made and left take no memory for good") {

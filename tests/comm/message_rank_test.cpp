@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -45,6 +46,8 @@ public:
     /// Of each rank: the look at which its message comes, and that at which the word comes that it has left.
     std::vector<int> message_at;
     std::vector<int> word_at;
+    /// The look at which the time is up.
+    int last_look = 100;
 
     [[nodiscard]] Message start_send(std::int32_t to, std::uint32_t, std::vector<std::byte> bytes) {
         Message message;
@@ -72,13 +75,14 @@ public:
             bool is_pending = false;
             for (auto& each : messages) is_pending = !has_come(each) || is_pending;
             ++look_;
-            if (!is_pending || stop() || look_ > 100) return;
+            if (!is_pending || stop() || look_ > last_look) return;
             std::this_thread::sleep_for(70ms);
         }
     }
     void keep(std::vector<Message>) {}
-    void give_up() {}
+    void give_up(Error const&) {}
 
+    std::optional<Error> ended_by;
     std::uint32_t next_channel = 1;
 
 private:
@@ -88,10 +92,16 @@ private:
 class Scripted : public detail::MessageCommunicator<Scripted, ScriptedWire> {
 public:
     [[nodiscard]] static Scripted first_of_three(std::vector<int> message_at, std::vector<int> word_at) {
+        return first_of({0, 1, 2}, std::move(message_at), std::move(word_at));
+    }
+    /// Rank 0 of a group of these ranks of the wire.
+    [[nodiscard]] static Scripted first_of(std::vector<std::int32_t> members, std::vector<int> message_at,
+                                           std::vector<int> word_at, int last_look = 100) {
         auto wire = std::make_shared<ScriptedWire>();
+        wire->last_look = last_look;
         wire->message_at = std::move(message_at);
         wire->word_at = std::move(word_at);
-        return Scripted(std::move(wire), detail::whole_group(0, 3), {20s, false});
+        return Scripted(std::move(wire), {std::move(members), 0, 0}, {20s, false});
     }
 
 private:
@@ -114,4 +124,14 @@ TEST_CASE("MessageRank: each rank that leaves behind its last message is given t
     REQUIRE_FALSE(failed);
     CHECK(failed.error().code() == ErrorCode::rank_lost);
     CHECK(failed.error().message().find("rank 2: left the group before call 1, barrier") != std::string::npos);
+}
+
+TEST_CASE("MessageRank: ranks of a part that miss a call are named by their numbers in the whole, too") {
+    constexpr int never = ScriptedWire::never;
+    auto part = Scripted::first_of({1, 3, 4, 6}, {0, never, 0, never, 1, 0, never}, std::vector<int>(7, never), 2);
+    auto const missed = barrier(part);
+    REQUIRE_FALSE(missed);
+    CHECK(missed.error().code() == ErrorCode::deadline_exceeded);
+    CAPTURE(missed.error().message());
+    CHECK(missed.error().message().find("by rank 1, 3 (of all: rank 3, 6)") != std::string::npos);
 }

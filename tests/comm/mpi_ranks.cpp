@@ -16,6 +16,7 @@
 #include "../parallel/block_cases.hpp"
 #include "../parallel/pipeline_cases.hpp"
 #include "collective_cases.hpp"
+#include "names_of_parts.hpp"
 
 #include <chrono>
 #include <csignal>
@@ -60,6 +61,9 @@ int tell(Mpi const& comm, Result<> const& done) {
 
 int run_cases(Mpi& comm) {
     if (tell(comm, shardwise::testing::check_collectives(comm, 400'003)) != 0) return 1;
+    // A part that fails leaves the others, and the whole, as they are.
+    if (comm.size() == 4 && tell(comm, shardwise::testing::check_names_of_parts(comm)) != 0) return 1;
+    if (comm.size() == 4 && tell(comm, shardwise::testing::leave_part(comm)) != 0) return 1;
     auto const bytes = comm.traffic().of(CollectiveKind::all_reduce).bytes;
     if (comm.rank() == 0) std::printf("all cases on %d ranks, %lld bytes reduced\n", comm.size(), (long long)bytes);
     return 0;

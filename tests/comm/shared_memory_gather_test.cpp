@@ -280,6 +280,33 @@ TEST_CASE("SharedMemory: the longest keys, timeouts without an end and chunks of
     CHECK(leaves_nothing_behind());
 }
 
+TEST_CASE("SharedMemory: while a part gathers, its ranks are named by their numbers in the whole, too") {
+    Body const splits = [](SharedMemory& comm) -> Result<> {
+        auto const part = comm.split(comm.rank() == 0 ? 0 : 1);
+        return part ? Result<>{} : part.error();
+    };
+    // Of the part of ranks 1, 2 and 3, the last never comes.
+    Body const stays_away = [](SharedMemory& comm) -> Result<> {
+        (void)shardwise::detail::place_in_color(comm, 1);
+        std::this_thread::sleep_for(3s);
+        return {};
+    };
+    auto const late = run_ranks({splits, splits, splits, stays_away}, {.timeout = 1s});
+    CAPTURE(late[1].message);
+    CHECK(late[1].code == ErrorCode::deadline_exceeded);
+    CHECK(late[1].message.find("was never joined by rank 2 (of all: rank 3)") != std::string::npos);
+    CHECK(late[2].message == late[1].message);
+
+    auto const kill_second = [](std::vector<pid_t> const& processes) {
+        std::this_thread::sleep_for(500ms);
+        kill(processes[2], SIGKILL);
+    };
+    auto const dead = run_ranks({splits, splits, splits, stays_away}, {.timeout = 60s}, kill_second);
+    CAPTURE(dead[1].message);
+    CHECK(dead[1].code == ErrorCode::rank_lost);
+    CHECK(dead[1].message.find("rank 1 (of all: rank 2): was ended by signal Killed") != std::string::npos);
+}
+
 TEST_SUITE("long") {
     TEST_CASE("SharedMemory: a death while a group gathers or is split is known within 250 ms") {
         for (int turn = 0; turn < 5; ++turn) {

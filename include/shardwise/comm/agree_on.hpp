@@ -3,6 +3,7 @@
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
@@ -10,12 +11,13 @@
 
 namespace shardwise::inline v0_2_0 {
 
-/// An error with the rank that it came up on, but on rank 0; errors about ranks name theirs already.
-[[nodiscard]] inline Error name_rank(Error error, std::int32_t rank) {
+/// An error with the rank that it came up on, but on rank 0 of all; errors about ranks name theirs already. `names` are those of a
+/// part that was split off.
+[[nodiscard]] inline Error name_rank(Error error, std::int32_t rank, detail::RankNames const& names = {}) {
     bool const is_named = error.code() == ErrorCode::rank_lost || error.code() == ErrorCode::deadline_exceeded ||
                           error.code() == ErrorCode::collective_mismatch || error.subject().substr(0, 5) == "rank ";
-    if (is_named || rank == 0) return error;
-    auto const name = "rank " + std::to_string(rank);
+    if (is_named || names.in_whole(rank) == 0) return error;
+    auto const name = names.name(rank);
     return error.in(error.subject().empty() ? name : name + ": " + std::string(error.subject()));
 }
 
@@ -30,7 +32,7 @@ template <Communicator C>
     if (auto const done = all_reduce(comm, TensorView<std::int32_t, 1, Host>(&first, {1}), ReduceOp::min); !done)
         return done;
     if (first == comm.size()) return {};
-    if (first == comm.rank()) return comm.fail(name_rank(mine.error(), first));
+    if (first == comm.rank()) return comm.fail(name_rank(mine.error(), first, detail::names_of_ranks(comm)));
     return barrier(comm);
 }
 

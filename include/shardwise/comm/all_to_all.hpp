@@ -4,6 +4,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/quant/half_types.hpp>
 
@@ -19,15 +20,14 @@ namespace shardwise::inline v0_2_0 {
 namespace detail {
 
 /// A sender and a receiver that mean parts of other lengths.
-[[nodiscard]] inline Error part_mismatch(Dtype dtype, std::int32_t from, std::int64_t sent, std::int32_t to,
-                                         std::int64_t expected) {
+[[nodiscard]] inline Error part_mismatch(RankNames const& names, Dtype dtype, std::int32_t from, std::int64_t sent,
+                                         std::int32_t to, std::int64_t expected) {
     auto const text = [&](std::int64_t count) {
         return std::string(traits(dtype).short_name) + " x " + std::to_string(count);
     };
     return Error{ErrorCode::collective_mismatch}
-        .in("rank " + std::to_string(from))
-        .because("sends " + text(sent) + " to rank " + std::to_string(to) + " in all_to_all, which expects " +
-                 text(expected))
+        .in(names.name(from))
+        .because("sends " + text(sent) + " to " + names.name(to) + " in all_to_all, which expects " + text(expected))
         .fix("exchange the counts before the data");
 }
 
@@ -57,7 +57,7 @@ template <class T, ExchangesMessages C>
     for (std::int32_t peer = 0; peer < comm.size(); ++peer) {
         auto const count = announced[rank_index(peer)];
         if (count != received.count(peer))
-            return comm.fail(part_mismatch(dtype_of<T>, peer, count, rank, received.count(peer)));
+            return comm.fail(part_mismatch(names_of_ranks(comm), dtype_of<T>, peer, count, rank, received.count(peer)));
     }
     if (sent.count(rank) > 0) {
         std::memcpy(out + received.begin(rank), in + sent.begin(rank),
@@ -108,8 +108,8 @@ template <class T, SharesMemory C>
     for (std::size_t from = 0; from < ranks; ++from) {
         auto& source = sources[from];
         if (source.count != receive_counts[from]) {
-            return comm.fail(part_mismatch(dtype_of<T>, static_cast<std::int32_t>(from), source.count, comm.rank(),
-                                           receive_counts[from]));
+            return comm.fail(part_mismatch(names_of_ranks(comm), dtype_of<T>, static_cast<std::int32_t>(from),
+                                           source.count, comm.rank(), receive_counts[from]));
         }
         source.place = place;
         place += source.count;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -49,6 +50,10 @@ public:
     /// The name of the kind that it is.
     [[nodiscard]] std::string_view kind() const {
         return std::visit([](auto const& one) { return std::remove_cvref_t<decltype(one)>::name; }, one_);
+    }
+    /// What errors of the group call its ranks.
+    [[nodiscard]] detail::RankNames rank_names() const {
+        return std::visit([](auto const& one) { return detail::names_of_ranks(one); }, one_);
     }
     [[nodiscard]] Traffic& traffic() {
         return std::visit([](auto& one) -> Traffic& { return one.traffic(); }, one_);

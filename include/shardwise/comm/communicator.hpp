@@ -106,7 +106,8 @@ concept HoldsCommunicator = requires(C& comm, detail::CommunicatorVisitor const&
 };
 
 /// One rank of a group. A call waits for other ranks at most as long as the group's timeout, and as long again for each further
-/// piece of long data once a piece has come; after the first failure every call of every rank returns that failure. Add one:
+/// piece of long data once a piece has come; after the first failure every call of every rank returns that failure. Errors name ranks
+/// by their numbers in the group, and in a part that was split off also by those of the whole: "rank 1 (of all: rank 5)". Add one:
 /// docs/how-to/add-a-communicator.md.
 template <class C>
 concept Communicator = HasRank<C> && PassesMessages<C> && CanFail<C> && CountsTraffic<C> &&

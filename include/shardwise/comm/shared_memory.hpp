@@ -5,6 +5,7 @@
 #include <shardwise/comm/detail/group_beacon.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
 #include <shardwise/comm/detail/process_watch.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/comm/detail/running_group.hpp>
 #include <shardwise/comm/detail/shared_region.hpp>
 #include <shardwise/comm/detail/staged_rank.hpp>
@@ -64,7 +65,7 @@ public:
         auto const look_again = [&] {
             return std::exchange(has_looked, true) ? std::nullopt : refused_by_running(key, rank, ranks);
         };
-        return gather(key, rank, ranks, Kind::whole, options, look_again);
+        return gather(key, rank, ranks, Kind::whole, options, {}, look_again);
     }
 
     SharedMemory(SharedMemory&& other) noexcept = default;
@@ -85,6 +86,7 @@ public:
     using Base::mine;
     using Base::put;
     using Base::rank;
+    using Base::rank_names;
     using Base::receive_bytes;
     using Base::send_bytes;
     using Base::size;
@@ -105,8 +107,8 @@ public:
             return first ? first : Base::dead_one(place->members);
         };
         auto const is_alone = place->size() == 1;
-        auto part =
-            gather(key_of_part(color), place->rank, place->size(), is_alone ? Kind::alone : Kind::part, options_, lost);
+        auto part = gather(key_of_part(color), place->rank, place->size(), is_alone ? Kind::alone : Kind::part,
+                           options_, rank_names().of_part(place->members), lost);
         if (!part) return fail(part.error()).error();
         return part;
     }
@@ -118,7 +120,8 @@ private:
     /// Joins and waits for all, until lost() knows of an error that keeps them from coming.
     template <class Lost>
     [[nodiscard]] static Result<SharedMemory> gather(std::string_view key, std::int32_t rank, std::int32_t ranks,
-                                                     Kind kind, SharedMemoryOptions const& options, Lost const& lost) {
+                                                     Kind kind, SharedMemoryOptions const& options,
+                                                     detail::RankNames const& names, Lost const& lost) {
         auto const deadline = Deadline::after(options.timeout);
         auto const chunk = detail::GroupRegion::round_up(options.chunk_bytes);
         while (true) {
@@ -145,11 +148,11 @@ private:
                 continue;
             }
             slot.presence.store(detail::Presence::joined, std::memory_order_release);
-            if (auto const met = await_all(*shared, deadline, options, lost); !met) {
+            if (auto const met = await_all(*shared, deadline, options, names, lost); !met) {
                 slot.presence.store(detail::Presence::left, std::memory_order_release);
                 return met.error();
             }
-            return SharedMemory(std::string(key), options, *std::move(shared), std::move(beacon), rank);
+            return SharedMemory(std::string(key), options, *std::move(shared), std::move(beacon), rank, names);
         }
     }
     /// Why this process may not join, where the key belongs to a group of others that runs.
@@ -174,7 +177,8 @@ private:
     /// Nobody joins any more once it has returned.
     template <class Lost>
     [[nodiscard]] static Result<> await_all(detail::SharedRegion const& shared, Deadline const& deadline,
-                                            SharedMemoryOptions const& options, Lost const& lost) {
+                                            SharedMemoryOptions const& options, detail::RankNames const& names,
+                                            Lost const& lost) {
         // To look costs a few microseconds for each rank that has come.
         auto const interval = std::chrono::milliseconds(5) + std::chrono::microseconds(200) * shared.header().ranks;
         auto next_look = Deadline::after(interval);
@@ -183,7 +187,7 @@ private:
             bool const is_late = deadline.has_passed();
             if (!is_late && options.gives_up) trouble = options.gives_up();
             if (!is_late && !trouble && next_look.has_passed()) {
-                trouble = ended_rank(shared);
+                trouble = ended_rank(shared, names);
                 if (!trouble) trouble = lost();
                 next_look = Deadline::after(interval);
             }
@@ -191,7 +195,7 @@ private:
             if ((is_late || trouble) && shared.close_group()) {
                 // Nobody must find the remains of a group that failed to gather.
                 shared.forget_name();
-                return trouble ? *trouble : missing_ranks(shared);
+                return trouble ? *trouble : missing_ranks(shared, names);
             }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
@@ -200,9 +204,9 @@ private:
     }
 
     SharedMemory(std::string key, SharedMemoryOptions const& options, detail::SharedRegion shared,
-                 detail::GroupBeacon beacon, std::int32_t rank)
+                 detail::GroupBeacon beacon, std::int32_t rank, detail::RankNames names)
         : Base(shared.region(), rank, {options.timeout, options.checks_calls},
-               detail::ProcessWatch(processes_of(shared))),
+               detail::ProcessWatch(processes_of(shared)), std::move(names)),
           key_(std::move(key)),
           options_(options),
           shared_(std::make_unique<detail::SharedRegion>(std::move(shared))),
@@ -241,25 +245,28 @@ private:
         return {};
     }
 
-    [[nodiscard]] static Error missing_ranks(detail::SharedRegion const& shared) {
+    [[nodiscard]] static Error missing_ranks(detail::SharedRegion const& shared, detail::RankNames const& names) {
+        std::vector<std::int32_t> ranks;
         std::string missing;
         for (std::int32_t rank = 0; rank < shared.header().ranks; ++rank) {
             if (shared.region().slot(rank).presence.load(std::memory_order_acquire) != detail::Presence::absent)
                 continue;
+            ranks.push_back(rank);
             missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
         }
         return Error{ErrorCode::deadline_exceeded}
             .in(shared.name())
-            .because("was never joined by rank " + missing)
+            .because("was never joined by rank " + missing + names.in_whole(ranks))
             .fix("look at why these ranks did not start");
     }
-    [[nodiscard]] static std::optional<Error> ended_rank(detail::SharedRegion const& shared) {
+    [[nodiscard]] static std::optional<Error> ended_rank(detail::SharedRegion const& shared,
+                                                         detail::RankNames const& names) {
         bool lives = false;
         auto const rank = shared.ended_rank(lives);
         if (rank < 0) return std::nullopt;
         auto const process = shared.region().slot(rank).process.load(std::memory_order_relaxed);
         return Error{ErrorCode::rank_lost}
-            .in("rank " + std::to_string(rank))
+            .in(names.name(rank))
             .because(detail::end_of_process(process) + " before all ranks had joined")
             .fix("look at its output and start all ranks again");
     }

@@ -82,6 +82,8 @@ public:
 private:
     friend class Threads;
 
+    [[nodiscard]] Result<Threads> join(std::int32_t rank, detail::RankNames names) const;
+
     static constexpr std::int32_t max_ranks = 1024;
     static constexpr std::align_val_t alignment{detail::line_pair_bytes};
 
@@ -140,6 +142,7 @@ public:
     using Base::mine;
     using Base::put;
     using Base::rank;
+    using Base::rank_names;
     using Base::receive_bytes;
     using Base::send_bytes;
     using Base::size;
@@ -157,14 +160,18 @@ public:
 private:
     friend class ThreadsGroup;
 
-    Threads(ThreadsGroup group, std::int32_t rank, detail::StagedOptions const& options)
-        : Base(*group.state_->region, rank, options, {}), group_(std::move(group)) {}
+    Threads(ThreadsGroup group, std::int32_t rank, detail::StagedOptions const& options, detail::RankNames names)
+        : Base(*group.state_->region, rank, options, {}, std::move(names)), group_(std::move(group)) {}
 
     ThreadsGroup group_;
     std::uint64_t splits_ = 0;
 };
 
 inline Result<Threads> ThreadsGroup::join(std::int32_t rank) const {
+    return join(rank, {});
+}
+
+inline Result<Threads> ThreadsGroup::join(std::int32_t rank, detail::RankNames names) const {
     if (rank < 0 || rank >= size()) {
         return Error{ErrorCode::invalid_argument}
             .in("threads")
@@ -182,7 +189,7 @@ inline Result<Threads> ThreadsGroup::join(std::int32_t rank) const {
             .got(rank)
             .fix("let each thread join with a number of its own");
     }
-    return Threads(*this, rank, {options_.timeout, options_.checks_calls});
+    return Threads(*this, rank, {options_.timeout, options_.checks_calls}, std::move(names));
 }
 
 inline Result<Threads> Threads::split(std::int32_t color) {
@@ -205,7 +212,7 @@ inline Result<Threads> Threads::split(std::int32_t color) {
         child.state_ = found->state;
         if (--found->waiting == 0) state.children.erase(found);
     }
-    return child.join(place->rank);
+    return child.join(place->rank, rank_names().of_part(place->members));
 }
 
 namespace detail {

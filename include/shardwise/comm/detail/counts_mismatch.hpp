@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/detail/call_mismatch.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/error.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -40,7 +41,8 @@ namespace shardwise::inline v0_2_0::detail {
 /// The first part whose count differs, and the first rank that gives another one for it than rank 0: the same words on every rank.
 ///
 /// Shapes  calls [ranks], counts [ranks, parts]
-[[nodiscard]] inline Error counts_mismatch(std::span<NumberedCall const> calls, std::span<std::int64_t const> counts) {
+[[nodiscard]] inline Error counts_mismatch(RankNames const& names, std::span<NumberedCall const> calls,
+                                           std::span<std::int64_t const> counts) {
     auto const ranks = calls.size();
     auto const text = [&](std::size_t rank, std::size_t part) {
         auto call = calls[rank].call;
@@ -52,13 +54,13 @@ namespace shardwise::inline v0_2_0::detail {
         for (std::size_t rank = 1; rank < ranks; ++rank) {
             if (counts[rank * ranks + part] == counts[part]) continue;
             return Error{ErrorCode::collective_mismatch}
-                .in("ranks 0 and " + std::to_string(rank))
+                .in("ranks " + names.number(0) + " and " + names.number(static_cast<std::int32_t>(rank)))
                 .because("differ: rank 0 is at " + text(0, part) + "; rank " + std::to_string(rank) + " at " +
                          text(rank, part))
                 .fix("let all ranks give the same counts");
         }
     }
-    return call_mismatch(0, calls[0], static_cast<std::int32_t>(ranks - 1), calls[ranks - 1]);
+    return call_mismatch(names, 0, calls[0], static_cast<std::int32_t>(ranks - 1), calls[ranks - 1]);
 }
 
 /// The lists of all ranks, by steps over the memory that they share.

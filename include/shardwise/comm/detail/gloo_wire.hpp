@@ -4,6 +4,7 @@
 #include <shardwise/comm/detail/gloo_mesh.hpp>
 #include <shardwise/comm/detail/message_rank.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/error.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -177,12 +179,15 @@ public:
         most_kept_ = std::max(least_kept, 2 * kept_.size());
     }
     /// Closes all connections: whoever waits for this rank is told by the system.
-    void give_up() {
+    void give_up(Error const& error) {
+        ended_by = error;
         is_broken_ = true;
         NoPipeSignal const no_signal;
         context_->close();
     }
 
+    /// The error of the group that gave up first: without connections none goes on.
+    std::optional<Error> ended_by;
     std::uint32_t next_channel = 1;
 
 private:

@@ -21,6 +21,7 @@ public:
     using Base::finish_sends;
     using Base::keep_unread;
     using Base::rank;
+    using Base::rank_names;
     using Base::receive_bytes;
     using Base::send_bytes;
     using Base::size;

@@ -5,6 +5,8 @@
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_group.hpp>
+#include <shardwise/comm/detail/message_heads.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <algorithm>
@@ -40,7 +42,8 @@ enum class MessageState { pending, done, broken };
 ///   start_send(rank, lane, bytes), start_receive(rank, lane, size)    in order per pair and lane
 ///   wait(messages, timeout, stop)     until all are done, one is broken, the time is up or stop() is true
 ///   keep(messages)           holds what may still be written to for as long as the process lives
-///   give_up()                lets nobody wait for this rank any longer
+///   give_up(error)           lets nobody wait any longer for this rank, whose group ended with the error
+///   ended_by                 the error that ended all groups of the wire, where one's end is that of all
 ///   next_channel             the first number that no group of this rank has
 ///
 /// No caller's memory is ever given to the wire: a message that comes late finds memory that the wire keeps.
@@ -50,7 +53,7 @@ class MessageRank {
 
 public:
     MessageRank(std::shared_ptr<Wire> wire, MessageGroup group, MessageOptions const& options)
-        : wire_(std::move(wire)), group_(std::move(group)), options_(options) {
+        : wire_(std::move(wire)), group_(std::move(group)), options_(options), names_(group_.members) {
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             if (peer != rank()) notices_.push_back(start_receive(peer, Lane::notices, sizeof(Notice)));
         }
@@ -65,14 +68,17 @@ public:
             (void)new std::tuple(std::move(wire_), std::move(sent_), std::move(notices_));
             return;
         }
-        if (!error_) wire_->wait(std::span<Message>(sent_), options_.timeout, [] { return false; });
-        if (!error_) notify({});
+        if (!failure()) {
+            wire_->wait(std::span<Message>(sent_), options_.timeout, [] { return false; });
+            notify({});
+        }
         wire_->keep(std::move(sent_));
         wire_->keep(std::move(notices_));
     }
 
     [[nodiscard]] std::int32_t rank() const { return group_.rank; }
     [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(group_.members.size()); }
+    [[nodiscard]] RankNames const& rank_names() const { return names_; }
     [[nodiscard]] Traffic& traffic() { return traffic_; }
     void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
 
@@ -83,7 +89,7 @@ public:
     [[nodiscard]] Result<> agree(CollectiveCall const& call, std::span<std::int64_t const> counts = {}) {
         traffic_.begin(call.kind);
         call_ = {call, call_.number + 1};
-        if (error_) return *error_;
+        if (failure()) return *failure();
         bool const waits_for_all = call.kind == CollectiveKind::barrier || call.kind == CollectiveKind::split;
         if (!options_.checks_calls && !waits_for_all) return {};
         std::vector<NumberedCall> calls(group_.members.size(), call_);
@@ -92,11 +98,11 @@ public:
         for (std::int32_t peer = 1; peer < size(); ++peer) {
             if (calls[index(peer)] == calls[0]) continue;
             if (counts.size() != calls.size() || !differ_in_counts_alone(calls))
-                return fail(call_mismatch(0, calls[0], peer, calls[index(peer)]));
+                return fail(call_mismatch(names_, 0, calls[0], peer, calls[index(peer)]));
             std::vector<std::int64_t> all(counts.size() * counts.size());
             std::copy(counts.begin(), counts.end(), all.begin() + rank() * size());
             if (auto const shown = show_all(counts.data(), all.data(), counts.size_bytes()); !shown) return shown;
-            return fail(counts_mismatch(calls, all));
+            return fail(counts_mismatch(names_, calls, all));
         }
         return {};
     }
@@ -105,7 +111,7 @@ public:
     ///
     /// Errors  as agree
     [[nodiscard]] Result<> exchange(std::span<Outgoing const> out, std::span<Incoming const> in) {
-        if (error_) return *error_;
+        if (failure()) return *failure();
         for (std::size_t offset = 0;; offset += piece_bytes) {
             std::vector<Message> messages;
             std::vector<std::pair<std::size_t, std::byte*>> targets;
@@ -135,8 +141,8 @@ public:
     [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
                                       std::size_t element_bytes) {
         traffic_.begin(CollectiveKind::send);
-        if (error_) return *error_;
-        Letter const letter{count, dtype};
+        if (failure()) return *failure();
+        LetterHead const letter{count, dtype};
         auto const start = [&](std::byte const* from, std::size_t bytes) -> Result<> {
             if (auto const has_room = wait_until_unread(most_unread_ - 1); !has_room) return has_room;
             sent_.push_back(start_send(to, Lane::letters, from, bytes));
@@ -161,7 +167,7 @@ public:
     /// Waits until all that this rank sent is received.
     ///
     /// Errors  as agree
-    [[nodiscard]] Result<> finish_sends() { return error_ ? Result<>(*error_) : wait_until_unread(0); }
+    [[nodiscard]] Result<> finish_sends() { return failure() ? Result<>(*failure()) : wait_until_unread(0); }
 
     /// Receives what `from` sends: as many elements of the same type.
     ///
@@ -170,7 +176,7 @@ public:
                                          std::size_t element_bytes) {
         traffic_.begin(CollectiveKind::receive);
         traffic_.take(CollectiveKind::receive, 1, count * static_cast<std::int64_t>(element_bytes));
-        if (error_) return *error_;
+        if (failure()) return *failure();
         auto const receive = [&](void* to, std::size_t bytes) -> Result<> {
             std::vector<Message> messages;
             messages.push_back(start_receive(from, Lane::letters, bytes));
@@ -179,10 +185,10 @@ public:
             return {};
         };
         if (options_.checks_calls) {
-            Letter letter;
+            LetterHead letter;
             if (auto const done = receive(&letter, sizeof letter); !done) return done;
             if (letter.dtype != dtype || letter.count != count)
-                return fail(letter_mismatch(from, letter.dtype, letter.count, rank(), dtype, count));
+                return fail(letter_mismatch(names_, from, letter.dtype, letter.count, rank(), dtype, count));
         }
         auto const total = static_cast<std::size_t>(count) * element_bytes;
         for (std::size_t offset = 0; offset < total; offset += piece_bytes) {
@@ -193,10 +199,10 @@ public:
 
     /// Makes every later call of this rank return `error`, unless another error came first, and tells the other ranks.
     Result<> fail(Error const& error) {
-        if (error_) return *error_;
+        if (failure()) return *failure();
         error_ = error;
         notify(error);
-        wire_->give_up();
+        wire_->give_up(error);
         return error;
     }
 
@@ -229,20 +235,11 @@ protected:
     [[nodiscard]] MessageOptions const& options() const { return options_; }
 
 private:
-    /// Messages of one lane keep their order; lanes know nothing of each other.
-    enum class Lane : std::uint32_t { collectives, letters, notices, count };
+    /// The error that ended the group, or all groups of its wire.
+    [[nodiscard]] std::optional<Error> const& failure() const { return error_ ? error_ : wire_->ended_by; }
 
-    /// What goes before a message from rank to rank.
-    struct Letter {
-        std::int64_t count = 0;
-        Dtype dtype = Dtype::u8;
-    };
-    /// What a rank tells the others when it leaves or fails.
-    struct Notice {
-        char has_failed = 0;
-        ErrorCode code{};
-        char text[1022]{};
-    };
+    using Lane = MessageLane;
+    using Notice = MessageNotice;
 
     /// Longer messages are cut, so that both sides hold little beside them.
     static constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
@@ -288,13 +285,7 @@ private:
     }
 
     void notify(std::optional<Error> const& error) {
-        Notice notice;
-        if (error) {
-            notice.has_failed = 1;
-            notice.code = error->code();
-            auto const text = error->message();
-            std::memcpy(notice.text, text.data(), std::min(text.size(), sizeof notice.text - 1));
-        }
+        auto const notice = error ? Notice::of(*error) : Notice{};
         std::vector<Message> messages;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             if (peer != rank())
@@ -310,7 +301,7 @@ private:
             if (!wire_->has_come(message)) continue;
             Notice notice;
             std::memcpy(&notice, message.bytes().data(), sizeof notice);
-            if (notice.has_failed != 0) return Error{notice.code}.because(notice.text);
+            if (notice.has_failed != 0) return notice.error();
         }
         return std::nullopt;
     }
@@ -350,7 +341,7 @@ private:
 
     [[nodiscard]] Error left(Message const& message, std::string_view what) const {
         return Error{ErrorCode::rank_lost}
-            .in("rank " + std::to_string(rank_of(message)))
+            .in(names_.name(rank_of(message)))
             .because("left the group before call " + std::to_string(call_.number) + ", " + std::string(what))
             .fix("look at its own error and make a new group");
     }
@@ -358,7 +349,7 @@ private:
     [[nodiscard]] Error loss(std::vector<Message> const& messages, std::string_view what) {
         auto const call = " before call " + std::to_string(call_.number) + ", " + std::string(what);
         for (auto const& each : messages) {
-            auto const name = "rank " + std::to_string(rank_of(each));
+            auto const name = names_.name(rank_of(each));
             if (each.state() == MessageState::broken) {
                 return Error{ErrorCode::rank_lost}
                     .in(name)
@@ -377,13 +368,15 @@ private:
         for (auto const rank : missing) names += (names.empty() ? "" : ", ") + std::to_string(rank);
         return Error{ErrorCode::deadline_exceeded}
             .in(what)
-            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + names)
+            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + names +
+                     names_.in_whole(missing))
             .fix("look at what these ranks do; raise the timeout only where they really need that long");
     }
 
     std::shared_ptr<Wire> wire_;
     MessageGroup group_;
     MessageOptions options_;
+    RankNames names_;
     NumberedCall call_{};
     std::optional<Error> error_;
     /// Pieces of messages that wait for their receivers, and how many may.

@@ -3,6 +3,7 @@
 #include <shardwise/comm/detail/message_rank.hpp>
 #include <shardwise/comm/detail/mpi_lifetime.hpp>
 #include <shardwise/comm/detail/pause.hpp>
+#include <shardwise/core/error.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mpi.h>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -148,7 +150,10 @@ public:
             if (each.state_ == MessageState::pending) kept_->push_back(std::move(each));
         }
     }
-    void give_up() {}
+    /// Other groups go on.
+    void give_up(Error const&) {}
+
+    std::optional<Error> ended_by;
 
     std::uint32_t next_channel = 1;
 

@@ -5,6 +5,7 @@
 #include <shardwise/comm/detail/group_region.hpp>
 #include <shardwise/comm/detail/pause.hpp>
 #include <shardwise/comm/detail/published_call.hpp>
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/comm/detail/staging_ring.hpp>
 #include <shardwise/comm/detail/staging_store.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
@@ -49,16 +50,19 @@ struct StagedOptions {
 template <class Watch>
 class alignas(line_pair_bytes) StagedRank {
 public:
-    StagedRank(GroupRegion& region, std::int32_t rank, StagedOptions const& options, Watch watch)
+    StagedRank(GroupRegion& region, std::int32_t rank, StagedOptions const& options, Watch watch, RankNames names = {})
         : region_(&region),
           rank_(rank),
           options_(options),
           watch_(std::move(watch)),
           step_(region.slot(rank).steps[0].arrived.load(std::memory_order_relaxed)),
-          is_crowded_(outnumbers_cores(region.ranks)) {}
+          is_crowded_(outnumbers_cores(region.ranks)),
+          names_(std::move(names)) {}
 
     [[nodiscard]] std::int32_t rank() const { return rank_; }
     [[nodiscard]] std::int32_t size() const { return region_->ranks; }
+    /// What errors of the group call its ranks.
+    [[nodiscard]] RankNames const& rank_names() const { return names_; }
     [[nodiscard]] std::size_t chunk_bytes() const { return region_->chunk_bytes; }
     /// This rank's share of the memory that the group stages its data in.
     [[nodiscard]] Bytes staging_bytes() const {
@@ -189,7 +193,7 @@ public:
             auto const sent_dtype = mailbox.dtype[MailProtocol::half(read)];
             auto const sent_count = mailbox.count[MailProtocol::half(read)];
             if (offset == 0 && options_.checks_calls && (sent_dtype != dtype || sent_count != count)) {
-                return fail(letter_mismatch(from, sent_dtype, sent_count, rank_, dtype, count));
+                return fail(letter_mismatch(names_, from, sent_dtype, sent_count, rank_, dtype, count));
             }
             if (bytes > 0) std::memcpy(data + offset, region_->letter(from, rank_, MailProtocol::half(read)), bytes);
             MailProtocol::pass_on(mailbox.read, read);
@@ -269,9 +273,11 @@ private:
             if (auto const lost = lost_rank(peer)) return lost;
         }
         if (!waiter.has_timed_out()) return std::nullopt;
+        std::vector<std::int32_t> ranks;
         std::string missing;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             if (has_arrived(peer)) continue;
+            ranks.push_back(peer);
             missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
             if (watch_.is_stopped(peer)) missing += " (stopped: unresponsive)";
         }
@@ -279,28 +285,27 @@ private:
         if (missing.empty()) return std::nullopt;
         return Error{ErrorCode::deadline_exceeded}
             .in(to_text(call_.call))
-            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + missing)
+            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + missing +
+                     names_.in_whole(ranks))
             .fix("look at what these ranks do; raise the timeout only where they really need that long");
     }
 
     [[nodiscard]] std::optional<Error> lost_rank(std::int32_t peer) const {
         bool const has_left = region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left;
         // It may have arrived between our look at its steps and our look at its presence.
-        if (has_left && !has_arrived(peer)) {
-            return Error{ErrorCode::rank_lost}
-                .in("rank " + std::to_string(peer))
-                .because("left the group before call " + std::to_string(call_.number) + ", " + to_text(call_.call))
-                .fix("look at its own error and make a new group");
-        }
+        if (has_left && !has_arrived(peer)) return loss_of(peer, "left the group", "look at its own error");
         auto const death = watch_(peer);
         if (death.empty() || has_arrived(peer)) return std::nullopt;
         return death_of(peer, death);
     }
     [[nodiscard]] Error death_of(std::int32_t peer, std::string const& death) const {
+        return loss_of(peer, death, "look at its output");
+    }
+    [[nodiscard]] Error loss_of(std::int32_t peer, std::string const& how, std::string const& look) const {
         return Error{ErrorCode::rank_lost}
-            .in("rank " + std::to_string(peer))
-            .because(death + " before call " + std::to_string(call_.number) + ", " + to_text(call_.call))
-            .fix("look at its output and make a new group");
+            .in(names_.name(peer))
+            .because(how + " before call " + std::to_string(call_.number) + ", " + to_text(call_.call))
+            .fix(look + " and make a new group");
     }
 
     [[nodiscard]] Result<> compare_calls() {
@@ -313,7 +318,7 @@ private:
             auto const low = std::min(peer, rank_);
             auto const high = std::max(peer, rank_);
             auto const other = theirs.call.near(call_.number);
-            return fail(call_mismatch(low, low == rank_ ? call_ : other, high, low == rank_ ? other : call_));
+            return fail(call_mismatch(names_, low, low == rank_ ? call_ : other, high, low == rank_ ? other : call_));
         }
         return {};
     }
@@ -325,7 +330,7 @@ private:
             calls.push_back(peer == rank_ ? call_ : published(peer).call.near(call_.number));
         if (!differ_in_counts_alone(calls)) return {};
         auto const counts = counts_of_all(*this, counts_);
-        return counts ? fail(counts_mismatch(calls, *counts)) : counts.error();
+        return counts ? fail(counts_mismatch(names_, calls, *counts)) : counts.error();
     }
 
     /// Cuts a message into letters; also a message of nothing is one.
@@ -352,7 +357,7 @@ private:
             if (!waiter.rest(needs_own_core)) continue;
             if (is_poisoned()) return *poisoned();
             if (!waiter.is_time_to_look()) continue;
-            auto const name = "rank " + std::to_string(peer);
+            auto const name = names_.name(peer);
             std::string trouble;
             if (region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left)
                 trouble = "left the group";
@@ -389,6 +394,7 @@ private:
     NumberedCall call_{};
     std::span<std::int64_t const> counts_;
     bool is_compared_ = false;
+    RankNames names_;
 };
 
 }  // namespace shardwise::inline v0_2_0::detail
