@@ -52,6 +52,28 @@ Floats product(HostContext& context, HostWeight const& weight, UnitRange inputs,
     return out;
 }
 
+/// Each range of a weight gives the bits of a weight that holds these inputs alone, for any rows, at every level.
+void check_ranges(WeightFormat format, std::int64_t inputs, std::vector<UnitRange> const& ranges) {
+    Stored const stored(format, outputs, inputs);
+    for (auto const level : test::isa_levels()) {
+        auto context = context_at(level);
+        auto const whole = held(context, stored.source, {0, inputs});
+        for (auto const range : ranges) {
+            auto const alone = held(context, stored.source, range);
+            for (std::int64_t const rows : {1, 3, 17}) {
+                CAPTURE(name_of(format));
+                CAPTURE(name_of(level));
+                CAPTURE(range.begin);
+                CAPTURE(rows);
+                auto const in = random_floats(rows * inputs, 3);
+                auto const part = columns(in, rows, inputs, range);
+                auto const expected = product(context, alone, {0, range.size()}, part);
+                CHECK(is_same(product(context, whole, range, part), expected));
+            }
+        }
+    }
+}
+
 /// Three leaves and two nodes, (a + b) and c, from `first` on.
 ProductSums three_leaves(std::int64_t first, std::int64_t grain) {
     auto const at = [&](std::int64_t leaf) { return first + leaf * grain; };
@@ -70,51 +92,14 @@ TEST_CASE("multiply: a range of a weight's inputs has the bits of a weight that 
         // K blocks of 256 and stretches of 512: ranges begin on a stretch, within one, and in the last, which is shorter.
         auto const grain = std::lcm<std::int64_t>(traits(format).block_elements, 32);
         auto const inputs = 7 * grain;
-        Stored const stored(format, outputs, inputs);
-        for (auto const level : test::isa_levels()) {
-            auto context = context_at(level);
-            auto const whole = held(context, stored.source, {0, inputs});
-            for (auto const range : {UnitRange{0, 3 * grain}, UnitRange{grain, 4 * grain}, UnitRange{3 * grain, inputs},
-                                     UnitRange{6 * grain, inputs}, UnitRange{0, inputs}}) {
-                auto const alone = held(context, stored.source, range);
-                for (std::int64_t const rows : {1, 3, 17}) {
-                    CAPTURE(name_of(format));
-                    CAPTURE(name_of(level));
-                    CAPTURE(range.begin);
-                    CAPTURE(rows);
-                    auto const in = random_floats(rows * inputs, 3);
-                    auto const part = columns(in, rows, inputs, range);
-                    auto const expected = product(context, alone, {0, range.size()}, part);
-                    CHECK(is_same(product(context, whole, range, part), expected));
-                }
-            }
-        }
+        check_ranges(format, inputs,
+                     {{0, 3 * grain}, {grain, 4 * grain}, {3 * grain, inputs}, {6 * grain, inputs}, {0, inputs}});
     }
 }
 
 TEST_CASE("multiply: a range of a dense weight begins at any input, within a pair of bf16 too") {
-    constexpr std::int64_t inputs = 1301;
-    for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16}) {
-        Stored const stored(format, outputs, inputs);
-        for (auto const level : test::isa_levels()) {
-            auto context = context_at(level);
-            auto const whole = held(context, stored.source, {0, inputs});
-            for (auto const range :
-                 {UnitRange{1, 2}, UnitRange{3, 98}, UnitRange{7, 608}, UnitRange{5, 1301}, UnitRange{2, 1301}}) {
-                auto const alone = held(context, stored.source, range);
-                for (std::int64_t const rows : {1, 3, 17}) {
-                    CAPTURE(name_of(format));
-                    CAPTURE(name_of(level));
-                    CAPTURE(range.begin);
-                    CAPTURE(rows);
-                    auto const in = random_floats(rows * inputs, 4);
-                    auto const part = columns(in, rows, inputs, range);
-                    auto const expected = product(context, alone, {0, range.size()}, part);
-                    CHECK(is_same(product(context, whole, range, part), expected));
-                }
-            }
-        }
-    }
+    for (auto const format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::f16})
+        check_ranges(format, 1301, {{1, 2}, {3, 98}, {7, 608}, {5, 1301}, {2, 1301}});
 }
 
 TEST_CASE("multiply: a range of int8 that lies alike in its blocks has the same bits in every weight") {
