@@ -1,6 +1,7 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/schedule/forward_only.hpp>
+#include <shardwise/schedule/gpipe.hpp>
 #include <shardwise/schedule/one_forward_one_backward.hpp>
 
 #include <doctest/doctest.h>
@@ -124,6 +125,43 @@ TEST_CASE("PipelineParallel: no piece of work is begun after the deadline, howev
     });
     CHECK_FALSE(done);
     CHECK(begun <= 1);
+}
+
+TEST_CASE("PipelineParallel: ranks that hold unlike tables are told so before anything moves") {
+    // Each fits, and each message has the length that the other rank expects.
+    auto swapped = one_forward_one_backward(2, 4);
+    for (auto& rank : swapped.ranks) {
+        for (auto& slot : rank) slot.micro_batch = 3 - slot.micro_batch;
+    }
+    auto const plain = one_forward_one_backward(2, 4);
+    for (auto const& other : {gpipe_schedule(2, 4), swapped, one_forward_one_backward(2, 3)}) {
+        std::vector<std::string> words(2);
+        std::atomic<int> begun{0};
+        auto const done = run_threads(2, [&](Threads& comm) -> Result<> {
+            HostContext context({.threads = 1});
+            auto stream = context.make_stream();
+            auto const& schedule = comm.rank() == 0 ? plain : other;
+            auto pipeline = PipelineParallel<Host, Threads>::create(context, comm, schedule, {rows, width});
+            if (!pipeline) return pipeline.error();
+            struct Counted : Chain {
+                std::atomic<int>* begun;
+                Result<> forward(PipelineSlot const& slot, TensorView<float const, 2, Host> in,
+                                 TensorView<float, 2, Host> out, HostStream& stream) {
+                    ++*begun;
+                    return Chain::forward(slot, in, out, stream);
+                }
+            };
+            Counted work{Chain{schedule, comm.rank()}, &begun};
+            auto const ran = pipeline->run(work, stream, soon());
+            if (!ran) words[static_cast<std::size_t>(comm.rank())] = ran.error().message();
+            return ran;
+        });
+        CHECK_FALSE(done);
+        CHECK(begun == 0);
+        CAPTURE(words[0]);
+        CHECK(words[0].find("rank 0 is at call 1, pipeline of 4 micro-batches, table ") != std::string::npos);
+        CHECK(words[1] == words[0]);
+    }
 }
 
 TEST_CASE("PipelineParallel: tables that do not fit are refused") {

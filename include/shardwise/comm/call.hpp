@@ -22,8 +22,9 @@ enum class CollectiveKind : std::uint8_t {
     split,
     send,
     receive,
+    pipeline,  // the table of one, before its first step
 };
-inline constexpr std::size_t collective_kinds = 9;
+inline constexpr std::size_t collective_kinds = 10;
 
 [[nodiscard]] constexpr std::string_view name_of(CollectiveKind kind) {
     switch (kind) {
@@ -45,6 +46,8 @@ inline constexpr std::size_t collective_kinds = 9;
             return "send";
         case CollectiveKind::receive:
             return "receive";
+        case CollectiveKind::pipeline:
+            return "pipeline";
     }
     return "unknown";
 }
@@ -71,15 +74,15 @@ struct CollectiveCall {
     ReduceOp op = ReduceOp::sum;
     /// -1 where the collective has none.
     std::int32_t root = -1;
-    /// Elements of the whole operation.
+    /// Elements of the whole operation; micro-batches of a pipeline.
     std::int64_t count = 0;
-    /// How the elements are dealt to the ranks (fingerprint_of); 0 where the collective deals them itself.
+    /// How the elements are dealt to the ranks (fingerprint_of), 0 where the collective deals them itself; a pipeline's table.
     std::uint32_t parts = 0;
 
     friend constexpr bool operator==(CollectiveCall const&, CollectiveCall const&) = default;
 };
 
-/// One number for the counts of all ranks: lists that differ have the same one by chance only, once in 4 billion.
+/// One number for a list, such as the counts of all ranks: lists that differ have the same one by chance only, once in 4 billion.
 ///
 /// Source  FNV-1a (core/fnv1a.hpp), a word instead of a byte at a time
 [[nodiscard]] constexpr std::uint32_t fingerprint_of(std::span<std::int64_t const> counts) {
@@ -93,19 +96,23 @@ struct CollectiveCall {
     return folded == 0 ? 1 : folded;
 }
 
-/// A call as errors show it: "all_reduce sum fp32 x 4096", "broadcast fp32 x 8 root 0", "all_gather fp32 x 8 in parts 5f1b09c2".
+/// A call as errors show it: "all_reduce sum fp32 x 4096", "broadcast fp32 x 8 root 0", "all_gather fp32 x 8 in parts 5f1b09c2",
+/// "pipeline of 8 micro-batches, table 5f1b09c2".
 [[nodiscard]] inline std::string to_text(CollectiveCall const& call) {
+    auto const print = [&] {
+        std::string digits;
+        for (int shift = 28; shift >= 0; shift -= 4) digits += "0123456789abcdef"[(call.parts >> shift) & 15U];
+        return digits;
+    };
     std::string text(name_of(call.kind));
+    if (call.kind == CollectiveKind::pipeline)
+        return text + " of " + std::to_string(call.count) + " micro-batches, table " + print();
     if (call.kind == CollectiveKind::barrier || call.kind == CollectiveKind::split) return text;
     bool const reduces = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce_scatter;
     if (reduces) text += " " + std::string(name_of(call.op));
     text += " " + std::string(traits(call.dtype).short_name) + " x " + std::to_string(call.count);
     if (call.root >= 0) text += " root " + std::to_string(call.root);
-    if (call.parts != 0) {
-        text += " in parts ";
-        for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[(call.parts >> shift) & 15U];
-    }
-    return text;
+    return call.parts == 0 ? text : text + " in parts " + print();
 }
 
 }  // namespace shardwise::inline v0_2_0

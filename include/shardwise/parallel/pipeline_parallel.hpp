@@ -3,6 +3,8 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/products.hpp>
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/comm/call.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/send_receive.hpp>
 #include <shardwise/core/checked.hpp>
@@ -46,6 +48,29 @@ concept PipelineTrainer = PipelineWorker<W, T, Backend> &&
 /// A back end whose rows a pipeline can move: those in the host's memory.
 template <class B>
 concept RunsPipelines = ComputeBackend<B> && HasHostMemory<B>;
+
+namespace detail {
+
+/// What all ranks of a pipeline must hold alike.
+[[nodiscard]] inline CollectiveCall call_of(PipelineSchedule const& schedule) {
+    List<std::int64_t> numbers;
+    for (auto const number : {schedule.stages, schedule.micro_batches, schedule.chunks,
+                              static_cast<std::int64_t>(schedule.order), std::int64_t{schedule.is_split ? 1 : 0}})
+        numbers.push_back(number);
+    for (auto const& rank : schedule.ranks) {
+        for (auto const& slot : rank) {
+            for (auto const number :
+                 {static_cast<std::int64_t>(slot.work), std::int64_t{slot.micro_batch}, std::int64_t{slot.chunk}})
+                numbers.push_back(number);
+        }
+    }
+    CollectiveCall call{CollectiveKind::pipeline};
+    call.count = schedule.micro_batches;
+    call.parts = fingerprint_of({numbers.data(), numbers.size()});
+    return call;
+}
+
+}  // namespace detail
 
 /// One rank of a pipeline: walks its row of a table (room schedule/), receives what each piece of work needs and sends on what
 /// it makes. Messages wait for their receivers beside the work, in a queue as long as the table needs to never come to a
@@ -114,7 +139,9 @@ public:
         return PipelineParallel(comm, std::move(schedule), boundary, std::move(*received), std::move(*queued), *queue);
     }
 
-    /// Runs the table once. The rank's first error ends the group: all ranks' calls return it.
+    /// Runs the table once. The rank's first error ends the group: all ranks' calls return it. The first run begins when all
+    /// ranks have come to it, and compares their tables: of unlike ones the messages of one micro-batch would be taken for those
+    /// of another.
     ///
     /// Order   waits for `stream` after each piece of work, and at the end until everything is sent. A message is waited
     ///         for as long as the group's timeout says; no piece of work is begun after `deadline`
@@ -129,6 +156,9 @@ public:
                     .because("has backward passes in its table and a worker without any")
                     .fix("use forward_only, or give the worker backward and weights");
             }
+        }
+        if (!std::exchange(is_compared_, true)) {
+            if (auto const alike = detail::meet(*comm_, detail::call_of(schedule_)); !alike) return alike;
         }
         Walk walk{PipelineInbox(schedule_, comm_->rank())};
         for (auto const& slot : schedule_.ranks[static_cast<std::size_t>(comm_->rank())]) {
@@ -261,6 +291,8 @@ private:
     std::int64_t queue_;
     List<HostEvent> sent_;
     HostStream sends_;
+    /// Whether the tables of all ranks were found to be the same.
+    bool is_compared_ = false;
 };
 
 static_assert(RunsPipelines<Host>);
