@@ -26,7 +26,8 @@ namespace shardwise::inline v0_2_0 {
 struct HostOptions {
     /// Threads that share the work of one kernel, the caller's included; 0: as many as the cores that the caller may use.
     int threads = 0;
-    /// Keeps the threads that the context starts on cores of their own: CorePin does it for the thread that uses the context.
+    /// Keeps the threads of the pool on cores of their own, and those of queued streams, which are their callers, on the
+    /// `first_core`-th: CorePin does that for the thread that uses the context.
     bool is_pinned = false;
     StreamMode streams = StreamMode::immediate;
     /// The instruction set of the products, one that the machine has; unset: what choose_isa() says.
@@ -56,7 +57,9 @@ public:
     void count_product() { products_.fetch_add(1, std::memory_order_relaxed); }
     /// The instruction set of its products, or why the one that was asked for cannot be had.
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
-    [[nodiscard]] HostStream make_stream() { return HostStream(options_.streams, &pool_, isa_); }
+    [[nodiscard]] HostStream make_stream() {
+        return HostStream(options_.streams, &pool_, isa_, options_.is_pinned ? options_.first_core : -1);
+    }
 
 private:
     HostOptions options_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/backend/host/catch_exceptions.hpp>
 #include <shardwise/backend/host/start_thread.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
@@ -8,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -215,31 +215,6 @@ inline Result<Threads> Threads::split(std::int32_t color) {
     return child.join(place->rank, rank_names().of_part(place->members));
 }
 
-namespace detail {
-
-/// body(comm); an exception is an error. A program without exceptions has none to catch.
-#if defined(__cpp_exceptions)
-template <class Body>
-[[nodiscard]] Result<> run_rank(Body const& body, Threads& comm) {
-    Error thrown{ErrorCode::rank_lost};
-    thrown.in("rank " + std::to_string(comm.rank())).because("threw an exception");
-    try {
-        return body(comm);
-    } catch (std::exception const& problem) {
-        return thrown.because("threw: " + std::string(problem.what()));
-    } catch (...) {
-        return thrown;
-    }
-}
-#else
-template <class Body>
-[[nodiscard]] Result<> run_rank(Body const& body, Threads& comm) {
-    return body(comm);
-}
-#endif
-
-}  // namespace detail
-
 /// Runs body(Threads&) on `ranks` threads and waits for all of them. A rank that returns an error or throws ends the group:
 /// the others get that error from their next call. The body may move the rank into a handle of its own.
 ///
@@ -257,7 +232,8 @@ template <class Body>
             result = comm.error();
             return;
         }
-        result = detail::run_rank(body, *comm);
+        auto const subject = "rank " + std::to_string(rank);
+        result = detail::catch_exceptions(ErrorCode::rank_lost, subject, [&]() -> Result<> { return body(*comm); });
         if (!result) result = comm->fail(result.error());
     };
     std::vector<std::thread> threads(static_cast<std::size_t>(ranks));

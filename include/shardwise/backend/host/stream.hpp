@@ -1,5 +1,7 @@
 #pragma once
 
+#include <shardwise/backend/host/catch_exceptions.hpp>
+#include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/process_mark.hpp>
 #include <shardwise/backend/host/start_thread.hpp>
@@ -25,7 +27,8 @@ enum class StreamMode : std::uint8_t {
     queued,     // in order, in a thread of its own
 };
 
-/// Work in order on the host. The first failure stops the stream: what follows is skipped, and `synchronize` returns it.
+/// Work in order on the host. The first failure stops the stream: what follows is skipped, and `synchronize` returns it. What a
+/// task throws is a failure like any other.
 ///
 /// In a fork of the process a queued stream has failed: its thread is not there.
 ///
@@ -37,13 +40,17 @@ public:
     using Mark = std::function<void(std::optional<Error> const&)>;
 
     /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
-    /// stream's own thread. `isa` is the instruction set of its products, or why there is none. Where the system gives a queued
-    /// stream no thread, the stream has failed from the start.
+    /// stream's own thread. `isa` is the instruction set of its products, or why there is none. A queued stream's thread stays
+    /// on the `core`-th of the cores that the caller may use; none where it is negative. Where the system gives a queued stream
+    /// no thread, the stream has failed from the start.
     explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr,
-                        Result<IsaLevel> const& isa = choose_isa())
+                        Result<IsaLevel> const& isa = choose_isa(), int core = -1)
         : state_(std::make_unique<State>()), pool_(pool), isa_(isa) {
         if (mode != StreamMode::queued) return;
-        if (!detail::start_thread(state_->worker, [state = state_.get()] { state->run(); })) {
+        if (!detail::start_thread(state_->worker, [state = state_.get(), core] {
+                CorePin const pin(core);
+                state->run();
+            })) {
             state_->failure = Error{ErrorCode::capacity_exceeded}
                                   .in("stream")
                                   .because("the system gives it no thread of its own")
@@ -73,7 +80,7 @@ public:
     template <class Function>
     void submit(Function&& task) {
         if (!state_->worker.joinable()) {
-            if (!state_->first_failure()) state_->finish(task());
+            if (!state_->first_failure()) state_->finish(State::call(task));
             return;
         }
         if (!is_behind()) push(Entry{Task(std::forward<Function>(task)), nullptr});
@@ -83,7 +90,7 @@ public:
     template <class Function>
     void submit_mark(Function&& mark) {
         if (is_behind()) return mark(stayed_behind());
-        if (!state_->worker.joinable()) return mark(state_->first_failure());
+        if (!state_->worker.joinable()) return state_->finish(State::call(mark, state_->first_failure()));
         push(Entry{nullptr, Mark(std::forward<Function>(mark))});
     }
 
@@ -141,6 +148,18 @@ private:
         std::thread worker;
         detail::ProcessMark process;
 
+        template <class Function>
+        static Result<> call(Function& task) {
+            return detail::catch_exceptions(ErrorCode::backend_failure, "stream", task);
+        }
+        template <class Function>
+        static Result<> call(Function& mark, std::optional<Error> const& failure) {
+            return detail::catch_exceptions(ErrorCode::backend_failure, "stream", [&] {
+                mark(failure);
+                return Result<>{};
+            });
+        }
+
         std::optional<Error> first_failure() {
             std::lock_guard const lock(mutex);
             return failure;
@@ -166,8 +185,15 @@ private:
                     is_running = true;
                     before = failure;
                 }
-                if (entry.mark) entry.mark(before);
-                finish(entry.task && !before ? entry.task() : Result<>{});
+                Result<> result;
+                if (entry.mark) {
+                    result = call(entry.mark, before);
+                } else if (!before) {
+                    result = call(entry.task);
+                }
+                // What it holds goes before anybody learns that it is done.
+                entry = {};
+                finish(result);
             }
         }
     };

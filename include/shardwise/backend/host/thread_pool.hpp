@@ -9,11 +9,13 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace shardwise::inline v0_2_0 {
@@ -65,7 +67,8 @@ public:
     /// The threads that take part, the caller's included.
     [[nodiscard]] int size() const { return threads_ ? static_cast<int>(threads_->workers.size()) + 1 : 1; }
 
-    /// Calls body(part) for every part in [0, parts), each once. The body does not throw.
+    /// Calls body(part) for every part in [0, parts), each once. What a body throws first ends the loop: it is thrown again
+    /// when no part is being computed, and parts that nobody has begun by then are left out.
     template <class Body>
     void run(std::int64_t parts, Body&& body) {
         if (parts < 2 || size() == 1 || is_taken_.exchange(true, std::memory_order_acquire)) {
@@ -91,7 +94,10 @@ public:
         // waited for.
         state_.fetch_and(~is_open, std::memory_order_relaxed);
         for (int spin = 0; state_.load(std::memory_order_acquire) % is_open > 0; ++spin) relax(spin);
+        auto const thrown = std::exchange(thrown_, nullptr);
+        if (thrown) has_thrown_.store(false, std::memory_order_relaxed);
         is_taken_.store(false, std::memory_order_release);
+        if (thrown) std::rethrow_exception(thrown);
     }
 
     /// Calls body(begin, end) for pieces of [0, count) of at least `grain` each, at most one per thread.
@@ -162,6 +168,18 @@ private:
     }
 
     void take_parts() {
+#if defined(__cpp_exceptions)
+        try {
+            take_parts_in_turn();
+        } catch (...) {
+            next_.store(parts_, std::memory_order_relaxed);
+            if (!has_thrown_.exchange(true, std::memory_order_relaxed)) thrown_ = std::current_exception();
+        }
+#else
+        take_parts_in_turn();
+#endif
+    }
+    void take_parts_in_turn() {
         for (auto part = next_.fetch_add(1, std::memory_order_relaxed); part < parts_;
              part = next_.fetch_add(1, std::memory_order_relaxed)) {
             body_(argument_, part);
@@ -214,6 +232,9 @@ private:
     void (*body_)(void*, std::int64_t) = nullptr;
     void* argument_ = nullptr;
     std::int64_t parts_ = 0;
+    /// What a body threw first; whoever says so first writes it.
+    std::exception_ptr thrown_;
+    std::atomic<bool> has_thrown_{false};
     std::atomic<bool> is_taken_{false};
     std::atomic<std::int64_t> next_{0};
     std::atomic<int> sleepers_{0};
