@@ -1,9 +1,10 @@
 #include <shardwise/backend/dlpack_view.hpp>
 
-#include <dlpack/dlpack.h>
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdint>
+#include <dlpack/dlpack.h>
 #include <memory>
 
 namespace {
@@ -136,6 +137,42 @@ TEST_CASE("A foreign tensor is read with its offset, and dense where it names no
         CHECK(other.error().code() == ErrorCode::invalid_argument);
         shape[0] = 0;
         CHECK(from_dlpack<std::int64_t, 2>(tensor));
+        // Nothing lies behind nowhere, either.
+        tensor.byte_offset = 16;
+        auto const empty = from_dlpack<std::int64_t, 2>(tensor);
+        REQUIRE(empty);
+        CHECK(empty->data() == nullptr);
+    }
+    SUBCASE("more bytes than 63 bits count") {
+        constexpr auto most = std::int64_t{1} << 31;
+        std::array<std::int64_t, 2> strides{2, 1};
+        auto const is_refused = [&] {
+            auto const other = from_dlpack<std::int64_t, 2>(tensor);
+            return !other && other.error().code() == ErrorCode::size_overflow;
+        };
+        // 2^60 - 2^29 elements of 8 bytes are countable, 2^60 are not.
+        shape = {most, most / 4 - 1};
+        CHECK(from_dlpack<std::int64_t, 2>(tensor));
+        shape = {most, most / 4 * 2};
+        CHECK(is_refused());
+        shape = {most * most, most * most};
+        CHECK(is_refused());
+        // Rows that lie too far apart, in both directions.
+        tensor.strides = strides.data();
+        shape = {3, 1};
+        for (auto const stride : {most * most, -most * most, INT64_MAX, INT64_MIN}) {
+            strides[0] = stride;
+            CHECK(is_refused());
+        }
+        strides[0] = -(std::int64_t{1} << 58);
+        CHECK(from_dlpack<std::int64_t, 2>(tensor));
+        // Without elements distances mean nothing.
+        strides[0] = INT64_MIN;
+        shape = {0, 3};
+        CHECK(from_dlpack<std::int64_t, 2>(tensor));
+        // But extents do.
+        shape = {most * most, 0};
+        CHECK(is_refused());
     }
     SUBCASE("elements between multiples of their alignment") {
         tensor.byte_offset = 4;

@@ -2,11 +2,14 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/checked.hpp>
 #include <shardwise/core/error.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/quant/half_types.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -97,12 +100,38 @@ template <class T, std::size_t dimensions, class Backend, class Owner = std::nul
     return &shared->managed;
 }
 
+namespace detail {
+
+/// True where the extents, and the distances between the first and the last of each dimension, are bytes that 63 bits count.
+/// Extents of 0 count as 1: also of a tensor without elements strides are made.
+template <std::size_t dimensions>
+[[nodiscard]] bool has_countable_bytes(std::array<std::int64_t, dimensions> const& extents, std::int64_t const* strides,
+                                       std::size_t element_bytes) {
+    auto const size = static_cast<std::int64_t>(element_bytes);
+    Optional<std::int64_t> bytes = size;
+    auto way = bytes;
+    for (std::size_t i = 0; i < dimensions; ++i) {
+        bytes = checked_multiply(*bytes, std::max<std::int64_t>(extents[i], 1));
+        if (!bytes) return false;
+        if (strides == nullptr) continue;
+        // -INT64_MIN is no number; one less is as far.
+        auto const stride = strides[i] < 0 ? -(strides[i] + 1) + (strides[i] == INT64_MIN ? 0 : 1) : strides[i];
+        auto const distance = checked_multiply(stride, extents[i] - 1);
+        auto const distance_bytes = distance ? checked_multiply(*distance, size) : distance;
+        way = distance_bytes ? checked_add(*way, *distance_bytes) : distance_bytes;
+        if (!way) return false;
+    }
+    return true;
+}
+
+}  // namespace detail
+
 /// A DLPack tensor as kernels take it, without a copy; whoever holds the DLManagedTensor keeps it until the view is done with.
 /// `device` is the number of the context's device; the host's memory has none.
 ///
 /// Errors  invalid_argument where the element type or the device is another one, or elements lie nowhere or unaligned;
 ///         shape_mismatch where the number of dimensions is another one, an extent is negative, or the last dimension is
-///         not contiguous
+///         not contiguous; size_overflow where its extents or strides span more bytes than 63 bits count
 template <class T, std::size_t dimensions, class Backend = Host>
 [[nodiscard]] Result<TensorView<T, dimensions, Backend>> from_dlpack(DLTensor const& tensor, int device = 0) {
     Error refused{ErrorCode::invalid_argument};
@@ -138,8 +167,11 @@ template <class T, std::size_t dimensions, class Backend = Host>
         extents[i] = tensor.shape[i];
         if (extents[i] < 0) return misshapen.because("has a negative extent").got(extents[i]);
     }
-    auto* const data = reinterpret_cast<T*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
-    bool const is_empty = TensorView<T, dimensions, Backend>(nullptr, extents).empty();
+    bool const is_empty = std::find(extents.begin(), extents.end(), 0) != extents.end();
+    if (!detail::has_countable_bytes(extents, is_empty ? nullptr : tensor.strides, sizeof(T)))
+        return Error{ErrorCode::size_overflow}.in("DLPack tensor").because("spans more bytes than 63 bits count");
+    auto* const memory = static_cast<std::byte*>(tensor.data);
+    auto* const data = reinterpret_cast<T*>(memory == nullptr ? nullptr : memory + tensor.byte_offset);
     if (tensor.data == nullptr && !is_empty) return refused.because("has elements, and a null pointer to them");
     if (auto const beyond = reinterpret_cast<std::uintptr_t>(data) % alignof(T); beyond != 0 && !is_empty) {
         return refused.because("its elements begin so many bytes behind a multiple of their alignment")
