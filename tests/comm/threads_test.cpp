@@ -279,7 +279,8 @@ TEST_CASE("Threads: what a receiver expects and a sender sends must agree") {
 }
 
 TEST_CASE("Threads: ranks and roots that do not exist, and ranks that are taken, are refused") {
-    CHECK(ThreadsGroup::create(0).error().code() == ErrorCode::invalid_argument);
+    CHECK(ThreadsGroup::create(0).error().message() == "threads: ranks: are not between 1 and 1024 (got 0)");
+    CHECK(ThreadsGroup::create(1025).error().message() == "threads: ranks: are not between 1 and 1024 (got 1025)");
     CHECK(ThreadsGroup::create(2, {.chunk_bytes = 8}).error().code() == ErrorCode::invalid_argument);
     auto const group = ThreadsGroup::create(1).value();
     CHECK(group.join(1).error().code() == ErrorCode::invalid_argument);

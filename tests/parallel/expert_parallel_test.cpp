@@ -128,6 +128,13 @@ TEST_CASE("ExpertParallel: what cannot be is refused on every rank") {
         auto const greedy = Layer::create(context, comm, {4, 5, 3, 2});
         REQUIRE_FALSE(greedy);
         CHECK(greedy.error().message().find("experts_per_token") != std::string::npos);
+        auto const message_of = [&](ExpertShape const& shape) {
+            auto const layer = Layer::create(context, comm, shape);
+            return layer ? std::string() : layer.error().message();
+        };
+        CHECK(message_of({0, 1, 3, 2}) == "expert parallelism: experts: are less than one (got 0, expected 1)");
+        CHECK(message_of({4, 1, 0, 2}) == "expert parallelism: width: is less than one (got 0, expected 1)");
+        CHECK(message_of({4, 1, 3, -2}) == "expert parallelism: max_tokens: are less than none (got -2, expected 0)");
         auto const huge = Layer::create(context, comm, {4, 2, std::int64_t{1} << 40, std::int64_t{1} << 40});
         REQUIRE_FALSE(huge);
         CHECK(huge.error().code() == ErrorCode::size_overflow);

@@ -183,7 +183,12 @@ TEST_CASE("PipelineParallel: tables that do not fit are refused") {
         auto const lacking = Pipeline::create(context, comm, unread, {rows, width});
         REQUIRE_FALSE(lacking);
         CHECK(lacking.error().message().find("passes once") != std::string::npos);
-        CHECK_FALSE(Pipeline::create(context, comm, one_forward_one_backward(2, 4), {0, width}));
+        auto const flat = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {0, width});
+        REQUIRE_FALSE(flat);
+        CHECK(flat.error().message() == "pipeline: boundary: has less than one row (got 0, expected 1)");
+        auto const narrow = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {rows, -1});
+        REQUIRE_FALSE(narrow);
+        CHECK(narrow.error().message() == "pipeline: boundary: has a width of less than one (got -1, expected 1)");
         // A worker that cannot go back.
         auto pipeline = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {rows, width});
         REQUIRE(pipeline);

@@ -11,6 +11,7 @@
 #include <array>
 #include <random>
 #include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -83,12 +84,20 @@ TEST_CASE("interleaved: warm-up is 2 (p - 1 - r) and a group for each further ch
     CHECK(most_in_flight(*interleaved_schedule(4, 2, 8), 0) == 11);
 }
 
-TEST_CASE("interleaved: refuses micro-batches that are no multiple of the stages") {
+TEST_CASE(
+    "interleaved: refuses micro-batches that are no multiple of the stages, and numbers below one, each by its name") {
     auto const refused = interleaved_schedule(4, 2, 6);
     REQUIRE(!refused);
     CHECK(refused.error().code() == ErrorCode::invalid_argument);
-    CHECK(!interleaved_schedule(4, 2, 0));
-    CHECK(!interleaved_schedule(0, 2, 4));
+    CHECK(refused.error().message() ==
+          "interleaved schedule: micro-batches: are no multiple of the pipeline's stages (got 6, expected 4); cut the "
+          "batch into a multiple of the stages");
+    auto const less_than_one = [](std::string const& what, int got) {
+        return "interleaved schedule: " + what + ": are less than one (got " + std::to_string(got) + ", expected 1)";
+    };
+    CHECK(interleaved_schedule(4, 2, 0).error().message() == less_than_one("micro-batches", 0));
+    CHECK(interleaved_schedule(0, 2, 4).error().message() == less_than_one("stages", 0));
+    CHECK(interleaved_schedule(4, -1, 4).error().message() == less_than_one("chunks", -1));
 }
 
 // Qi et al., Zero Bubble Pipeline Parallelism (arXiv 2401.10241)

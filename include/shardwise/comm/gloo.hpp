@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/check_ranks.hpp>
 #include <shardwise/comm/detail/finish_until.hpp>
 #include <shardwise/comm/detail/gloo_wire.hpp>
 #include <shardwise/comm/detail/message_communicator.hpp>
@@ -49,8 +50,7 @@ public:
                                            GlooOptions const& options = {}) {
         Error wrong{ErrorCode::invalid_argument};
         wrong.in("gloo");
-        if (ranks < 1 || ranks > max_ranks)
-            return wrong.at("ranks").because("is out of range").got(ranks).expected(max_ranks);
+        if (auto const checked = detail::check_ranks("gloo", ranks, max_ranks); !checked) return checked.error();
         if (rank < 0 || rank >= ranks)
             return wrong.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
         if (options.silence < std::chrono::seconds(1)) {

@@ -2,6 +2,7 @@
 
 #include <shardwise/backend/host/process_mark.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/check_ranks.hpp>
 #include <shardwise/comm/detail/group_beacon.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
 #include <shardwise/comm/detail/process_watch.hpp>
@@ -224,8 +225,7 @@ private:
                                         SharedMemoryOptions const& options) {
         Error error{ErrorCode::invalid_argument};
         error.in("shared_memory");
-        if (ranks < 1 || ranks > max_ranks)
-            return error.at("ranks").because("is out of range").got(ranks).expected(max_ranks);
+        if (auto const checked = detail::check_ranks("shared_memory", ranks, max_ranks); !checked) return checked;
         if (rank < 0 || rank >= ranks)
             return error.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
         if (options.chunk_bytes < 64) {

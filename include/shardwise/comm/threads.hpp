@@ -3,6 +3,7 @@
 #include <shardwise/backend/host/catch_exceptions.hpp>
 #include <shardwise/backend/host/start_thread.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/comm/detail/check_ranks.hpp>
 #include <shardwise/comm/detail/place_in_color.hpp>
 #include <shardwise/comm/detail/staged_rank.hpp>
 
@@ -35,16 +36,9 @@ class Threads;
 /// The memory that the ranks of one process share. It outlives the communicators that stand on it.
 class ThreadsGroup {
 public:
-    /// Errors  invalid_argument for no ranks, or chunks under 64 bytes or over a GiB; out_of_memory
+    /// Errors  invalid_argument for no ranks or more than 1,024, or chunks under 64 bytes or over a GiB; out_of_memory
     [[nodiscard]] static Result<ThreadsGroup> create(std::int32_t ranks, ThreadsOptions const& options = {}) {
-        if (ranks < 1 || ranks > max_ranks) {
-            return Error{ErrorCode::invalid_argument}
-                .in("threads")
-                .at("ranks")
-                .because("is out of range")
-                .got(ranks)
-                .expected(max_ranks);
-        }
+        if (auto const checked = detail::check_ranks("threads", ranks, max_ranks); !checked) return checked.error();
         if (options.chunk_bytes < 64) {
             return Error{ErrorCode::invalid_argument}
                 .in("threads")

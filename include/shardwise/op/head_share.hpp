@@ -34,7 +34,8 @@ struct HeadShare {
             .expected(kv_heads)
             .fix("give a number of query heads that is a multiple of the key-value heads");
     }
-    if (ranks < 1 || rank < 0 || rank >= ranks)
+    if (ranks < 1) return error.at("ranks").because("are less than one").got(ranks).expected(1);
+    if (rank < 0 || rank >= ranks)
         return error.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
     if (ranks > heads) {
         return error.at("ranks")

@@ -62,8 +62,10 @@ public:
                                                        ExpertShape const& shape) {
         Error refused{ErrorCode::invalid_argument};
         refused.in("expert parallelism");
-        if (shape.experts < 1 || shape.width < 1 || shape.max_tokens < 0)
-            return refused.because("needs experts, a width and no negative number of tokens").got(shape.experts);
+        if (shape.experts < 1) return refused.at("experts").because("are less than one").got(shape.experts).expected(1);
+        if (shape.width < 1) return refused.at("width").because("is less than one").got(shape.width).expected(1);
+        if (shape.max_tokens < 0)
+            return refused.at("max_tokens").because("are less than none").got(shape.max_tokens).expected(0);
         if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts) {
             return refused.at("experts_per_token")
                 .because("is not between 1 and the number of experts")

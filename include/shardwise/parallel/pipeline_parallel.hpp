@@ -105,8 +105,12 @@ public:
                                                          PipelineSchedule schedule, Boundary const& boundary) {
         Error refused{ErrorCode::invalid_argument};
         refused.in("pipeline");
-        if (boundary.rows < 1 || boundary.width < 1)
-            return refused.at("boundary").because("has no elements").got(boundary.rows).expected(1);
+        if (boundary.rows < 1 || boundary.width < 1) {
+            return refused.at("boundary")
+                .because(boundary.rows < 1 ? "has less than one row" : "has a width of less than one")
+                .got(boundary.rows < 1 ? boundary.rows : boundary.width)
+                .expected(1);
+        }
         if (schedule.stages != comm.size() || static_cast<std::int64_t>(schedule.ranks.size()) != schedule.stages) {
             return Error{ErrorCode::shape_mismatch}
                 .in("pipeline")

@@ -17,13 +17,18 @@ namespace shardwise::inline v0_2_0 {
 /// micro-batches each: the bubble is divided by the chunks, messages are multiplied.
 ///
 /// Source  Narayanan et al., SC21 (arXiv 2104.04473), section 2.2.2
-/// Errors  invalid_argument where the micro-batches are no multiple of the stages
+/// Errors  invalid_argument where the micro-batches are no multiple of the stages, or a number is less than one
 [[nodiscard]] constexpr Result<PipelineSchedule> interleaved_schedule(std::int64_t stages, std::int64_t chunks,
                                                                       std::int64_t micro_batches) {
-    if (stages < 1 || chunks < 1 || micro_batches < 1 || micro_batches % stages != 0) {
-        return Error{ErrorCode::invalid_argument}
-            .at("micro-batches")
-            .because("are no multiple of the pipeline's stages, as the interleaved schedule needs")
+    Error refused{ErrorCode::invalid_argument};
+    refused.in("interleaved schedule");
+    if (stages < 1) return refused.at("stages").because("are less than one").got(stages).expected(1);
+    if (chunks < 1) return refused.at("chunks").because("are less than one").got(chunks).expected(1);
+    if (micro_batches < 1)
+        return refused.at("micro-batches").because("are less than one").got(micro_batches).expected(1);
+    if (micro_batches % stages != 0) {
+        return refused.at("micro-batches")
+            .because("are no multiple of the pipeline's stages")
             .got(micro_batches)
             .expected(stages)
             .fix("cut the batch into a multiple of the stages");
