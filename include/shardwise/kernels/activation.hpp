@@ -17,17 +17,19 @@ namespace shardwise::inline v0_2_0 {
 ///         x * sigmoid(1.702 x)
 [[nodiscard]] inline float activate(float x, ActivationKind kind) {
     auto const sigmoid = [](float value) { return 1.0F / (1.0F + std::exp(-value)); };
-    constexpr float sqrt_2_over_pi = 0.7978845608028654F;
+    constexpr float sqrt_8_over_pi = 1.5957691216057308F;
     constexpr float sqrt_half = 0.7071067811865476F;
     switch (kind) {
         case ActivationKind::silu:
             return x * sigmoid(x);
         case ActivationKind::gelu:
-            return 0.5F * x * (1.0F + std::erf(x * sqrt_half));
+            // 1 + erf(x) would cancel where x is negative.
+            return 0.5F * x * std::erfc(-x * sqrt_half);
         case ActivationKind::gelu_tanh:
         case ActivationKind::gelu_new:
         case ActivationKind::gelu_fast:
-            return 0.5F * x * (1.0F + std::tanh(sqrt_2_over_pi * (x + 0.044715F * x * x * x)));
+            // 0.5 (1 + tanh(u)) = sigmoid(2 u), which does not cancel.
+            return x * sigmoid(sqrt_8_over_pi * (x + 0.044715F * x * x * x));
         case ActivationKind::relu:
             return x < 0.0F ? 0.0F : x;
         case ActivationKind::tanh:
