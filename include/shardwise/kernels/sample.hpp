@@ -91,13 +91,15 @@ public:
     }
     [[nodiscard]] std::int32_t best() const { return static_cast<std::int32_t>(best_); }
 
-    /// Temperature, top k, top p and min p, in transformers' order. False where the temperature makes a score infinite.
-    [[nodiscard]] bool restrict_to(SamplingOptions const& options) {
+    /// Temperature, top k, top p and min p, in transformers' order.
+    void restrict_to(SamplingOptions const& options) {
+        // Where the temperature would make the greatest score infinite, distances from it stay numbers.
+        bool const is_finite = std::isfinite(scores_[best_] / options.temperature);
+        auto const origin = is_finite ? 0.0F : scores_[best_];
         for_chunks([&](Chunk&, std::size_t begin, std::size_t end) {
-            for (auto i = begin; i < end; ++i) scores_[i] /= options.temperature;
+            for (auto i = begin; i < end; ++i) scores_[i] = (scores_[i] - origin) / options.temperature;
         });
         auto const best = scores_[best_];
-        if (!std::isfinite(best)) return false;
         auto least = -std::numeric_limits<float>::max();
         auto const tokens = static_cast<std::int64_t>(scores_.size());
         if (options.top_k > 0 && options.top_k < tokens) {
@@ -117,7 +119,6 @@ public:
                 chunk.sum += weights_[i];
             }
         });
-        return true;
     }
     /// The weight of a token, 0 for one that is not drawn from.
     [[nodiscard]] std::uint64_t weight(std::size_t token) const { return weights_[token]; }
@@ -316,7 +317,8 @@ private:
             if (!scores.load(logits.row(i), row)) continue;
             if (row.options.temperature == 0.0F) {
                 token = scores.best();
-            } else if (scores.restrict_to(row.options)) {
+            } else {
+                scores.restrict_to(row.options);
                 token = scores.draw(random_bits(row.options.seed, row.sequence, row.step));
             }
         }
@@ -337,7 +339,7 @@ private:
                 .at("logits")
                 .because("a row has a NaN or infinity, or nothing that can be drawn")
                 .got(i)
-                .fix("look for an overflow in the model, or raise the temperature");
+                .fix("look for an overflow in the model, or a repetition penalty near 0");
         }
         return {};
     });
