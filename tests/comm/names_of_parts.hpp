@@ -106,18 +106,19 @@ Result<> check_names_of_parts(C& comm) {
 /// for a message.
 template <class C>
 Result<> leave_part(C& comm, bool is_for_message = false) {
+    Result<> told;
     {
         auto part = comm.split(comm.rank() % 2);
-        if (!part) return part.error();
-        std::vector<float> data(1);
         if (comm.rank() == 1) {
+            if (!part) return part.error();
+            std::vector<float> data(1);
             auto const done = is_for_message ? receive(*part, flat(data), 1) : barrier(*part);
-            return expect_words(done, "rank 1 (of all: rank 3): left the group");
+            told = expect_words(done, "rank 1 (of all: rank 3): left the group");
         }
     }
-    // Until rank 1 is done.
+    // Until rank 1 is done: where a part's failure is that of the whole, the others are told here.
     (void)barrier(comm);
-    return {};
+    return told;
 }
 
 /// Ranks 1 and 3 of the part of ranks 1, 3, 4 and 5 are `late` for a call: what the others are told at the deadline.
