@@ -1,6 +1,7 @@
 #pragma once
 
 #include <shardwise/comm/detail/message_rank.hpp>
+#include <shardwise/comm/detail/message_wire.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace shardwise::inline v0_2_0::detail {
 
-/// What a communicator over a `Wire` (message_rank.hpp) gives; `Self` is the communicator, made of a wire, a group and options.
-template <class Self, class Wire>
+/// What a communicator over a `Wire` gives; `Self` is the communicator, made of a wire, a group and options.
+template <class Self, MessageWire Wire>
 class MessageCommunicator : private MessageRank<Wire> {
     using Base = MessageRank<Wire>;
 

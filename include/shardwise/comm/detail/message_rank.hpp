@@ -6,6 +6,7 @@
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_group.hpp>
 #include <shardwise/comm/detail/message_heads.hpp>
+#include <shardwise/comm/detail/message_wire.hpp>
 #include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -33,21 +34,10 @@ struct MessageOptions {
     bool checks_calls = true;
 };
 
-/// How far a message has come.
-enum class MessageState { pending, done, broken };
-
-/// One rank of a group that only passes messages, over a `Wire` that starts them and waits for them:
-///
-///   Wire::Message            owns the memory of one message; state(), reason(), bytes()
-///   start_send(rank, lane, bytes), start_receive(rank, lane, size)    in order per pair and lane
-///   wait(messages, timeout, stop)     until all are done, one is broken, the time is up or stop() is true
-///   keep(messages)           holds what may still be written to for as long as the process lives
-///   give_up(error)           lets nobody wait any longer for this rank, whose group ended with the error
-///   ended_by                 the error that ended all groups of the wire, where one's end is that of all
-///   next_channel             the first number that no group of this rank has
+/// One rank of a group that only passes messages, over a wire that starts them and waits for them.
 ///
 /// No caller's memory is ever given to the wire: a message that comes late finds memory that the wire keeps.
-template <class Wire>
+template <MessageWire Wire>
 class MessageRank {
     using Message = typename Wire::Message;
 
@@ -353,7 +343,7 @@ private:
             if (each.state() == MessageState::broken) {
                 return Error{ErrorCode::rank_lost}
                     .in(name)
-                    .because(each.reason() + call)
+                    .because(std::string(each.reason()) + call)
                     .fix("look at its own error and at the network, and make a new group");
             }
             if (each.state() == MessageState::pending && has_left(each.peer())) return left(each, what);
