@@ -193,7 +193,7 @@ struct WatchedDetection {
             }
         }();
         std::lock_guard const lock(mutex);
-        result.emplace(std::move(found));
+        result = std::move(found);
         is_done.notify_all();
     }
 };

@@ -180,7 +180,7 @@ private:
             sequence_.tied.push_back({sequence_.names.join(tie.other), static_cast<std::int32_t>(first)});
             return;
         }
-        sequence_.tied.push_back({unit.path, static_cast<std::int32_t>(first), unit.is_tensor});
+        sequence_.tied.push_back(TiedName{unit.path, static_cast<std::int32_t>(first), unit.is_tensor});
         sequence_.units.erase(sequence_.units.begin() + static_cast<std::ptrdiff_t>(other));
         for (auto& tied : sequence_.tied) {
             if (tied.unit > static_cast<std::int32_t>(other)) --tied.unit;

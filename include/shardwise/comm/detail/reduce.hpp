@@ -37,13 +37,14 @@ template <ReduceOp op, bool is_other_first, class T>
 void reduce_into(T* values, T const* __restrict others, std::int64_t count) {
     if constexpr (op == ReduceOp::sum && std::is_same_v<T, float>) {
         // In the order of the ranks; which of two NaN is kept is up to the compiler.
-        return is_other_first ? add_floats(values, others, values, count) : add_floats(values, values, others, count);
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-        auto const own = static_cast<Accumulator<T>>(load_element<T>(values, i));
-        auto const other = static_cast<Accumulator<T>>(load_element<T>(others, i));
-        store_element(values, i,
-                      static_cast<T>(is_other_first ? combine<op, T>(other, own) : combine<op, T>(own, other)));
+        is_other_first ? add_floats(values, others, values, count) : add_floats(values, values, others, count);
+    } else {
+        for (std::int64_t i = 0; i < count; ++i) {
+            auto const own = static_cast<Accumulator<T>>(load_element<T>(values, i));
+            auto const other = static_cast<Accumulator<T>>(load_element<T>(others, i));
+            store_element(values, i,
+                          static_cast<T>(is_other_first ? combine<op, T>(other, own) : combine<op, T>(own, other)));
+        }
     }
 }
 

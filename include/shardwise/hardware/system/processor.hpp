@@ -177,7 +177,8 @@ private:
                 return std::tie(level, type, size) < std::tie(other.level, other.type, other.size);
             }
         };
-        std::map<Key, std::set<std::string>> found;
+        // Not sets: hipcc 5.2 crashes at a map of sets.
+        std::map<Key, std::vector<std::string>> found;
         for (auto const number : online) {
             auto const caches = folder(number) + "/cache";
             for (auto const index : files_.numbered(caches, "index")) {
@@ -187,7 +188,9 @@ private:
                 Key key{files_.integer(cache + "/level").value_or(0), std::move(type),
                         cache_size(files_.word(cache + "/size").value_or(""))};
                 if (key.level <= 0 || key.level > 9 || key.size <= 0) continue;
-                found[std::move(key)].insert(files_.word(cache + "/shared_cpu_list").value_or(std::to_string(number)));
+                auto owner = files_.word(cache + "/shared_cpu_list").value_or(std::to_string(number));
+                auto& owners = found[std::move(key)];
+                if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(std::move(owner));
             }
         }
         for (auto const& [key, owners] : found) {

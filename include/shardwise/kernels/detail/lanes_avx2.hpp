@@ -208,7 +208,8 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[8]) {
         t[4 + i] = _mm256_permute2f128_ps(a[i], a[4 + i], 0x31);
     }
 }
-// clang-format off: each needs those before it
+// Each needs those before it.
+// clang-format off
 #include <shardwise/kernels/detail/row_kernels.inc>
 #include <shardwise/kernels/detail/score_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>

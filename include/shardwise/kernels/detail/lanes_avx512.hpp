@@ -224,7 +224,8 @@ SHARDWISE_ALWAYS_INLINE Floats sum_lanes(Floats (&vectors)[16]) {
     }
     return _mm512_add_ps(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xDD));
 }
-// clang-format off: each needs those before it
+// Each needs those before it.
+// clang-format off
 #include <shardwise/kernels/detail/row_kernels.inc>
 #include <shardwise/kernels/detail/score_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>

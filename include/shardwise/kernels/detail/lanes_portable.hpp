@@ -14,6 +14,8 @@
 
 #if !defined(SHARDWISE_UNROLL)
 #define SHARDWISE_UNROLL
+#define SHARDWISE_TARGET_QUIET
+#define SHARDWISE_TARGET_LOUD
 #endif
 
 namespace shardwise::inline v0_2_0::detail::kernels_portable {
@@ -146,10 +148,13 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[4]) {
     for (std::int64_t i = 0; i < lanes; ++i) t[i] = Floats{a[i], b[i], c[i], d[i]};
 }
 
-// clang-format off: each needs those before it
+// Each needs those before it.
+// clang-format off
+SHARDWISE_TARGET_QUIET
 #include <shardwise/kernels/detail/row_kernels.inc>
 #include <shardwise/kernels/detail/score_kernels.inc>
 #include <shardwise/kernels/detail/attention_kernels.inc>
+SHARDWISE_TARGET_LOUD
 // clang-format on
 
 }  // namespace shardwise::inline v0_2_0::detail::kernels_portable

@@ -26,7 +26,7 @@ namespace detail {
 /// where w = w' + m with a minimum m (Q4_1, Q5_1, Q4_K, Q5_K), else m = 0. In the last case activations become whole numbers of
 /// a power of two of at most 2.01 * 2^-23 X, so that integers below 2^22 stay as they are; where X is below 2^-103 the unit is
 /// 2^-126, and a value that is not finite makes its row's results NaN.
-[[nodiscard]] inline ProductKernel quant_kernel(WeightFormat format, IsaLevel level) {
+[[nodiscard]] inline ProductKernel quant_kernel([[maybe_unused]] WeightFormat format, IsaLevel level) {
     switch (level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
         case IsaLevel::avx2:
