@@ -4,6 +4,7 @@
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
+#include <shardwise/kernels/detail/launch_pieces.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cmath>
@@ -56,18 +57,13 @@ template <ActivationElement T>
     if (!stream.isa()) return stream.isa().error();
     auto const kernel = detail::choose_kernel<void (*)(T const*, T*, std::int64_t, ActivationKind)>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(activate_row<T>));
-    auto const apply = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            if (detail::has_lanes(kind)) {
-                kernel(in.row(row), out.row(row), width, kind);
-                continue;
-            }
-            for (std::int64_t i = 0; i < width; ++i) {
-                out.row(row)[i] = T(activate(static_cast<float>(in.row(row)[i]), kind));
-            }
+    auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        if (detail::has_lanes(kind)) return kernel(in.row(row) + begin, out.row(row) + begin, end - begin, kind);
+        for (auto i = begin; i < end; ++i) {
+            out.row(row)[i] = T(activate(static_cast<float>(in.row(row)[i]), kind));
         }
     };
-    Host::launch(in.extent(0), apply, stream, detail::row_grain(width));
+    detail::launch_pieces({in.extent(0), width}, apply, stream);
     return {};
 }
 
@@ -87,19 +83,16 @@ template <ActivationElement T>
     if (!stream.isa()) return stream.isa().error();
     auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, ActivationKind)>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_row<T>));
-    auto const apply = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            if (detail::has_lanes(kind)) {
-                kernel(gate.row(row), up.row(row), out.row(row), width, kind);
-                continue;
-            }
-            for (std::int64_t i = 0; i < width; ++i) {
-                out.row(row)[i] =
-                    T(activate(static_cast<float>(gate.row(row)[i]), kind) * static_cast<float>(up.row(row)[i]));
-            }
+    auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        if (detail::has_lanes(kind)) {
+            return kernel(gate.row(row) + begin, up.row(row) + begin, out.row(row) + begin, end - begin, kind);
+        }
+        for (auto i = begin; i < end; ++i) {
+            out.row(row)[i] =
+                T(activate(static_cast<float>(gate.row(row)[i]), kind) * static_cast<float>(up.row(row)[i]));
         }
     };
-    Host::launch(gate.extent(0), apply, stream, detail::row_grain(width));
+    detail::launch_pieces({gate.extent(0), width}, apply, stream);
     return {};
 }
 

@@ -5,6 +5,7 @@
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
+#include <shardwise/kernels/detail/launch_pieces.hpp>
 #include <shardwise/quant/encode_bitsandbytes.hpp>
 #include <shardwise/quant/encode_int4.hpp>
 #include <shardwise/quant/encode_int8.hpp>
@@ -92,6 +93,13 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
     }
 }
 
+/// Elements of a row that are encoded without those before and behind them: blocks that share neither scales nor bytes.
+[[nodiscard]] constexpr std::int64_t encoded_apart(WeightFormat format, std::int64_t width, std::int64_t group) {
+    if (format == WeightFormat::int8) return width;
+    if (format == WeightFormat::int4) return group < width ? 2 * group : width;
+    return traits(format).block_elements;
+}
+
 }  // namespace detail
 
 /// Whether `quantize` knows a format: all but the K types, whose scales ggml finds by a search.
@@ -119,15 +127,16 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
     auto const width = in.extent(1);
     WeightSource const target{format, rows, width, data, scales, group};
     if (auto const checked = detail::check_source(target); !checked) return checked;
-    auto const encode = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            auto const row_data = static_cast<std::int64_t>(data.size()) / rows * row;
-            auto const row_scales = static_cast<std::int64_t>(scales.size()) / rows * row;
-            detail::encode_row(format, group, {in.row(row), static_cast<std::size_t>(width)},
-                               {reinterpret_cast<std::uint8_t*>(data.data()) + row_data, scales.data() + row_scales});
-        }
+    auto const encode = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        detail::SourceBytes before;
+        if (begin > 0) before = *detail::source_bytes({format, 1, begin, {}, {}, group});
+        auto const row_data = static_cast<std::int64_t>(data.size()) / rows * row + before.data;
+        auto const row_scales = static_cast<std::int64_t>(scales.size()) / rows * row + before.scales;
+        detail::encode_row(format, group, {in.row(row) + begin, static_cast<std::size_t>(end - begin)},
+                           {reinterpret_cast<std::uint8_t*>(data.data()) + row_data, scales.data() + row_scales});
     };
-    Host::launch(rows, encode, stream, std::max<std::int64_t>(1, detail::row_grain(width) / 8));
+    detail::launch_pieces({rows, width, detail::encoded_apart(format, width, group), detail::row_grain(1) / 8}, encode,
+                          stream);
     return {};
 }
 
@@ -150,15 +159,13 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
             .got(out.extent(has_rows ? 1 : 0))
             .expected(has_rows ? source.inputs : source.outputs);
     }
-    auto const decode = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            for (std::int64_t first = 0; first < source.inputs; first += detail::source_chunk) {
-                auto const count = std::min(detail::source_chunk, source.inputs - first);
-                detail::decode_source(source, row, first, count, out.row(row) + first);
-            }
+    auto const decode = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        for (auto first = begin; first < end; first += detail::source_chunk) {
+            auto const count = std::min(detail::source_chunk, end - first);
+            detail::decode_source(source, row, first, count, out.row(row) + first);
         }
     };
-    Host::launch(source.outputs, decode, stream, detail::row_grain(source.inputs));
+    detail::launch_pieces({source.outputs, source.inputs, detail::source_chunk}, decode, stream);
     return {};
 }
 

@@ -3,6 +3,8 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/detail/check_rows.hpp>
+#include <shardwise/kernels/detail/launch_pieces.hpp>
 
 #include <cstdint>
 
@@ -26,13 +28,11 @@ namespace shardwise::inline v0_2_0 {
             .got(gate.elements())
             .expected(in.extent(0));
     }
-    auto const scale = [=](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-            auto const factor = activate(gate.row(row)[0], kind);
-            for (std::int64_t i = 0; i < width; ++i) out.row(row)[i] = factor * in.row(row)[i];
-        }
+    auto const scale = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
+        auto const factor = activate(gate.row(row)[0], kind);
+        for (auto i = begin; i < end; ++i) out.row(row)[i] = factor * in.row(row)[i];
     };
-    Host::launch(in.extent(0), scale, stream, detail::row_grain(width));
+    detail::launch_pieces({in.extent(0), width}, scale, stream);
     return {};
 }
 
