@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 using namespace shardwise;
@@ -149,6 +150,26 @@ TEST_CASE("route: of equal scores the lower number is chosen") {
     CHECK(routed.ids == std::vector<std::int32_t>{1, 2});
 }
 
+TEST_CASE("route: a logit that is no number is chosen first, and its weight tells") {
+    std::vector<float> const logits{3.0F, 2.0F, 1.0F, NAN, 0.0F, 5.0F};
+    for (auto const score : {RouterScore::softmax, RouterScore::sigmoid, RouterScore::softmax_chosen}) {
+        for (std::int64_t const groups : {0, 3}) {
+            for (auto const rank : {GroupRank::best, GroupRank::best_two}) {
+                RouterOptions const options{.experts_per_token = 2,
+                                            .score = score,
+                                            .groups = groups,
+                                            .kept_groups = groups > 0 ? 1 : 0,
+                                            .group_rank = rank};
+                Routed routed;
+                REQUIRE(run(logits, 6, {}, options, routed));
+                CHECK(std::isnan(routed.weights[0]));
+                // A softmax over all has no other number.
+                if (score != RouterScore::softmax) CHECK(routed.ids[0] == 3);
+            }
+        }
+    }
+}
+
 TEST_CASE("route: more experts than there are, and groups that do not hold them, are refused") {
     Routed routed;
     CHECK(run({1.0F, 2.0F}, 2, {}, {.experts_per_token = 3}, routed).error().code() == ErrorCode::shape_mismatch);
@@ -167,8 +188,17 @@ TEST_CASE("route: more experts than there are, and groups that do not hold them,
                 stream)
               .error()
               .message() == "route: ids and weights do not have a column per chosen expert (got 6, expected 2)");
-    RouterOptions options{.experts_per_token = 2, .groups = 2, .kept_groups = 1};
-    CHECK(run({1.0F, 2.0F}, 2, {}, options, routed).error().code() == ErrorCode::invalid_argument);
-    options.groups = 3;
-    CHECK(run({1.0F, 2.0F, 3.0F, 4.0F}, 4, {}, options, routed).error().code() == ErrorCode::invalid_argument);
+    auto const refused = [&](std::int64_t groups, std::int64_t kept) {
+        RouterOptions const options{.experts_per_token = 3, .groups = groups, .kept_groups = kept};
+        auto const done = run({1.0F, 2.0F, 3.0F, 4.0F}, 4, {}, options, routed);
+        if (done) return std::string{};
+        CHECK(done.error().code() == ErrorCode::invalid_argument);
+        return std::string(done.error().message());
+    };
+    CHECK(refused(3, 1) == "route: groups: do not divide the experts (got 3, expected 4)");
+    CHECK(refused(-2, 1) == "route: groups: do not divide the experts (got -2, expected 4)");
+    CHECK(refused(2, 0) == "route: kept_groups: must be of the groups, and at least 1 (got 0, expected 2)");
+    CHECK(refused(2, 3) == "route: kept_groups: must be of the groups, and at least 1 (got 3, expected 2)");
+    CHECK(refused(4, 2) == "route: kept_groups: hold fewer experts than each token is to have (got 2, expected 3)");
+    CHECK(refused(4, 3).empty());
 }

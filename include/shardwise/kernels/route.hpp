@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -45,14 +46,34 @@ inline void score_experts(float* scores, std::int64_t experts, RouterScore kind)
     for (std::int64_t i = 0; i < experts; ++i) scores[i] /= sum;
 }
 
+/// Whether a rank is above another. What is no number is above all, as for torch's topk: the weights tell of it.
+[[nodiscard]] inline bool is_above(float rank, float other) {
+    return rank > other || (std::isnan(rank) && !std::isnan(other));
+}
+
 /// The best of `count` ranks that are not taken yet, the first of equals; -1 where all are.
 [[nodiscard]] inline std::int64_t best_left(float const* ranks, std::int64_t count,
                                             List<unsigned char> const& is_taken) {
     std::int64_t best = -1;
     for (std::int64_t i = 0; i < count; ++i) {
-        if (is_taken[static_cast<std::size_t>(i)] == 0 && (best < 0 || ranks[i] > ranks[best])) best = i;
+        if (is_taken[static_cast<std::size_t>(i)] == 0 && (best < 0 || is_above(ranks[i], ranks[best]))) best = i;
     }
     return best;
+}
+
+/// Errors  invalid_argument for groups that do not divide the experts or are too few
+[[nodiscard]] inline Result<> check_groups(RouterOptions const& options, std::int64_t experts) {
+    auto const refuse = [](std::string_view place, std::string_view reason, std::int64_t got, std::int64_t expected) {
+        return Error{ErrorCode::invalid_argument}.in("route").at(place).because(reason).got(got).expected(expected);
+    };
+    auto const groups = options.groups;
+    auto const kept = options.kept_groups;
+    if (groups == 0) return {};
+    if (groups < 0 || experts % groups != 0) return refuse("groups", "do not divide the experts", groups, experts);
+    if (kept < 1 || kept > groups) return refuse("kept_groups", "must be of the groups, and at least 1", kept, groups);
+    auto const held = kept * (experts / groups);
+    if (held >= options.experts_per_token) return {};
+    return refuse("kept_groups", "hold fewer experts than each token is to have", held, options.experts_per_token);
 }
 
 /// Marks the experts of all but the best groups as taken.
@@ -65,10 +86,10 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
         auto first = -INFINITY;
         auto second = -INFINITY;
         for (std::int64_t i = 0; i < width; ++i) {
-            if (members[i] > first) {
+            if (is_above(members[i], first)) {
                 second = first;
                 first = members[i];
-            } else if (members[i] > second) {
+            } else if (is_above(members[i], second)) {
                 second = members[i];
             }
         }
@@ -90,7 +111,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
 
 /// Chooses each token's experts, the best first, the lower number of equals, and their weights. Of groups that are not
 /// kept no expert is chosen, as in DeepSeek's own code; transformers 4.57 gives these a rank of 0, which a negative
-/// correction can push the others below.
+/// correction can push the others below. A logit that is no number is chosen before all others, and its weight is none.
 ///
 /// Shapes  logits [tokens, experts]; correction [experts] or empty: added to the scores for the choice, not to the weights
 ///         (deepseek_v3); ids, weights [tokens, experts_per_token]
@@ -123,18 +144,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
             .got(correction.elements())
             .expected(experts);
     }
-    if (options.groups > 0) {
-        bool const divides =
-            experts % options.groups == 0 && options.kept_groups >= 1 && options.kept_groups <= options.groups;
-        if (!divides || options.kept_groups * (experts / options.groups) < chosen) {
-            return Error{ErrorCode::invalid_argument}
-                .in("route")
-                .at("groups")
-                .because("do not hold the experts that are asked for")
-                .got(options.groups)
-                .expected(experts);
-        }
-    }
+    if (auto const checked = detail::check_groups(options, experts); !checked) return checked;
     auto const choose = [=](std::int64_t begin, std::int64_t end) {
         List<float> scores(static_cast<std::size_t>(experts));
         List<float> ranks(static_cast<std::size_t>(experts));
