@@ -10,10 +10,12 @@
 
 #include "row_matrices.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 using namespace shardwise;
@@ -157,6 +159,23 @@ TEST_CASE("embedding: a table and the sum over its shards give the same rows; id
         CHECK(low.values[i] + high.values[i] == whole.values[i]);
         CHECK((low.values[i] == 0.0F || high.values[i] == 0.0F));
     }
+}
+
+TEST_CASE("kernels over rows: rows of no width need no memory") {
+    HostContext context({.threads = 2});
+    auto stream = context.make_stream();
+    std::vector<std::int32_t> const ids{0, 5, 1};
+    TensorView<float, 2, Host> const none{nullptr, {3, 0}};
+    TensorView<float const, 2, Host> const in = none;
+    TensorView<float const, 1, Host> const weight{nullptr, {0}};
+    CHECK(embedding<float>({ids.data(), {3}}, in, none, stream));
+    CHECK(rms_norm<float>(in, weight, none, 1e-5F, stream));
+    CHECK(layer_norm<float>(in, weight, weight, none, 1e-5F, stream));
+    CHECK(softmax<float>(in, none, stream));
+    CHECK(activation<float>(in, none, ActivationKind::gelu, stream));
+    CHECK(gated_activation<float>(in, in, none, ActivationKind::silu, stream));
+    CHECK(rope<float>(none, {ids.data(), {3}}, {nullptr, {0}}, 4, RopeLayout::half, stream));
+    CHECK(stream.synchronize(Deadline::after(std::chrono::seconds(60))));
 }
 
 TEST_CASE("rope: turns the pairs of either layout by position times frequency and leaves the rest of a head alone") {
@@ -311,6 +330,13 @@ TEST_CASE("kernels over rows refuse shapes that do not go together, and say whic
     CHECK(rms_norm<float>(in.read(), weight.flat(), out.view(), 1e-5F, stream).error().message() ==
           "rms_norm: the parameters are not as wide as a row (got 7, expected 8)");
     CHECK(softmax<float>(in.read(), narrow.view(), stream).error().code() == ErrorCode::shape_mismatch);
+    auto const gated = [&](TensorView<float const, 2, Host> up) {
+        auto const done = gated_activation<float>(in.read(), up, out.view(), ActivationKind::silu, stream);
+        return done ? std::string{} : std::string(done.error().message());
+    };
+    CHECK(gated(narrow.read()) == "gated_activation: up: is not as wide as the gate (got 7, expected 8)");
+    CHECK(gated(in.read().rows(0, 1)) ==
+          "gated_activation: up: has another number of rows than the gate (got 1, expected 2)");
     std::vector<std::int32_t> const ids{1};
     CHECK(embedding<float>({ids.data(), {1}}, in.read(), out.view(), stream).error().code() ==
           ErrorCode::shape_mismatch);

@@ -3,8 +3,8 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 namespace shardwise::inline v0_2_0 {
 
@@ -30,11 +30,10 @@ template <ActivationElement T>
     auto const look_up = [=](std::int64_t begin, std::int64_t end) {
         for (auto token = begin; token < end; ++token) {
             auto const row = ids.data()[token] - first_row;
-            auto const bytes = static_cast<std::size_t>(width) * sizeof(T);
             if (row >= 0 && row < table.extent(0)) {
-                std::memcpy(out.row(token), table.row(row), bytes);
+                std::copy_n(table.row(row), width, out.row(token));
             } else {
-                std::memset(static_cast<void*>(out.row(token)), 0, bytes);
+                std::fill_n(out.row(token), width, T(0.0F));
             }
         }
     };
