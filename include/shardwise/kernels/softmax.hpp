@@ -40,7 +40,7 @@ struct SoftmaxPieces {
     }
 };
 
-/// A softmax of rows, piece by piece.
+/// A softmax of long rows, piece by piece.
 template <class T>
 struct HostSoftmax {
     float (*greatest_of)(T const*, std::int64_t);
@@ -50,20 +50,7 @@ struct HostSoftmax {
     TensorView<T const, 2, Host> in;
     TensorView<T, 2, Host> out;
 
-    void write(std::int64_t row, std::int64_t begin, std::int64_t end, float largest, double total) const {
-        if (largest == -std::numeric_limits<float>::infinity()) {
-            std::fill(out.row(row) + begin, out.row(row) + end, T(0.0F));
-        } else {
-            scale(in.row(row) + begin, out.row(row) + begin, end - begin, largest, total);
-        }
-    }
-    void whole_row(std::int64_t row) const {
-        auto const width = in.extent(1);
-        auto const largest = greatest_of(in.row(row), width);
-        write(row, 0, width, largest, sum(in.row(row), width, largest));
-    }
-    /// Rows of several pieces each.
-    void long_rows(RowPieces const& pieces, ThreadPool* pool) const {
+    void run(RowPieces const& pieces, ThreadPool* pool) const {
         auto const per_row = pieces.per_row;
         SoftmaxPieces found(pieces.count());
         auto const place = [&](std::int64_t row, std::int64_t begin) {
@@ -78,7 +65,13 @@ struct HostSoftmax {
         });
         run_pieces(pieces, pool, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
             auto const first = place(row, 0);
-            write(row, begin, end, found.largest(first, per_row), found.sum(first, per_row));
+            auto const largest = found.largest(first, per_row);
+            auto* const to = out.row(row) + begin;
+            if (largest == -std::numeric_limits<float>::infinity()) {
+                std::fill_n(to, end - begin, T(0.0F));
+            } else {
+                scale(in.row(row) + begin, to, end - begin, largest, found.sum(first, per_row));
+            }
         });
     }
 };
@@ -97,20 +90,24 @@ template <ActivationElement T>
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("softmax", in, width, out); !checked) return checked;
     if (!stream.isa()) return stream.isa().error();
-    using Softmax = detail::HostSoftmax<T>;
-    Softmax const host{
-        detail::choose_kernel<decltype(Softmax::greatest_of)>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(greatest_of<T>)),
-        detail::choose_kernel<decltype(Softmax::sum)>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(softmax_sum<T>)),
-        detail::choose_kernel<decltype(Softmax::scale)>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(softmax_scale<T>)), in,
-        out};
+    auto const level = *stream.isa();
     detail::RowPieces const pieces(in.extent(0), width);
     if (pieces.per_row == 1) {
-        auto const whole = [=](std::int64_t row, std::int64_t, std::int64_t) { host.whole_row(row); };
-        detail::launch_pieces(pieces, whole, stream);
+        auto const kernel =
+            detail::choose_kernel<void (*)(T const*, T*, std::int64_t)>(level, SHARDWISE_KERNEL_LEVELS(softmax_row<T>));
+        auto const normalise = [=](std::int64_t row, std::int64_t, std::int64_t) {
+            kernel(in.row(row), out.row(row), width);
+        };
+        detail::launch_pieces(pieces, normalise, stream);
         return {};
     }
+    using Softmax = detail::HostSoftmax<T>;
+    Softmax const host{
+        detail::choose_kernel<decltype(Softmax::greatest_of)>(level, SHARDWISE_KERNEL_LEVELS(greatest_of<T>)),
+        detail::choose_kernel<decltype(Softmax::sum)>(level, SHARDWISE_KERNEL_LEVELS(softmax_sum<T>)),
+        detail::choose_kernel<decltype(Softmax::scale)>(level, SHARDWISE_KERNEL_LEVELS(softmax_scale<T>)), in, out};
     stream.submit([host, pieces, pool = stream.pool()]() -> Result<> {
-        host.long_rows(pieces, pool);
+        host.run(pieces, pool);
         return {};
     });
     return {};

@@ -41,8 +41,13 @@ struct RowPieces {
 template <class Body>
 void run_pieces(RowPieces const& pieces, ThreadPool* pool, Body const& body) {
     auto const run = [&](std::int64_t first, std::int64_t last) {
+        auto row = pieces.row(first);
+        auto begin = pieces.begin(first);
         for (auto piece = first; piece < last; ++piece) {
-            body(pieces.row(piece), pieces.begin(piece), pieces.end(piece));
+            auto const end = std::min(begin + pieces.columns, pieces.width);
+            body(row, begin, end);
+            begin = end < pieces.width ? end : 0;
+            row += end < pieces.width ? 0 : 1;
         }
     };
     if (pool != nullptr) return pool->run_ranges(pieces.count(), pieces.grain, run);
