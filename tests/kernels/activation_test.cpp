@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 using namespace shardwise;
@@ -97,5 +98,42 @@ TEST_CASE("activation: each kind equals its formula in float64, far out too, to 
                 return gate * sigmoid(1.702 * gate) * (std::clamp(up.at(row, i), -7.0, 7.0) + 1.0);
             },
             8.0, 1.0);
+    }
+}
+
+TEST_CASE_TEMPLATE("activation: of 16 bits gives the rounded results of float", T, Bfloat16, Float16) {
+    auto in = random_matrix<T>(2, 1'003, 7, 4.0F);
+    auto up = random_matrix<T>(2, 1'003, 8, 4.0F);
+    Matrix<float> wide_in{2, 1'003};
+    Matrix<float> wide_up{2, 1'003};
+    for (std::size_t i = 0; i < in.values.size(); ++i) {
+        wide_in.values[i] = static_cast<float>(in.values[i]);
+        wide_up.values[i] = static_cast<float>(up.values[i]);
+    }
+    for (auto const level : levels()) {
+        CAPTURE(name_of(level));
+        HostContext context({.threads = 2, .isa = level});
+        auto stream = context.make_stream();
+        for (auto const kind :
+             {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
+              ActivationKind::tanh, ActivationKind::quick_gelu, ActivationKind::swiglu_clamped,
+              ActivationKind::gelu_new, ActivationKind::gelu_fast, ActivationKind::sigmoid}) {
+            CAPTURE(static_cast<int>(kind));
+            for (bool const is_gated : {false, true}) {
+                Matrix<T> out{2, 1'003};
+                Matrix<float> wide{2, 1'003};
+                if (is_gated) {
+                    REQUIRE(gated_activation<T>(in.read(), up.read(), out.view(), kind, stream));
+                    REQUIRE(gated_activation<float>(wide_in.read(), wide_up.read(), wide.view(), kind, stream));
+                } else {
+                    REQUIRE(activation<T>(in.read(), out.view(), kind, stream));
+                    REQUIRE(activation<float>(wide_in.read(), wide.view(), kind, stream));
+                }
+                int wrong = 0;
+                for (std::size_t i = 0; i < out.values.size(); ++i)
+                    wrong += static_cast<float>(out.values[i]) == static_cast<float>(T(wide.values[i])) ? 0 : 1;
+                CHECK(wrong == 0);
+            }
+        }
     }
 }

@@ -154,8 +154,8 @@ std::vector<Problem> problems() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("attention: equals the definition in float64, with and without a split context", T, float,
-                   Bfloat16) {
+TEST_CASE_TEMPLATE("attention: equals the definition in float64, with and without a split context", T, float, Bfloat16,
+                   Float16) {
     for (auto const& problem : problems()) {
         auto const& shape = problem.options.shape;
         CAPTURE(problem.name);
@@ -165,7 +165,6 @@ TEST_CASE_TEMPLATE("attention: equals the definition in float64, with and withou
             auto const values = reference(problem, tensors, row / shape.heads, row % shape.heads);
             expected.insert(expected.end(), values.begin(), values.end());
         }
-        auto const stored = std::same_as<T, float> ? 0x1p-24 : 0x1p-8;
         for (auto const level : levels()) {
             CAPTURE(name_of(level));
             std::vector<T> first;
@@ -184,7 +183,8 @@ TEST_CASE_TEMPLATE("attention: equals the definition in float64, with and withou
             for (std::size_t i = 0; i < expected.size(); ++i) {
                 auto const got = static_cast<double>(static_cast<float>(first[i]));
                 // Values are of the size of 1; what is stored is rounded once.
-                auto const allowed = roundings_of(problem) * 0x1p-24 + 1.01 * stored * std::abs(expected[i]);
+                auto const allowed =
+                    roundings_of(problem) * 0x1p-24 + 1.01 * testing::unit_roundoff<T> * std::abs(expected[i]);
                 wrong += std::abs(got - expected[i]) <= allowed ? 0 : 1;
             }
             CHECK(wrong == 0);
