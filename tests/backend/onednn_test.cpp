@@ -62,6 +62,27 @@ TEST_CASE("onednn_gemm: equals float64 within the bound of a sum, transposed or 
     }
 }
 
+TEST_CASE("onednn_gemm: a view of one row may say any distance to the next") {
+    std::vector<float> const a{1, 2, 3};
+    std::vector<float> const b{1, 10, 100};
+    for (std::int64_t const distance : {0, 1, -3, 1000}) {
+        TensorView<float const, 2, Host> const row(a.data(), {1, 3}, distance);
+        TensorView<float const, 2, Host> const other(b.data(), {1, 3}, distance);
+        HostStream stream;
+        float dot = 0.0F;
+        REQUIRE(onednn_gemm(row, other, {&dot, {1, 1}, distance}, {.is_b_transposed = true}, stream));
+        std::vector<float> scaled(3);
+        REQUIRE(onednn_gemm({b.data() + 1, {1, 1}, distance}, row, {scaled.data(), {1, 3}, distance}, {}, stream));
+        std::vector<float> outer(9);
+        REQUIRE(onednn_gemm(row, other, {outer.data(), {3, 3}}, {.is_a_transposed = true}, stream));
+        auto const done = stream.synchronize(Deadline::after(std::chrono::seconds(10)));
+        CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+        CHECK(dot == 321.0F);
+        CHECK(scaled == std::vector<float>{10, 20, 30});
+        CHECK(outer[7] == 30.0F);
+    }
+}
+
 TEST_CASE("onednn_gemm: shapes that do not go together are refused with the numbers") {
     std::vector<float> memory(64);
     HostStream stream;

@@ -174,6 +174,25 @@ TEST_CASE_TEMPLATE("gemm is within the rounding of its sums, transposed or not, 
     check_gemm<Float16>(*bench, 9, 17, 24, {.is_a_transposed = true});
 }
 
+TEST_CASE_TEMPLATE("gemm takes a view of one row whatever distance to the next it says", B, SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    auto const a = bench->send(std::vector<float>{1, 2, 3});
+    auto const b = bench->send(std::vector<float>{1, 10, 100});
+    for (std::int64_t const distance : {0, 1, -3, 1000}) {
+        TensorView<float const, 2, B> const row(a.data(), {1, 3}, distance);
+        TensorView<float const, 2, B> const other(b.data(), {1, 3}, distance);
+        auto dot = bench->send(std::vector<float>{5});
+        TensorView<float, 2, B> const sum(dot.data(), {1, 1}, distance);
+        REQUIRE(B::template gemm<float>(row, other, sum, {.is_b_transposed = true}, bench->stream()));
+        auto outer = bench->send(std::vector<float>(9));
+        auto const made = outer.matrix(3, 3);
+        REQUIRE(B::template gemm<float>(row, other, made, {.is_a_transposed = true}, bench->stream()));
+        CHECK(bench->fetch(dot) == std::vector<float>{321});
+        CHECK(bench->fetch(outer) == std::vector<float>{1, 10, 100, 2, 20, 200, 3, 30, 300});
+    }
+}
+
 TEST_CASE_TEMPLATE("gemm without an inner extent clears the output, or leaves it", B, SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
     if (!bench) return;

@@ -94,7 +94,7 @@ struct DeviceBackend {
     [[nodiscard]] static Result<> gemm(TensorView<T const, 2, DeviceBackend> a, TensorView<T const, 2, DeviceBackend> b,
                                        TensorView<float, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
         auto const factor = [](TensorView<T const, 2, DeviceBackend> const& view, bool is_transposed) {
-            auto const row = view.stride(0);
+            auto const row = row_distance(view);
             return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}
                                  : detail::GemmCall::Factor{view.data(), row, 1, false};
         };
@@ -105,7 +105,7 @@ struct DeviceBackend {
         detail::GemmCall const call{factor(a, options.is_a_transposed),
                                     factor(b, options.is_b_transposed),
                                     out.data(),
-                                    out.stride(0),
+                                    row_distance(out),
                                     m,
                                     n,
                                     k,

@@ -15,6 +15,14 @@ struct GemmExtents {
     std::int64_t k = 0;
 };
 
+/// Elements from one row of a factor or result to the next as vendors' products take them, which is no less than a row. A view of
+/// one row or none may say anything there: so do tensors that come by DLPack.
+template <class View>
+[[nodiscard]] constexpr std::int64_t row_distance(View const& view) {
+    if (view.extent(0) > 1) return view.stride(0);
+    return view.extent(1) > 1 ? view.extent(1) : 1;
+}
+
 /// The extents of a product of two matrices; `call` is named where they do not fit together.
 ///
 /// Shapes  a [m, k], b [k, n], out [m, n]; a [k, m] or b [n, k] where transposed

@@ -31,7 +31,7 @@ namespace shardwise::inline v0_2_0 {
         if (k == 0) return {};
         auto const status =
             dnnl_sgemm(options.is_a_transposed ? 'T' : 'N', options.is_b_transposed ? 'T' : 'N', m, n, k, 1.0F,
-                       a.data(), a.stride(0), b.data(), b.stride(0), 1.0F, out.data(), out.stride(0));
+                       a.data(), row_distance(a), b.data(), row_distance(b), 1.0F, out.data(), row_distance(out));
         if (status == dnnl_success) return {};
         return Error{ErrorCode::backend_failure}.in("dnnl_sgemm").because("failed").got(status);
     });
