@@ -54,8 +54,9 @@ public:
         return product;
     }
     [[nodiscard]] constexpr bool empty() const { return elements() == 0; }
-    /// True where the elements lie without gaps, so that a flat view shows the same.
+    /// True where the elements lie without gaps, so that a flat view shows the same; also where there are none.
     [[nodiscard]] constexpr bool is_dense() const {
+        if (empty()) return true;
         std::int64_t stride = 1;
         for (auto i = dimensions; i-- > 0;) {
             if (extents_[i] != 1 && strides_[i] != stride) return false;
