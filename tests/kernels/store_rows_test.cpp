@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -53,6 +55,26 @@ TEST_CASE("store_rows: rows lie where the pages say, up to the last that the seq
     CHECK(store.memory[3 * 6 + 5] == 29.0F);
     CHECK(store.memory[4 * 6] == 0.0F);
     REQUIRE(store_rows<float>(store.some(0), store.all(), store.view(), 20, store.stream));
+}
+
+TEST_CASE("store_rows: bytes are off by half a step of their head's greatest element, however small that is") {
+    for (float const magnitude : {1e30F, 1.0F, 3.8e-37F, 3.7e-37F, 1e-38F, 1e-40F}) {
+        CAPTURE(magnitude);
+        Store<std::int8_t> store;
+        float const parts[6] = {1.0F, -0.1F, 0.0F, -1.0F, 0.5F, 0.37F};
+        for (std::size_t i = 0; i < 6; ++i) store.from[i] = magnitude * parts[i];
+        REQUIRE(store_rows<std::int8_t>(store.some(1), store.all(), store.view(), 0, store.stream, store.all_scales()));
+        auto const row = store.view();
+        int wrong = 0;
+        for (std::int64_t i = 0; i < 6; ++i) {
+            auto const got = static_cast<double>(row.row(0)[i]) * static_cast<double>(row.scale(0, i / 3));
+            auto const expected = static_cast<double>(store.from[static_cast<std::size_t>(i)]);
+            // The scale and the quotient are rounded; scales below 2^-126 to multiples of 2^-149.
+            auto const allowed = static_cast<double>(magnitude) / 254.0 * (1.0 + 0x1p-14) + 127.0 * 0x1p-150;
+            wrong += std::abs(got - expected) <= allowed ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+    }
 }
 
 TEST_CASE(
