@@ -60,10 +60,9 @@ template <class List = Architectures>
     requires(!ModelArchitecture<List>)
 [[nodiscard]] constexpr Result<Model> describe(ModelConfig const& config) {
     Result<Model> result{Error{ErrorCode::unknown_name}};
-    if (Architectures::with(config.model_type.view(),
-                            [&]<class Arch>(Arch) { result = describe<Arch>(config); })) {
-        return result;
-    }
+    // nvcc takes the assignment's value for one that is ignored.
+    auto const describe_as = [&]<class Arch>(Arch) { static_cast<void>(result = describe<Arch>(config)); };
+    if (Architectures::with(config.model_type.view(), describe_as)) return result;
     ClosestName closest(config.model_type.view());
     Architectures::for_each([&]<class Arch>(Arch) { closest.offer(Arch::name); });
     Error error{ErrorCode::unknown_name};
