@@ -42,6 +42,10 @@ TEST_CASE("Ranks of a part are named by their numbers there and, where these dif
     CHECK(pair.in_whole(list) == " (of all: rank 1, 4)");
     CHECK(whole.in_whole(list).empty());
     CHECK(whole.of_part({0, 2}).in_whole(list) == " (of all: rank 0, 2)");
+    CHECK(whole.list(list) == "0, 1");
+    CHECK(pair.list(list) == "0, 1 (of all: rank 1, 4)");
+    CHECK(pair.list(list, [](std::int32_t rank) { return rank == 0 ? " (late)" : ""; }) ==
+          "0 (late), 1 (of all: rank 1, 4)");
 }
 
 TEST_CASE("Threads: every error of a part names its ranks by their numbers in the whole, too") {

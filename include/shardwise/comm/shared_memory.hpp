@@ -246,17 +246,15 @@ private:
     }
 
     [[nodiscard]] static Error missing_ranks(detail::SharedRegion const& shared, detail::RankNames const& names) {
-        std::vector<std::int32_t> ranks;
-        std::string missing;
+        std::vector<std::int32_t> missing;
         for (std::int32_t rank = 0; rank < shared.header().ranks; ++rank) {
             if (shared.region().slot(rank).presence.load(std::memory_order_acquire) != detail::Presence::absent)
                 continue;
-            ranks.push_back(rank);
-            missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+            missing.push_back(rank);
         }
         return Error{ErrorCode::deadline_exceeded}
             .in(shared.name())
-            .because("was never joined by rank " + missing + names.in_whole(ranks))
+            .because("was never joined by rank " + names.list(missing))
             .fix("look at why these ranks did not start");
     }
     [[nodiscard]] static std::optional<Error> ended_rank(detail::SharedRegion const& shared,

@@ -43,7 +43,7 @@ class MessageRank {
 
 public:
     MessageRank(std::shared_ptr<Wire> wire, MessageGroup group, MessageOptions const& options)
-        : wire_(std::move(wire)), group_(std::move(group)), options_(options), names_(group_.members) {
+        : wire_(std::move(wire)), group_(std::move(group)), options_(options) {
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             if (peer != rank()) notices_.push_back(start_receive(peer, Lane::notices, sizeof(Notice)));
         }
@@ -68,7 +68,8 @@ public:
 
     [[nodiscard]] std::int32_t rank() const { return group_.rank; }
     [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(group_.members.size()); }
-    [[nodiscard]] RankNames const& rank_names() const { return names_; }
+    /// What errors of the group call its ranks.
+    [[nodiscard]] RankNames rank_names() const { return RankNames(group_.members); }
     [[nodiscard]] Traffic& traffic() { return traffic_; }
     void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
 
@@ -88,11 +89,11 @@ public:
         for (std::int32_t peer = 1; peer < size(); ++peer) {
             if (calls[index(peer)] == calls[0]) continue;
             if (counts.size() != calls.size() || !differ_in_counts_alone(calls))
-                return fail(call_mismatch(names_, 0, calls[0], peer, calls[index(peer)]));
+                return fail(call_mismatch(rank_names(), 0, calls[0], peer, calls[index(peer)]));
             std::vector<std::int64_t> all(counts.size() * counts.size());
             std::copy(counts.begin(), counts.end(), all.begin() + rank() * size());
             if (auto const shown = show_all(counts.data(), all.data(), counts.size_bytes()); !shown) return shown;
-            return fail(counts_mismatch(names_, calls, all));
+            return fail(counts_mismatch(rank_names(), calls, all));
         }
         return {};
     }
@@ -178,7 +179,7 @@ public:
             LetterHead letter;
             if (auto const done = receive(&letter, sizeof letter); !done) return done;
             if (letter.dtype != dtype || letter.count != count)
-                return fail(letter_mismatch(names_, from, letter.dtype, letter.count, rank(), dtype, count));
+                return fail(letter_mismatch(rank_names(), from, letter.dtype, letter.count, rank(), dtype, count));
         }
         auto const total = static_cast<std::size_t>(count) * element_bytes;
         for (std::size_t offset = 0; offset < total; offset += piece_bytes) {
@@ -331,7 +332,7 @@ private:
 
     [[nodiscard]] Error left(Message const& message, std::string_view what) const {
         return Error{ErrorCode::rank_lost}
-            .in(names_.name(rank_of(message)))
+            .in(rank_names().name(rank_of(message)))
             .because("left the group before call " + std::to_string(call_.number) + ", " + std::string(what))
             .fix("look at its own error and make a new group");
     }
@@ -339,7 +340,7 @@ private:
     [[nodiscard]] Error loss(std::vector<Message> const& messages, std::string_view what) {
         auto const call = " before call " + std::to_string(call_.number) + ", " + std::string(what);
         for (auto const& each : messages) {
-            auto const name = names_.name(rank_of(each));
+            auto const name = rank_names().name(rank_of(each));
             if (each.state() == MessageState::broken) {
                 return Error{ErrorCode::rank_lost}
                     .in(name)
@@ -354,19 +355,16 @@ private:
         }
         std::sort(missing.begin(), missing.end());
         missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-        std::string names;
-        for (auto const rank : missing) names += (names.empty() ? "" : ", ") + std::to_string(rank);
         return Error{ErrorCode::deadline_exceeded}
             .in(what)
-            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + names +
-                     names_.in_whole(missing))
+            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " +
+                     rank_names().list(missing))
             .fix("look at what these ranks do; raise the timeout only where they really need that long");
     }
 
     std::shared_ptr<Wire> wire_;
     MessageGroup group_;
     MessageOptions options_;
-    RankNames names_;
     NumberedCall call_{};
     std::optional<Error> error_;
     /// Pieces of messages that wait for their receivers, and how many may.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace shardwise::inline v0_2_0::detail {
 
@@ -50,10 +52,10 @@ namespace shardwise::inline v0_2_0::detail {
         return bytes > 0 && words[bytes - 1] == '\n' ? std::atoi(words) : 0;
     };
     while (true) {
-        std::string missing;
+        std::vector<std::int32_t> missing;
         for (std::int32_t peer = 0; peer < ranks; ++peer) {
             auto const size = size_of(peer);
-            if (size == 0) missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
+            if (size == 0) missing.push_back(peer);
             if (size != 0 && size != ranks)
                 return wrong.because("belongs to a group of another size").got(ranks).expected(size);
         }
@@ -62,7 +64,7 @@ namespace shardwise::inline v0_2_0::detail {
             return Error{ErrorCode::deadline_exceeded}
                 .in("gloo")
                 .at(folder)
-                .because("was never joined by rank " + missing)
+                .because("was never joined by rank " + RankNames().list(missing))
                 .fix("look at why these ranks did not start");
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -35,6 +35,16 @@ public:
     }
     /// "rank 1", or "rank 1 (of all: rank 5)".
     [[nodiscard]] std::string name(std::int32_t rank) const { return "rank " + number(rank); }
+    /// "1, 2", or "1, 2 (of all: rank 4, 5)"; `note(rank)` is said behind a rank's number.
+    template <class Note>
+    [[nodiscard]] std::string list(std::span<std::int32_t const> ranks, Note const& note) const {
+        std::string text;
+        for (auto const rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank) + note(rank);
+        return text + in_whole(ranks);
+    }
+    [[nodiscard]] std::string list(std::span<std::int32_t const> ranks) const {
+        return list(ranks, [](std::int32_t) { return ""; });
+    }
     /// What follows a list of ranks: nothing, or " (of all: rank 4, 5)".
     [[nodiscard]] std::string in_whole(std::span<std::int32_t const> ranks) const {
         std::string text;

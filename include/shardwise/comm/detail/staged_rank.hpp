@@ -273,20 +273,17 @@ private:
             if (auto const lost = lost_rank(peer)) return lost;
         }
         if (!waiter.has_timed_out()) return std::nullopt;
-        std::vector<std::int32_t> ranks;
-        std::string missing;
+        std::vector<std::int32_t> missing;
         for (std::int32_t peer = 0; peer < size(); ++peer) {
-            if (has_arrived(peer)) continue;
-            ranks.push_back(peer);
-            missing += (missing.empty() ? "" : ", ") + std::to_string(peer);
-            if (watch_.is_stopped(peer)) missing += " (stopped: unresponsive)";
+            if (!has_arrived(peer)) missing.push_back(peer);
         }
         // Everyone came while we looked.
         if (missing.empty()) return std::nullopt;
+        auto const note = [&](std::int32_t peer) { return watch_.is_stopped(peer) ? " (stopped: unresponsive)" : ""; };
         return Error{ErrorCode::deadline_exceeded}
             .in(to_text(call_.call))
-            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " + missing +
-                     names_.in_whole(ranks))
+            .because("was not joined in time at call " + std::to_string(call_.number) + " by rank " +
+                     names_.list(missing, note))
             .fix("look at what these ranks do; raise the timeout only where they really need that long");
     }
 
