@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import re
 
 from conan import ConanFile
@@ -8,10 +9,11 @@ from conan.tools.files import load
 class Shardwise(ConanFile):
     name = "shardwise"
     description = "Answers whether a model fits on these devices and where each part goes"
+    license = "Apache-2.0"
     topics = ("llm", "gpu", "memory", "placement", "header-only")
     package_type = "header-library"
     settings = "os", "compiler", "build_type", "arch"
-    exports_sources = "CMakeLists.txt", "cmake/*", "include/*", "LICENSE*"
+    exports_sources = "CMakeLists.txt", "cmake/*", "include/*", "LICENSE"
     no_copy_source = True
 
     def set_version(self):

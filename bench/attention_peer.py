@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peer of bench_attention: times torch's scaled_dot_product_attention on the cases that it is given.
 
 attention_peer.py CASES reads CASES, a list of {"queries", "keys", "heads", "kv_heads", "head_dim", "dtype", "threads", "bytes",

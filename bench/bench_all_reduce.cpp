@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All-reduce of floats between ranks of one machine, beside Open MPI's. The checks of calls are on.
 //
 // The program starts itself under mpirun: the same processes run Open MPI's all-reduce, SharedMemory's, and (in the first of

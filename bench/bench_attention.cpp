@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on the host: decoding against the rate at which the machine reads memory, prefill against torch.
 
 #include <shardwise/backend/host.hpp>

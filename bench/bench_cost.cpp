@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost model against published measurements, row by row: one set of constants for all of them. With --markdown the
 // table of docs/explanation/cost-model.md.
 

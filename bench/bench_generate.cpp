@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generation end to end: SmolLM2-135M (Q4_1) against llama.cpp, and a llama of 1.1 billion parameters against the rate at which
 // the machine reads memory, llama.cpp and transformers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading a safetensors checkpoint, every byte copied into fresh memory: the executor's loader, which brings weights into the
 // order of its products on the way, against the safetensors package.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device maps of Mixture-of-Experts trees: the accelerate dialect against accelerate itself, on the same trees.
 
 #include <shardwise/json/value.hpp>

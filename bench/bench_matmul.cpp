@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of few and of many rows by a dense weight that is larger than the caches, against what the machine can do at best,
 // Eigen and oneDNN.
 

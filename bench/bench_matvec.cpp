@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of one row, and of some, by a quantised or dense weight that is larger than the caches: against the bandwidth of the
 // memory, ggml, Eigen and oneDNN.
 

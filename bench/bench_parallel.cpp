@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search for parallel plans: jobs on clusters of up to 1,024 devices.
 
 #include <shardwise/hardware/spec.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the files of a published model to a finished map, as a whole process; the exact search; what the header costs.
 
 #include <shardwise/hardware/presets.hpp>

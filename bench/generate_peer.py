@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peers of bench_generate: llama.cpp (llama-cpp-python) and transformers. Start and imports are not timed.
 
 generate_peer.py JOB, JOB a JSON object with "kind":

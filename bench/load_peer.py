@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peer of bench_load: times the safetensors package copying every byte of a file into fresh memory.
 
 load_peer.py FILE THREADS ROUNDS cold|warm prints {"version"} and then {"seconds", "form"}: the shortest round and its form. Forms:

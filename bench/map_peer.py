@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peer of bench_map: times accelerate on the tree files and cases that it is given, on the same trees.
 
 map_peer.py TREE CASES reads CASES, a list of {"max_memory", "no_split", "repeat"}, and prints {"version"}, then for each case

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // Published measurements of training and inference: where each figure stands, and what it was measured on.

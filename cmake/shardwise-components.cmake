@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The components that stand on somebody else's library. The build tree and the installed package make them by these rules, so
 # that a machine is asked when a component is asked for, and never before.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Devices: the targets shardwise::cuda and shardwise::hip, and their kernels. The build tree and the installed package read the
 # same file. No language is enabled: the kernels are one translation unit, which a custom command compiles.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The installation component `library`: headers, a package config with components, pkg-config files. share/ because nothing
 # here depends on the architecture.
 include(GNUInstallDirs)
@@ -8,6 +9,8 @@ set(pc_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/shardwise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.cu" PATTERN "*.inc")
+
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/shardwise" COMPONENT library)
 
 # One export set per component, so that a consumer of the first never meets the dependencies of the others.
 install(TARGETS shardwise EXPORT shardwise-shardwise)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 
 # One target per component. They carry include paths and requirements only; everything is in the headers.

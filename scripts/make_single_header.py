@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the planning half as one header: shardwise/shardwise.hpp with all that it includes of shardwise in its place.
 
     scripts/make_single_header.py OUTPUT [HEADER...]
@@ -15,6 +16,14 @@ INCLUDE_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "include"
 OWN_INCLUDE = re.compile(r"\s*#\s*include\s*<(shardwise/[^>]+)>")
 OTHER_INCLUDE = re.compile(r"\s*#\s*include\s*<([^>]+)>")
 CONDITION = re.compile(r"\s*#\s*(if|endif)")
+
+
+VERSION = re.compile(r"^#define SHARDWISE_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", re.MULTILINE)
+BOTH_FORMS = "the single header and include/ of shardwise are in one unit: include one of them"
+
+
+def version():
+    return ".".join(VERSION.findall((INCLUDE_FOLDER / "shardwise/core/version.hpp").read_text()))
 
 
 class Amalgamation:
@@ -38,16 +47,21 @@ class Amalgamation:
                 self.add(own[1])
             elif depth == 0 and (other := OTHER_INCLUDE.match(line)):
                 self.others.add(other[1])
-            elif line.strip() != "#pragma once":
+            elif line.strip() != "#pragma once" and not line.startswith("// SPDX-License-Identifier:"):
                 body.append(line)
         self.lines += ["", f"// {name}"] + "\n".join(body).strip("\n").split("\n")
 
     def text(self):
         third_party = sorted(other for other in self.others if "/" in other and not other.startswith("sys/"))
         standard = sorted(self.others.difference(third_party))
-        head = ["// shardwise in one file, made by scripts/make_single_header.py; edit its sources instead.", "#pragma once", ""]
+        head = ["// SPDX-License-Identifier: Apache-2.0",
+                f"// shardwise {version()} in one file, made by scripts/make_single_header.py; edit its sources instead.",
+                "#pragma once", "",
+                "#if defined(SHARDWISE_VERSION_MAJOR)", f'#error "{BOTH_FORMS}"', "#else", ""]
         head += [f"#include <{other}>" for other in third_party + standard]
-        return "\n".join(head + self.lines) + "\n"
+        # core/version.hpp refuses include/ after this file by the macro.
+        tail = ["", "#define SHARDWISE_SINGLE_HEADER 1", "#endif"]
+        return "\n".join(head + self.lines + tail) + "\n"
 
 
 def main():

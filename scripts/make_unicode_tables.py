@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes include/shardwise/tokenizer/unicode_*_table.hpp from Python's unicodedata.
 
 Each table is one string of fixed-width numbers in base 64 (characters '#' to 'b', most significant first), which costs a
@@ -97,12 +98,12 @@ def write(name, tables):
 
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {{
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {{
 
 // clang-format off
 """
     text = head + "\n".join(literal(*table) for table in tables)
-    text += "// clang-format on\n\n}  // namespace shardwise::inline v0_2_0::detail\n"
+    text += "// clang-format on\n\n}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail\n"
     (ROOM / name).write_text(text, encoding="ascii")
 
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes README.md's table of what works from docs/works.txt, or checks it.
 
     scripts/readme_table.py            writes the table between its two marks

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # setup.sh [program]: installs what building and testing need and this machine lacks (Debian, as root or with sudo; Conan
 # from PyPI into a folder of its own). Elsewhere it says what to install and fails. Nothing missing: it does nothing, at
 # once. With `program`, only what the program needs.

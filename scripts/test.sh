@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Sets up, builds and passes all tests but the long ones (ctest -L long). Further arguments go to ctest.
 # SHARDWISE_BUILD names another build folder than build/dev.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "matmul_peers.hpp"
 
 #if __has_include(<Eigen/Core>)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much memory does a model take, and what for?
 #include <shardwise/shardwise.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part of a model goes on which device, and how good is that?
 #include <shardwise/shardwise.hpp>
 

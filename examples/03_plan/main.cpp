@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How should a model be cut over a cluster, and why like that?
 #include <shardwise/hardware/spec.hpp>
 #include <shardwise/plan/plan_parallel.hpp>

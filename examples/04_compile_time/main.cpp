@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler decides whether the model fits: a wrong deployment does not build.
 #include <shardwise/shardwise.hpp>
 

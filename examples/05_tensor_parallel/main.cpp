@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor-parallel layers alone: your weights, your threads, no model file and no runtime. Each rank holds its share of an MLP, and the
 // ranks meet once per call, in the sum after the second layer.
 #include <shardwise/comm/threads.hpp>

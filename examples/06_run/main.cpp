@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/session/complete_text.hpp>
 
 #include <cstdio>

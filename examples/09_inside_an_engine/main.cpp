@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One kernel and one collective inside somebody else's engine: raw pointers in, raw pointers out. The engine keeps its own
 // threads and its own memory.
 #include <shardwise/comm/all_reduce.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/calibrate/calibrate.hpp>
 #include <shardwise/calibrate/describe_machine.hpp>
 #include <shardwise/hardware/description.hpp>

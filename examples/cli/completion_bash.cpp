@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 #include "completion.hpp"
 #include "completion_words.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The program where it is installed: beside it lie its manual page and completions, which it prints itself.
 include(GNUInstallDirs)
 if(NOT SHARDWISE_INSTALL)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "interactive.hpp"
 
 #include <shardwise/model/files/end_tokens.hpp>

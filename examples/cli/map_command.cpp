@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/files/tree_json.hpp>
 #include <shardwise/model/files/tree_limits.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/walk.hpp>
 #include <shardwise/placement/dialect/accelerate.hpp>
 #include <shardwise/placement/dialect/quantizer_names.hpp>

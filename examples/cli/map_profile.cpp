@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "map_profile.hpp"
 
 #include <shardwise/cost/profile_json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/plan/closest_cut.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/max_memory.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "requests.hpp"
 
 #include <shardwise/core/files/text_file.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/model/files/end_tokens.hpp>

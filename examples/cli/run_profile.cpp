@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "run_profile.hpp"
 
 #include <shardwise/core/files/write_file.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/json/writer.hpp>
 
 #include "run_answer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runnable_model.hpp"
 
 #include <shardwise/model/presets.hpp>

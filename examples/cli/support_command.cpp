@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/executes_models.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/kernels/kernel_support.hpp>

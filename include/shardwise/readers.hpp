@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Everything that reads files: JSON, config.json, module trees, the places where models lie, their tensors, measured profiles.

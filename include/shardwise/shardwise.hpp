@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// The planning half: models, memory, devices and device maps, without a GPU SDK and without a third-party library.

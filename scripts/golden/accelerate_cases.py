@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the golden scripts of both dialects share: a case is two lines, the options with the library's answer, then the tree."""
 
 import argparse

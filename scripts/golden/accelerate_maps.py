@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device maps of accelerate 1.15.0 (torch 2.9.1) for random module trees.
 
   accelerate_maps.py --cases 900 --seed 1 --out tests/golden/accelerate/maps.jsonl     writes golden data

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random module trees and budgets that reach every rule of the device maps of accelerate and transformers."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device maps of transformers 5.0.0's own fork of accelerate's rules (torch 2.9.1, accelerate 1.15.0) for random module trees.
 
   accelerate_transformers.py --cases 300 --seed 1 --out tests/golden/accelerate/transformers.jsonl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds torch modules on the meta device from the tree files of `shardwise map --tree`."""
 
 import torch

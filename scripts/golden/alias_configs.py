@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/alias_configs.jsonl: configurations that give a value under a second name, and what transformers builds.
 
     python scripts/golden/alias_configs.py            writes all cases anew

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/checkpoints: tiny models, each as config.json + model.safetensors by transformers and as GGUF by gguf-py.
 
 Versions: torch 2.9.1, transformers 4.57.6, safetensors 0.8, gguf 0.19. Run: VENV/bin/python scripts/golden/checkpoints_agreement.py

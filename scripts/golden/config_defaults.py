@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/config_defaults.json: the values that transformers' configuration classes give to absent fields.
 
     python scripts/golden/config_defaults.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/classic.json: as executor_logits.py, for older families and their switches.
 
     executor_classic.py OUTPUT

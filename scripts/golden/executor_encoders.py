@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/encoders.json and embed.json: what transformers 4.57 computes with small encoders.
 
 Weights are those of executor_logits.py's formula. Each sequence is computed alone; "output" is what the class gives: of a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/experts.json: as executor_logits.py, for models with experts.
 
     executor_experts.py OUTPUT

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/latent.json: as executor_logits.py, for models with multi-head latent attention and no experts.
 
     executor_latent.py OUTPUT

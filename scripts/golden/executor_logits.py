@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/logits.json: what transformers 4.57 computes with small models of many families.
 
 Weights follow from their names by a formula that the test repeats (tests/executor/formula.hpp), so that none are stored:

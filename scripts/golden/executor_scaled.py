@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/scaled.json: as executor_logits.py, for models with scaled rotary positions.
 
     executor_scaled.py OUTPUT

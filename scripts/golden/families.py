@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/families/: what transformers says each configuration of tests/golden/configs/ contains.
 
 Run with a Python that has exactly the versions below (tests/golden/README.md says how to get them):

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/packed/: one-layer llamas as quantised checkpoints, what each weight decodes to, and the logits.
 
 Versions: torch 2.9.1, transformers 4.57.6, bitsandbytes 0.50.2. Run: VENV/bin/python scripts/golden/packed_checkpoints.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/packed_experts/: gpt_oss checkpoints as they are published (experts stacked, in MXFP4 or bf16), and their logits.
 
 Versions: torch 2.9.1, transformers 4.57.6. Run: VENV/bin/python scripts/golden/packed_experts.py

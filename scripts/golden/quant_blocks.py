@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/quant/: sizes of GGUF types, decoded blocks, decoded weights of bitsandbytes, GPTQ, AWQ and fp8.
 
 Run with a Python that has exactly the versions below (tests/golden/quant/README.md says how to get them):

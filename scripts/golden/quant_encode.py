@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/quant/encoded.txt: weights quantised by gguf, bitsandbytes and torch.
 
 Run with the Python of quant_blocks.py (torch 2.9.1, gguf 0.19.0, bitsandbytes 0.50.2). Small cases are written out; of many

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/random_configs.jsonl: random small configurations and what transformers builds from them.
 
     python scripts/golden/random_configs.py            writes all cases anew

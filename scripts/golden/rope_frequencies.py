@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/rope_frequencies.txt: the frequencies and attention factors of transformers' scaled rotary positions.
 
 Run with a Python that has torch 2.9.1 and transformers 4.57.6. One line per case: the members of RopeParameters and RopeExtent

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/sampling.txt: the distributions that transformers' logits processors leave.
 
 Run with a Python that has torch 2.9.1 and transformers 4.57.6. One line per case: penalty temperature top_k top_p min_p | history

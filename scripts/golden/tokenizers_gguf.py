@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tokenizer/{spm.json,gguf_answers.txt}: what llama.cpp makes of texts with the vocabularies of small GGUF files.
 
 Run as tokenizers_gguf.py LLAMA [OURS COUNT] after tokenizers_json.py, with a Python that has gguf, sentencepiece 0.2.3 and tokenizers 0.22.2.

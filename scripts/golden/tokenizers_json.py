@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tokenizer/: small tokenizers of every kind, and what PyPI tokenizers makes of texts.
 
 Run with a Python that has tokenizers 0.22.2. With `--compare PROGRAM COUNT`, compares a program with it on COUNT random strings

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tp_plans.tsv: the tp_plan of every family that has one, as transformers puts it together.
 
 Rows are family, full name, style: base_model_tp_plan of the configuration class under the base model's prefix, then the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes cuda.tsv: what PyTorch, which follows NVIDIA's driver, makes of values of CUDA_VISIBLE_DEVICES.
 
 Run with torch 2.9 installed: python scripts/golden/visible_devices.py > tests/golden/visible_devices/cuda.tsv

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/windows.tsv: the attention window of every layer of the decoder configurations of tests/golden/configs/.
 
 Run with the Python of scripts/golden/families.py, whose versions are pinned there. One line per case: its name, then runs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/eigen_view.hpp>
 #include <shardwise/backend/host/products.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/weight_slice.hpp>

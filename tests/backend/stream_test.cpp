@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/host.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A room's test files are compiled in batches, several in one unit (make_batch.cmake): the suite builds in a fraction of the time.
 
 # shardwise_batches(OUT ROOM SOURCE...): the units of these files. One that reopens our namespace stays alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DPROGRAM=... -DEXPECTED=... -DPRINTED=... -P compare_output.cmake: PROGRAM must end well and print EXPECTED. Where a file
 # model.txt lies beside it, PROGRAM gets the model of that name under $SHARDWISE_MODELS as its argument, and README.md and a
 # tutorial show the program as it is: no document is run with a model.

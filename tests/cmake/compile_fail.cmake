@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DSOURCE=... -DCOMPILERS=... -DFLAGS=... -P compile_fail.cmake
 #
 # SOURCE must not compile, with any of the compilers, and each text of its leading `// expect: text` lines must stand

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Device code as the vendors' compilers see it: all kernels compiled by nvcc (sm_80, sm_90) and hipcc (gfx90a), linked to the
 # cases of tests/device compiled by the host's compiler, and run where there is a device. The room `device` runs the same cases
 # on a fake vendor, everywhere.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Examples and documents say what they print; here they are held to it.
 get_property(examples GLOBAL PROPERTY SHARDWISE_EXAMPLES_BUILT)
 foreach(example IN LISTS examples)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The vendors' libraries that tests of detection load in place of real ones: tests/fakes/*.cpp.
 function(shardwise_fake name source)
     add_library(${name} MODULE fakes/${source})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/fuzz/<name>_fuzzer.cpp, by clang++ with libFuzzer, ASan and UBSan; seeds in tests/fuzz/corpus/<name>/, words in
 # tests/fuzz/<name>.dict. Five seconds each in the suite; SHARDWISE_FUZZ_SECONDS gives them longer.
 set(SHARDWISE_FUZZ_SECONDS 5 CACHE STRING "How long each fuzzer runs in the suite")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Chains of headers, for checking that each compiles alone in fewer translation units than there are headers.
 #
 # In a chain each header includes, through whatever others, all those before it. Whatever a unit has seen before it meets a

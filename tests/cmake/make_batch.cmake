@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DSOURCES=a_test.cpp,b_test.cpp -DBATCH=FILE [-DENTRY=NAME] [-DLAST=FILE] -P make_batch.cmake
 # One unit of several test files: what they include comes first, then each in a namespace of its own, so that their helpers may
 # have the same names. Headers are parsed, and templates that they share are instantiated, once for all of them.

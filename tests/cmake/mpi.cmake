@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The communicator over MPI: tests/comm/mpi_ranks.cpp under mpirun. More ranks than cores are meant.
 
 find_program(shardwise_mpirun mpirun)

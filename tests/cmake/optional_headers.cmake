@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Headers and tests that stand on somebody else's library: which they are is read off their #include lines. Where the library
 # is not there, they are left out, visibly.
 include_guard()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The ways to get shardwise, each with the ten lines of tests/consumer/main.cpp and each compiler; tests/packages/ says how.
 set(package_prefix "${CMAKE_CURRENT_BINARY_DIR}/packages/prefix")
 # shardwise_package_test(NAME SCRIPT COMPILER ARGUMENT...): a packaging test in a folder of its own.

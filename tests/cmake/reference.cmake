@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The reference by Doxygen: every warning is an error.
 find_program(shardwise_doxygen doxygen)
 if(shardwise_doxygen)

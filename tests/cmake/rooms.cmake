@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One test executable per room that has tests, and the same again under ASan + UBSan by clang++.
 #
 # ctest entries of a room:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DDOXYGEN=... -DSOURCE_DIR=... -DWORK=... -P run_doxygen.cmake: the reference, made in WORK without a warning.
 file(REMOVE_RECURSE "${WORK}")
 file(MAKE_DIRECTORY "${WORK}")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DPROGRAM=... -DSEEDS=... -DDICTIONARY=... -DWORK=... -DSECONDS=... -P run_fuzzer.cmake
 #
 # New inputs go to a fresh folder, so that every run starts from the committed seeds alone; a crash stays in WORK.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What holds for every header, by both compilers, and for code that must not compile.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.hpp")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tsan.comm: what threads share (the communicators, the thread pool, streams) again under ThreadSanitizer, by clang++.
 set(tsan_sources comm/threads_test.cpp comm/collectives_test.cpp comm/shared_memory_test.cpp backend/host_test.cpp
                  backend/stream_test.cpp)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the checks below share: the two compilers, one way to compile a file with either, visible skips.
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/detail/add_floats.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/all_to_all.hpp>

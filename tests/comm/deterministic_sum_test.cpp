@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/deterministic_sum.hpp>
 #include <shardwise/comm/threads.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/detail/staging_ring.hpp>

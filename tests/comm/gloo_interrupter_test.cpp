@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/detail/gloo_interrupter.hpp>
 #include <shardwise/core/deadline.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/detail/finish_until.hpp>
 #include <shardwise/comm/gloo.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of an MPI job, started by mpirun (tests/cmake/mpi.cmake): the cases that all communicators share, and what MPI adds.
 //
 //   mpi_ranks cases               everything must be right

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/any_communicator.hpp>
 #include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/comm/threads.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/shared_memory.hpp>
 

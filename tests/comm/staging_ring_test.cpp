@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/detail/staging_ring.hpp>
 #include <shardwise/comm/detail/step_protocol.hpp>
 

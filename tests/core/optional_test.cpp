@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/cost/block_price.hpp>
 #include <shardwise/hardware/presets.hpp>
 #include <shardwise/model/architectures.hpp>

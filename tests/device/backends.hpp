@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // The back ends that a test program runs its cases on. tests/device/README.md says which programs there are.

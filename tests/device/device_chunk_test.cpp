@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/backend/detail/device_numbers.hpp>
 #include <shardwise/kernels/detail/device_chunk.hpp>
 #include <shardwise/quant/decode_legacy.hpp>

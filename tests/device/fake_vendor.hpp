@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -246,7 +247,7 @@ static_assert(ComputeBackend<Fake>);
 
 }  // namespace shardwise::testing
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <>
 struct DeviceCode<testing::FakeApi> {
@@ -273,4 +274,4 @@ struct DeviceCode<testing::FakeApi> {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device code is written in names that the emulator brings.
 // clang-format off
 #include "fake_vendor.hpp"
@@ -25,7 +26,7 @@ using shardwise::testing::FakeApi;
 using shardwise::testing::FakeMachine;
 
 // The device side for the fake vendor, which kernels/instantiate.cu is for the real ones.
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 template void DeviceBackend<FakeApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<FakeApi>&, std::int64_t);
 
@@ -47,7 +48,7 @@ template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, Fake
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 namespace {
 

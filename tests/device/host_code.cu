@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host code of the library as nvcc, hipcc and g++ with HIP on the CPU see it: engines include our headers in their .cu files, too.
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/shared_memory.hpp>

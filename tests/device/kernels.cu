@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device side of the tests, for nvcc, hipcc, and g++ with HIP on the CPU.
 #include <shardwise/backend/device.cuh>
 #include <shardwise/kernels/instantiate.cu>
 
 #include "launch_body.hpp"
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 template void DeviceBackend<detail::KernelApi>::launch(std::int64_t, testing::AddIndex,
                                                        DeviceStream<detail::KernelApi>&, std::int64_t);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

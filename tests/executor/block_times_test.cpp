@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/cost/profile_json.hpp>
 #include <shardwise/executor/block_times.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/kv_halves.hpp>
 #include <shardwise/executor/load_parameter.hpp>
 

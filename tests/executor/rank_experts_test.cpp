@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 

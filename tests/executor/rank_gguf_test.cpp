@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/memory/estimator.hpp>
 #include <shardwise/model/architecture.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/json/value.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A libamd_smi.so for tests: the machine is in the file that SHARDWISE_FAKE_AMD_SMI names. Signatures and numbers as in
 // AMD's amdsmi.h.
 #include "machine_file.hpp"

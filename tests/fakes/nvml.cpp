@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A libnvidia-ml.so.1 for tests: the machine is in the file that SHARDWISE_FAKE_NVML names. Signatures and numbers as
 // in NVIDIA's nvml.h. With FAKE_NVML_WITHOUT_UUID it lacks a function, as a broken installation does.
 #include "machine_file.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/described_sizes.hpp>
 #include <shardwise/model/tree_totals.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A description file of any bytes is read or refused by name; what was read is written and read back as it was.
 #include <shardwise/hardware/description.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GGUF file of any bytes: its header is read or refused, and what was read is taken as far as a model with its sizes.
 #include <shardwise/model/files/checkpoint_match.hpp>
 #include <shardwise/model/files/checkpoint_tree.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An index of any bytes is read or refused; its shards stay below the folder.
 #include <shardwise/model/files/checkpoint_index.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/json/reader.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/json/writer.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A safetensors file of any bytes: its header is read or refused, and what was read can be made a tree.
 #include <shardwise/model/files/checkpoint_tree.hpp>
 #include <shardwise/model/files/safetensors_reader.hpp>

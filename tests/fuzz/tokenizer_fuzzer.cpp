@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever bytes a tokenizer.json or a GGUF vocabulary has: it is read or refused, and what is read encodes any text to
 // ids that have tokens.
 #include <shardwise/model/files/gguf.hpp>

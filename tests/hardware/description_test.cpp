@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/description.hpp>
 #include <shardwise/hardware/spec.hpp>
 

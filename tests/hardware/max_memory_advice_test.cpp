@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/max_memory_advice.hpp>
 #include <shardwise/placement/max_memory_json.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/system/processor.hpp>
 #include <shardwise/hardware/system/system_memory.hpp>
 

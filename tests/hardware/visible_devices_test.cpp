@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/visible_cuda.hpp>
 #include <shardwise/hardware/visible_hip.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_docs ROOT WORK_FOLDER PROGRAM_FOLDER COMPILE...: builds and runs the tested blocks of README.md and docs/**/*.md
 // and compares what they print. COMPILE is the compiler with its flags; PROGRAM_FOLDER holds the program shardwise.
 #include "doc_snippets.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check_layers ROOT: prints what breaks docs/layers.txt and the file rules of style.md; exit 1 when anything does.
 #include "layers.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
 #include <shardwise/kernels/quantize.hpp>

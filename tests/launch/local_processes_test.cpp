@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/launch/local_processes.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/estimator.hpp>
 #include <shardwise/model/architectures.hpp>

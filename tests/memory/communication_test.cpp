@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/memory/communication.hpp>
 #include <shardwise/model/body_builder.hpp>
 

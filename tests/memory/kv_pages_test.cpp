@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/memory/kv_pages.hpp>
 
 #include <doctest/doctest.h>

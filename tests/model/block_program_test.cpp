@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/model/body_builder.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/activation_names.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/field.hpp>

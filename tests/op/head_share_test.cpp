@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/op/head_share.hpp>
 
 #include <doctest/doctest.h>

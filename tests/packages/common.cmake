@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the packaging tests share. Each is called as
 #   cmake -DSOURCE_DIR=... -DPREFIX=... -DWORK=... -DVERSION=... -DNAME=gcc|clang -DCOMPILER=... [-DWAY=...] -P <test>.cmake
 # SOURCE_DIR: this checkout; PREFIX: shardwise installed; WORK: a folder of the test's own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `conan create` without any remote, in a Conan home of its own, by the first compiler; then `conan test` by the others,
 # for which the same package must serve (a header library has one binary). COMPILERS: gcc=PATH,clang=PATH; CONAN: the
 # program.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The component host with nothing else in sight: no vendor header, no JSON, no Eigen. Example 09 as somebody else's engine, by
 # find_package, by pkg-config and by the include path alone.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")

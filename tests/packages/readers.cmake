@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The component readers with the system's nlohmann_json: by find_package, as a subdirectory and by pkg-config.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 

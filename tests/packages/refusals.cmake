@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is unknown or missing is an error at configure time that says what to do.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The overlay port: its portfile is run as vcpkg runs it, by the helpers beside, and what it packs is used from elsewhere.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/vcpkg_helpers.cmake")

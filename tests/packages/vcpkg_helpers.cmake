@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the portfile calls, as vcpkg's own helpers do it for a release-only port on Linux: same names, same arguments, same
 # refusals. Read against vcpkg's scripts/cmake and its ports vcpkg-cmake and vcpkg-cmake-config.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One version, wherever it is named: the manifests, the changelog, every header's namespace, the .pc files, the program.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
@@ -21,7 +22,7 @@ foreach(path vcpkg.json ports CHANGELOG.md include)
 endforeach()
 foreach(file vcpkg.json ports/shardwise/vcpkg.json CHANGELOG.md include/shardwise/core/bytes.hpp)
     file(READ "${WORK}/copy/${file}" text)
-    string(REGEX REPLACE "(\"version-semver\": \"|\n## \\[|inline v)[0-9]" "\\17" changed "${text}")
+    string(REGEX REPLACE "(\"version-semver\": \"|\n## \\[|inline SHARDWISE_)[0-9N]" "\\17" changed "${text}")
     file(WRITE "${WORK}/copy/${file}" "${changed}")
     expect_refusal("${file}: " "${SOURCE_DIR}/scripts/set_version.py" --check --root "${WORK}/copy")
     file(WRITE "${WORK}/copy/${file}" "${text}")

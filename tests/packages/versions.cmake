@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two libraries built against two versions of shardwise in one program: each keeps its own results, whether they are static
 # or shared. The second version is this one as a release would leave it (scripts/set_version.py), with one function changed.
 # SECOND_COMPILER builds the second library, so that this holds between compilers too.

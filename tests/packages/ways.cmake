@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The ways that need nothing but a compiler, CMake and pkg-config; WAY names one.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/parallel/tensor_parallel.hpp>
 
 #include <doctest/doctest.h>

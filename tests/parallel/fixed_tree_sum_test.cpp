@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/deterministic_sum.hpp>
 #include <shardwise/parallel/fixed_tree_sum.hpp>
 

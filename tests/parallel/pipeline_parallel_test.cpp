@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/parallel/pipeline_parallel.hpp>
 #include <shardwise/schedule/forward_only.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/parallel/row_linear.hpp>
 

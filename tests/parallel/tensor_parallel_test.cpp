@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/comm/shared_memory.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/parallel/vocab_cross_entropy.hpp>
 
 #include <doctest/doctest.h>

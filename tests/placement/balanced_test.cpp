@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/placement/balanced.hpp>
 #include <shardwise/placement/shortfall.hpp>
 

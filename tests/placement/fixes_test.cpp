@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/presets.hpp>
 #include <shardwise/model/presets.hpp>
 #include <shardwise/placement/fixes.hpp>

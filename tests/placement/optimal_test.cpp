@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/placement/optimal.hpp>
 #include <shardwise/placement/sequential.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/placement/map_entries.hpp>
 #include <shardwise/placement/sequence_builder.hpp>
 

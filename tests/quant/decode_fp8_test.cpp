@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/quant/decode_fp8.hpp>
 #include <shardwise/quant/encode_fp8.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/quant/decode_ggml.hpp>
 #include <shardwise/quant/encode_ggml.hpp>
 

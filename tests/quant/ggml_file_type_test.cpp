@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/quant/ggml_file_type.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/presets.hpp>
 #include <shardwise/model/walk.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/arch/deepseek_v3.hpp>
 #include <shardwise/model/arch/gpt_oss.hpp>
 #include <shardwise/model/presets_deepseek.hpp>

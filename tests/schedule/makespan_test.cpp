@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/schedule/gpipe.hpp>
 #include <shardwise/schedule/interleaved.hpp>
 #include <shardwise/schedule/makespan.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/session/run_on_threads.hpp>
 #include <shardwise/session/serve_on_threads.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only translation unit that carries doctest itself: one object for all test executables of a configuration.
 #include "skip.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // What most tests include, parsed once per configuration; the readers are left out: with them it takes longer than it saves.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/gguf.hpp>

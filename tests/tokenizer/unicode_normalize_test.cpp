@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/tokenizer/unicode_normalize.hpp>
 #include <shardwise/tokenizer/utf8.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -10,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Memory of a back end that its owner frees; the context that it came from outlives it.
 ///
@@ -70,4 +71,4 @@ private:
     std::int64_t size_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -13,7 +14,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A back end has a name for messages.
 template <class B>
@@ -112,4 +113,4 @@ template <class B>
 concept ComputeBackend = HasBackendName<B> && HasContext<B> && AllocatesMemory<B> && SynchronizesStreams<B> &&
     OrdersStreams<B> && CopiesMemory<B> && MultipliesMatrices<B> && HoldsWeights<B> && LaunchesKernels<B>;
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/cuda_api.hpp>
@@ -7,7 +8,7 @@
 #include <cuda_runtime.h>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <>
 struct DeviceCode<CudaApi> {
@@ -36,4 +37,4 @@ struct DeviceCode<CudaApi> {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

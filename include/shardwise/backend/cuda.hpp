@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -8,7 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The back end that runs on CUDA devices. Link the target shardwise::cuda and, where kernels are called,
 /// shardwise_add_kernels(target): it brings their device code.
@@ -19,4 +20,4 @@ using CudaEvent = Cuda::Event;
 
 static_assert(ComputeBackend<Cuda>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

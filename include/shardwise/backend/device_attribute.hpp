@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Marks a function that host code and device code may both call: what a body given to `launch` has to be.

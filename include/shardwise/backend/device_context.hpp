@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_api.hpp>
@@ -12,7 +13,7 @@
 #include <mutex>
 #include <optional>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a device's context is made of.
 struct DeviceOptions {
@@ -95,4 +96,4 @@ private:
     std::unique_ptr<Products> products_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

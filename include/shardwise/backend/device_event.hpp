@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/device_stream.hpp>
@@ -7,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A point in a stream of a device that others can wait for. Copies are the same event until one is recorded anew.
 template <class Api>
@@ -85,4 +86,4 @@ private:
     std::shared_ptr<Point> point_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

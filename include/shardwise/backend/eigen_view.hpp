@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -9,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A row-major matrix of Eigen in somebody else's memory, whose rows may lie apart.
 template <class T>
@@ -88,4 +89,4 @@ template <detail::EigenVector Dense>
     return TensorView<detail::EigenElement<Dense>, 1, Host>(dense.data(), {dense.size()});
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

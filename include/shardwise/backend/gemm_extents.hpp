@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/gemm_options.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// out [m, n] = op(a) [m, k] * op(b) [k, n].
 struct GemmExtents {
@@ -50,4 +51,4 @@ template <class A, class B, class Out>
     return extents;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace shardwise::inline v0_2_0 {
+#include <shardwise/core/version.hpp>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a product reads its factors and leaves its result: out = op(a) * op(b), or out += op(a) * op(b).
 struct GemmOptions {
@@ -10,4 +13,4 @@ struct GemmOptions {
     bool accumulates = false;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

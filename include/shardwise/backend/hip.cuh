@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_code.hpp>
@@ -7,7 +8,7 @@
 #include <hip/hip_runtime.h>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <>
 struct DeviceCode<HipApi> {
@@ -37,4 +38,4 @@ struct DeviceCode<HipApi> {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

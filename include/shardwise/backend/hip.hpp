@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -8,7 +9,7 @@
 
 #include <hip/hip_runtime_api.h>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The back end that runs on AMD devices. Link the target shardwise::hip and, where kernels are called,
 /// shardwise_add_kernels(target): it brings their device code.
@@ -19,4 +20,4 @@ using HipEvent = Hip::Event;
 
 static_assert(ComputeBackend<Hip>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -20,7 +21,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a host context is made of.
 struct HostOptions {
@@ -182,4 +183,4 @@ struct Host {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

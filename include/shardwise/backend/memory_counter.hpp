@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -5,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Counts what a context has allocated, so that a prediction can be held against it. Safe to use from several threads.
 ///
@@ -30,4 +31,4 @@ private:
     std::atomic<std::int64_t> peak_{0};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/weight_format.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A weight as a checkpoint stores it, before a back end brings it into its own order. The view owns nothing.
 ///
@@ -32,4 +33,4 @@ struct WeightSource {
     bool is_mapped = false;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/host_rank.hpp>
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How ranks that are threads of this process add up what they have.
 struct AllReduceRates {
@@ -88,4 +89,4 @@ namespace detail {
     return rates;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Memory that probes of its rates read: well beyond any cache.
 inline constexpr Bytes memory_probe_bytes{std::int64_t{256} << 20U};
@@ -89,4 +90,4 @@ inline constexpr std::int64_t memory_probe_part = std::int64_t{1} << 20U;
     return static_cast<double>(parts * half) / *seconds;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -14,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What products with one weight were measured to do.
 struct ProductRate {
@@ -152,4 +153,4 @@ struct ProbeWeight {
     return detail::time_product(context, *held, format, rows, probe);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

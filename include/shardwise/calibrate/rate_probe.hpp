@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/deadline.hpp>
@@ -8,7 +9,7 @@
 #include <chrono>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How long one rate is measured: the best of as many runs as fit counts, since what else a machine does only ever
 /// slows it.
@@ -46,4 +47,4 @@ template <class Run>
     return std::max(best, 1e-9);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

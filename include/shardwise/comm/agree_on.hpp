@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/all_reduce.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// An error with the rank that it came up on, but on rank 0 of all; errors about ranks name theirs already. `names` are those of a
 /// part that was split off.
@@ -36,4 +37,4 @@ template <Communicator C>
     return barrier(comm);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
@@ -13,7 +14,7 @@
 #include <utility>
 #include <variant>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One of several communicators, chosen at run time. What is a template on its communicator is compiled once for all of them:
 /// only the collectives themselves are compiled for each.
@@ -96,4 +97,4 @@ private:
     std::variant<Kinds...> one_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

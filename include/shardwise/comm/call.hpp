@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -9,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What ranks can do together.
 enum class CollectiveKind : std::uint8_t {
@@ -115,4 +116,4 @@ struct CollectiveCall {
     return call.parts == 0 ? text : text + " in parts " + print();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -11,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A node of the summation tree: the leaves [begin, begin + size), size a power of two and begin a multiple of it. Leaves at
 /// or beyond the number of leaves do not exist and are left out.
@@ -152,4 +153,4 @@ void sum_leaves(UnitRange range, std::int64_t leaves, std::int64_t width, T cons
     }
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
@@ -17,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a group of processes is connected by Gloo; all ranks give the same timeout, checks and silence.
 struct GlooOptions {
@@ -87,4 +88,4 @@ private:
 
 static_assert(Communicator<Gloo> && KeepsUnread<Gloo>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

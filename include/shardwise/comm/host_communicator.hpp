@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/any_communicator.hpp>
@@ -10,7 +11,7 @@
 #include <shardwise/comm/gloo.hpp>
 #endif
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The communicators between ranks that compute on the host: threads, processes of a machine, and those of MPI and Gloo where
 /// shardwise::mpi and shardwise::gloo are linked. What the executor and the session are compiled for.
@@ -27,4 +28,4 @@ using HostCommunicator = AnyCommunicator<Threads, SharedMemory
 
 static_assert(Communicator<HostCommunicator>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/process_mark.hpp>
@@ -25,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a group of processes is made; all ranks give the same.
 struct SharedMemoryOptions {
@@ -288,4 +289,4 @@ private:
 
 static_assert(Communicator<SharedMemory>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

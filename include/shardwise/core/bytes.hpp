@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <compare>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// An amount of memory; signed, so that a shortfall is a value too.
 ///
@@ -48,4 +51,4 @@ constexpr Bytes operator""_GB(unsigned long long n) { return Bytes{static_cast<s
 
 }  // namespace literals
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/optional.hpp>
@@ -6,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// a * b for non-negative operands, or nothing where the product leaves 63 bits.
 [[nodiscard]] constexpr Optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
@@ -33,4 +34,4 @@ requires(std::is_unsigned_v<Unsigned>) [[nodiscard]] constexpr Unsigned ceil_div
 /// The smallest multiple of `unit` not below a; a >= 0, unit > 0.
 [[nodiscard]] constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_divide(a, unit) * unit; }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <chrono>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A moment after which a blocking call gives up. Every blocking call has one.
 class Deadline {
@@ -30,4 +33,4 @@ private:
     Clock::time_point moment_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <compare>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Where a part of a model can live, in the order in which device maps are filled.
 enum class DeviceClass : std::uint8_t { gpu, mps, cpu, disk };
@@ -30,4 +33,4 @@ struct DeviceId {
     friend constexpr bool operator==(DeviceId const&, DeviceId const&) = default;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The element type of a dense tensor. Block formats (GGUF types, NF4, ...) live in quant/.
 enum class Dtype : std::uint8_t {
@@ -109,4 +110,4 @@ inline constexpr std::array<DtypeTraits, 24> dtype_table{{
     return std::nullopt;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

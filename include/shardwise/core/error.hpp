@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -8,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What went wrong. Each has a section in docs/reference/errors.md.
 enum class ErrorCode : std::uint8_t {
@@ -184,4 +185,4 @@ inline std::string Error::message() const {
     return out;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

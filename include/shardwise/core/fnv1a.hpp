@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The hash FNV-1a: what it starts with, and what takes the next byte in.
 ///
@@ -19,4 +22,4 @@ inline constexpr std::uint64_t fnv1a_start = 0xCBF2'9CE4'8422'2325U;
     return hash;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <compare>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A number that names one thing of a kind; ids of two kinds do not mix.
 template <class Tag>
@@ -25,4 +28,4 @@ using LayerId = Id<struct LayerTag>;
 /// One participant of a parallel group.
 using Rank = Id<struct RankTag>;
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

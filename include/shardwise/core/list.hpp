@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <initializer_list>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A growable array for the planning half: the part of std::vector that it uses, with pointers as iterators. Elements must be
 /// default-constructible; growing moves them. Converts to Span and std::span.
@@ -135,4 +138,4 @@ private:
     std::size_t capacity_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -8,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Reads a memory size as accelerate does: GiB, MiB, KiB (any case) are powers of 2, GB, MB, KB powers of 10; a lower-case
 /// final `b` after G, M or K means bits ("10Gb" is 1,250,000,000 bytes). The number may have a fraction and an exponent.
@@ -49,4 +50,4 @@ namespace shardwise::inline v0_2_0 {
     return refuse("has no unit that is known");
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <optional>
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A value or none: the part of std::optional that the planning half uses, copied as its value is. T must be
 /// default-constructible. Converts to and from std::optional.
@@ -56,4 +59,4 @@ private:
     bool has_value_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

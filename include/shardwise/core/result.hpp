@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/error.hpp>
@@ -6,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A value or the error that kept it from being made. A union of our own: std::optional costs an including program
 /// 5 ms for each T with g++ -O0.
@@ -80,4 +81,4 @@ private:
     bool has_value_ = true;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

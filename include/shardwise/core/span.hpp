@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A view of consecutive values that others own: the part of std::span that the planning half uses, with pointers as iterators.
 /// What has data() and size() converts to it (List, std::vector, std::array, std::span), and it converts to std::span.
@@ -46,4 +49,4 @@ private:
     std::size_t size_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a tensor is for; quantisation schemes choose by it.
 enum class TensorUse : std::uint8_t {
@@ -15,4 +18,4 @@ enum class TensorUse : std::uint8_t {
     other,      // anything else: sinks, relative positions, buffers
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A tensor in somebody else's memory: a pointer, extents and strides. `Backend` says in whose memory it lies, so that a
 /// device pointer never reaches host code.
@@ -88,4 +91,4 @@ private:
     Extents strides_{};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

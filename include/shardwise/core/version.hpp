@@ -1,11 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+// Every header includes this one before it declares anything, so a unit that cannot be compiled ends here with one message:
+// clang stops at a fatal warning; g++ has none, and stops at a header that does not exist.
+#if __cplusplus < 202002L
+#if defined(__clang__)
+#pragma clang diagnostic fatal "-W#warnings"
+#warning "shardwise needs C++20: compile with -std=c++20"
+#else
+#error "shardwise needs C++20: compile with -std=c++20"
+#include <shardwise needs C++20>
+#endif
+#elif defined(SHARDWISE_SINGLE_HEADER)
+#if defined(__clang__)
+#pragma clang diagnostic fatal "-W#warnings"
+#warning "the single header and include/ of shardwise are in one unit: include one of them"
+#else
+#error "the single header and include/ of shardwise are in one unit: include one of them"
+#include <one of the two shardwise>
+#endif
+#endif
 
 /// The version of this copy of shardwise. CMake, Conan and vcpkg read it from these three lines.
 #define SHARDWISE_VERSION_MAJOR 0
 #define SHARDWISE_VERSION_MINOR 2
 #define SHARDWISE_VERSION_PATCH 0
 
-namespace shardwise::inline v0_2_0 {
+#define SHARDWISE_JOIN_VERSION(major, minor, patch) v##major##_##minor##_##patch
+#define SHARDWISE_NAMESPACE_OF(major, minor, patch) SHARDWISE_JOIN_VERSION(major, minor, patch)
+/// The inline namespace, v0_2_0 of version 0.2.0: inline functions of two versions, which may differ, are different functions,
+/// so that two libraries of one program can each hold their own version.
+#define SHARDWISE_NAMESPACE \
+    SHARDWISE_NAMESPACE_OF(SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH)
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A released version, ordered by its three numbers.
 struct Version {
@@ -17,4 +45,4 @@ struct Version {
 /// The version that the including translation unit was compiled with.
 inline constexpr Version library_version{SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH};
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/cost/block_messages.hpp>
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a block is computed, for all micro-batches alike.
 struct BlockPolicy {
@@ -62,4 +63,4 @@ struct BlockDemand {
     return demand;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/cost/block_demand.hpp>
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What goes through the model: a prompt, one token of each sequence, or a forward and a backward pass.
 enum class Pass : std::uint8_t { prefill, decode, training };
@@ -201,4 +202,4 @@ private:
                        rates, policy, efficiency);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

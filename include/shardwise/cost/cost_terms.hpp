@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The time of a step by what it is spent on. Each term counts only what adds to the step: of arithmetic and memory the one
 /// that binds, of a message what is not hidden.
@@ -71,4 +74,4 @@ struct CostTerms {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

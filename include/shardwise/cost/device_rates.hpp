@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/cost/efficiency.hpp>
 #include <shardwise/hardware/device.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a device does per second for one model, as programs reach it.
 ///
@@ -42,4 +43,4 @@ struct DeviceRates {
             .product_bits = is_native ? static_cast<double>(bits(dtype)) : 16.0};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

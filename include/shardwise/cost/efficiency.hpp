@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace shardwise::inline v0_2_0 {
+#include <shardwise/core/version.hpp>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What share of a device's or a link's peak real programs reach: one set of constants for every model, device and
 /// plan.
@@ -37,4 +40,4 @@ struct Efficiency {
 
 inline constexpr Efficiency default_efficiency{};
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace shardwise::inline v0_2_0 {
+#include <shardwise/core/version.hpp>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How fast a device computes and how fast its memory is.
 ///
@@ -29,4 +32,4 @@ struct RooflineRates {
     return latency + (bandwidth > 0.0 ? bytes / bandwidth : 0.0);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/cost/profile.hpp>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How long each block of a model takes while an executor computes it: what profiles are made of. A step in which some
 /// sequence has more than one new token is part of the prompts' pass.
@@ -89,4 +90,4 @@ private:
     Clock::time_point before_{};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/executor/held_operation.hpp>
@@ -9,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// New tokens of one sequence in one step.
 struct SequencePart {
@@ -94,4 +95,4 @@ private:
     float* arena_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -10,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a tensor of a quantised checkpoint holds of its parameter.
 enum class FilePart : std::uint8_t {
@@ -85,4 +86,4 @@ private:
     std::array<std::optional<FileView>, static_cast<std::size_t>(FilePart::other) + 1> parts_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/huge_pages.hpp>
@@ -24,7 +25,7 @@
 #include <variant>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A norm's scale and shift; a norm without parameters has neither.
 template <ComputeBackend Backend>
@@ -340,4 +341,4 @@ private:
 };
 
 }  // namespace detail
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The keys and values that one rank keeps, in pages of a fixed number of tokens that all sequences share. A sequence
 /// has a list of pages, the same for all layers that see equally far; in layers with a window it writes over the pages
@@ -270,4 +271,4 @@ private:
     std::vector<Layer> layers_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -5,7 +6,7 @@
 
 #include <chrono>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The end of the last step that was put into a stream. It is waited for when this goes: a member behind what steps
 /// read keeps that alive so long.
@@ -19,4 +20,4 @@ struct LastStep {
     ~LastStep() { (void)event.synchronize(Deadline::after(std::chrono::hours(24 * 365))); }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/executor/block_cut.hpp>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Loads the experts of one block for one rank: those of its expert-parallel share, and of each the columns of its
 /// tensor-parallel share. Checkpoints hold a tensor per expert, or one in which all are stacked (gpt_oss).
@@ -150,4 +151,4 @@ private:
     TensorPlace experts_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

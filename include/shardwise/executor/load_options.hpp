@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -16,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How parameters are held, whatever form their file has.
 struct LoadOptions {
@@ -145,4 +146,4 @@ namespace detail {
     return *packed;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

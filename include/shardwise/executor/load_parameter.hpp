@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -22,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Reads parameters for one rank: its slices only, in the formats that the options ask for, with all threads of the context.
 /// Counts the bytes of the files that it looks at.
@@ -373,4 +374,4 @@ template <ComputeBackend Backend>
     return buffer;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/source.hpp>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A part of a parameter as a matrix of a product or a table.
 struct MatrixPart {
@@ -57,4 +58,4 @@ private:
     std::vector<std::byte> scales_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

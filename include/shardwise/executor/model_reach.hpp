@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Tokens that a sequence of a model can have: its positions, and the rows that its tables of positions hold. Nothing:
 /// no limit.
@@ -56,4 +57,4 @@ namespace shardwise::inline v0_2_0 {
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/weight.hpp>
@@ -27,7 +28,7 @@
 #include <variant>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The packed weights of layers that lie in memory of their own or in a file; each layer in one piece.
 class OffloadedWeights {
@@ -212,4 +213,4 @@ private:
     std::optional<WeightStream<OffloadedWeights>> stream_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/source.hpp>
@@ -13,7 +14,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a file packs a weight that products do not take as it stands.
 enum class PackedForm : std::uint8_t {
@@ -304,4 +305,4 @@ inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

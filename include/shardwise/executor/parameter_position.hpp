@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/memory/weights.hpp>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Where in the model a parameter stands, by its full name, as the estimator sees it; nothing for a name that the model does
 /// not have.
@@ -38,4 +39,4 @@ namespace shardwise::inline v0_2_0 {
     return weight_of(tensor, position.class_name, position.is_expert, position.layer).is_transposed;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

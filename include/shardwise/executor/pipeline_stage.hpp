@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -13,7 +14,7 @@
 #include <limits>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The consecutive blocks of a model that one stage of a pipeline computes, counted in the order in which they run:
 /// what stands before the first layer belongs to the first stage, what stands behind the last layer to the last.
@@ -105,4 +106,4 @@ void submit_send(StageLinks<C> const& links, float const* hidden, std::int64_t e
     return stages;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
@@ -25,7 +26,7 @@
 #include <string>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The format in which a rank holds a parameter.
 struct ParameterFormat {
@@ -280,4 +281,4 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     return predictor.sum();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
@@ -28,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One tensor-parallel rank of a model: its share of every weight, its heads' cache and one arena, which the planner of memory/
 /// lays out from the model's block program. It walks that program; no family is known here.
@@ -367,4 +368,4 @@ private:
     LastStep<Backend> last_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The order in which experts compute rows, in the memory that op/route.hpp counts for it (routing_table_bytes). A pair is a
 /// token and one of its experts, numbered token * experts_per_token + i; its row stands by expert and then by token.
@@ -50,4 +51,4 @@ enum class RoutingOrder : std::uint8_t { token_of_row, row_of_pair };
     return table;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

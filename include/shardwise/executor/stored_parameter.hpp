@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/executor/packed_weight.hpp>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One parameter of a model as its file stores it.
 ///
@@ -63,4 +64,4 @@ struct StoredParameter {
     }
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

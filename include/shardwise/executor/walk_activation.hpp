@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/executor/block_values.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/scale_rows.hpp>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// act(in), act(gate) * up from two values or from the halves of one, or rows times the activation of one number each.
 template <ComputeBackend Backend, ReductionPolicy Policy>
@@ -22,4 +23,4 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
     return gated_activation<float>(gate, values.view(op.inputs[1]), out, op.activation, stream);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/executor/block_values.hpp>
@@ -20,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -337,4 +338,4 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
     return detail::BlockWalker<Backend, Policy, C>(model, block, plan, step, state, comm, exchange, stream).walk();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

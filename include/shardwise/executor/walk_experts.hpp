@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
@@ -19,7 +20,7 @@
 #include <cstdint>
 #include <variant>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a model's routers choose.
 [[nodiscard]] inline RouterOptions router_options(ModelConfig const& config, Operation const& op) {
@@ -213,4 +214,4 @@ private:
 };
 
 }  // namespace detail
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

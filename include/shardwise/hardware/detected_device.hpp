@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/device.hpp>
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A device that was found on this machine, and whether this process may use it.
 struct DetectedDevice {
@@ -57,4 +58,4 @@ struct VendorDevices {
     std::vector<std::string> warnings;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

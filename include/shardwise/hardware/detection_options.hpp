@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/visible_environment.hpp>
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Where detection looks.
 struct DetectionOptions {
@@ -24,4 +25,4 @@ struct DetectionOptions {
     std::chrono::milliseconds deadline{60000};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Which programming interface drives a device.
 enum class DeviceKind : std::uint8_t { cpu, cuda, hip, metal, disk };
@@ -169,4 +170,4 @@ struct Device {
 /// Between nodes of which nothing is said: 100 Gbit/s Ethernet.
 inline constexpr Link default_network{LinkType::ethernet, 12.5e9, 10e-6};
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/device.hpp>
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A well-known device. Add one: docs/how-to/add-a-device.md. Its texts are plain pointers: a string_view searches for
 /// their ends at compile time, and every including program pays for that.
@@ -112,4 +113,4 @@ struct PresetRow {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/hardware/presets.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Gives a detected device the rates and the bandwidth of the preset of its name and memory; false where there is none.
 inline bool take_preset_rates(DetectedDevice& found) {
@@ -17,4 +18,4 @@ inline bool take_preset_rates(DetectedDevice& found) {
     return true;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

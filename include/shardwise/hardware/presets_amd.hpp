@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/preset.hpp>
 
 #include <array>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// AMD's Instinct accelerators and the Radeon cards that ROCm drives. fp32 and fp64 are the matrix cores' where they
 /// have them. Memory that is not a power of two is what ROCm reports: 16 MiB less than is installed.
@@ -55,4 +56,4 @@ inline constexpr std::array<PresetRow, 15> amd_presets{{
      "AMD Radeon AI PRO R9700 product page", "Radeon AI PRO R9700"},
 }};
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

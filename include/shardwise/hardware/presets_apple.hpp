@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/preset.hpp>
 
 #include <array>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Apple's chips with their largest memory, all of it: how much the GPU may take is the system's to say, about 70 %.
 /// Halves and brains run at the fp32 rate. Where Apple prints no rate: cores x 128 lanes x 2 x the highest clock.
@@ -25,4 +26,4 @@ inline constexpr std::array<PresetRow, 7> apple_presets{{
      "Apple M4 Max announcement; rate: 40 cores at 1.58 GHz", "M4 Max"},
 }};
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/preset.hpp>
 
 #include <array>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// NVIDIA's data center GPUs. Data sheets since Ampere print rates with sparsity: halved here. fp64 is the tensor
 /// cores' where they have it. Cards with PCIe reach their peers over it; the bridges that some have join pairs only.
@@ -85,4 +86,4 @@ inline constexpr std::array<PresetRow, 28> nvidia_presets{{
      "NVIDIA L40S data sheet", "L40S"},
 }};
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

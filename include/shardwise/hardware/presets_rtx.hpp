@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/preset.hpp>
 
 #include <array>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// NVIDIA's GeForce and workstation cards. Rates are those of tensor cores that add in fp32, which GeForce halves; "AI
 /// TOPS" of the vendor are int8 or fp4 with sparsity.
@@ -51,4 +52,4 @@ inline constexpr std::array<PresetRow, 16> rtx_presets{{
      "NVIDIA RTX Blackwell PRO whitepaper; memory: nvidia-smi", "RTX PRO 6000 Blackwell Workstation Edition"},
 }};
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

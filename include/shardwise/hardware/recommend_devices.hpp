@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/error.hpp>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a device is wanted for.
 struct DeviceWish {
@@ -170,4 +171,4 @@ private:
     return detail::DeviceChooser(devices, wish).choose();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -13,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The devices that a SPEC names, accelerators first in the order written, then cpu, then disk.
 using DeviceList = List<Device>;
@@ -215,4 +216,4 @@ private:
     return topology;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

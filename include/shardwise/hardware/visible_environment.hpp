@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdlib>
@@ -6,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The variables by which users hide and order GPUs; nothing: not set, which is not the same as empty.
 struct VisibleEnvironment {
@@ -35,4 +38,4 @@ struct Visibility {
     std::vector<std::string> reasons;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

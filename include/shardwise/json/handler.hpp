@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/error.hpp>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Is told where objects and arrays begin and end.
 template <class H>
@@ -96,4 +97,4 @@ private:
 
 static_assert(JsonHandler<JsonRefusals>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The deepest nesting that any reading may ask for.
 inline constexpr std::size_t max_json_depth = 1024;
@@ -26,4 +27,4 @@ Result<> read_json(std::string_view text, Handler& handler, std::size_t max_dept
     return detail::JsonSaxAdapter<Handler>(text, handler, depth).read();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a JSON value is; integers keep their exact value.
 enum class JsonKind : std::uint8_t { null, boolean, integer, unsigned_integer, real, string, array, object };
@@ -247,4 +248,4 @@ static_assert(JsonHandler<JsonDocumentBuilder>);
     return std::move(builder).take();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

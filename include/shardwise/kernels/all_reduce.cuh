@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
@@ -10,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int all_reduce_threads = 512;
 
@@ -175,4 +176,4 @@ Result<> launch_all_reduce(AllReduceCall const& call, typename Api::Stream strea
                                    call);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

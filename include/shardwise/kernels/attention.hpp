@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -14,7 +15,7 @@
 #include <limits>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Everything about an attention but its tensors.
 struct AttentionOptions {
@@ -254,4 +255,4 @@ template <ActivationElement T, ActivationElement Cache>
                                workspace, sinks, slopes);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

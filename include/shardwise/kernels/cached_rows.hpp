@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/tensor_view.hpp>
@@ -7,7 +8,7 @@
 #include <concepts>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What keys and values are cached in: an activation's type, or bytes with a scale per token and head.
 template <class T>
@@ -97,4 +98,4 @@ private:
     std::int64_t count_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

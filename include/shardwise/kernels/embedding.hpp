@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -6,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Rows of a table by id. The table may be a shard of the vocabulary that begins at `first_row`: ids outside of it give zeros,
 /// so that the sum over the shards is the whole (vocabulary-parallel embedding).
@@ -41,4 +42,4 @@ template <ActivationElement T>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_calls.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The tile of `out` that a block computes, and the depth that it stages at a time. A thread keeps tile / side squared sums.
 struct GemmTile {
@@ -86,4 +87,4 @@ Result<> launch_gemm(GemmCall const& call, typename Api::Stream stream) {
                                    GemmTile::threads, stream, call);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

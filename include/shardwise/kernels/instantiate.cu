@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device side of the kernels, for host programs that another compiler compiles: one translation unit for nvcc or hipcc.
 // With CMake: shardwise_add_kernels(target). Without: nvcc -std=c++20 -I<include> -c instantiate.cu, and link the object.
 #include <shardwise/kernels/all_reduce.cuh>
@@ -6,7 +7,7 @@
 #include <shardwise/kernels/rms_norm.cuh>
 #include <shardwise/kernels/rope.cuh>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 #if defined(__CUDACC__)
 using KernelApi = CudaApi;
@@ -32,4 +33,4 @@ template Result<> launch_all_reduce<KernelApi, float>(AllReduceCall const&, Kern
 template Result<> launch_all_reduce<KernelApi, Bfloat16>(AllReduceCall const&, KernelApi::Stream);
 template Result<> launch_all_reduce<KernelApi, Float16>(AllReduceCall const&, KernelApi::Stream);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -26,7 +27,7 @@
 #include <span>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What CUDA and HIP have in common, asked without an SDK.
 using AnyDevice = DeviceBackend<detail::AnyApi>;
@@ -143,4 +144,4 @@ inline constexpr std::array kernel_support{
     return detail::device_row_layout(format, inputs).has_value();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

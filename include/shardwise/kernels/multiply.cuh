@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/block_sum.cuh>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int multiply_threads = 256;
 
@@ -72,4 +73,4 @@ Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream) 
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

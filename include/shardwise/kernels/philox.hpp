@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Four random words for a counter and a key: a function without state, so that a draw depends on what is drawn and not on who
 /// drew before (Philox4x32-10).
@@ -30,4 +33,4 @@ namespace shardwise::inline v0_2_0 {
     return (static_cast<std::uint64_t>(words[1]) << 32U) | words[0];
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

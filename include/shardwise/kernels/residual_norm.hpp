@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What follows an all-reduce in a block, in one pass over memory: residual += parts[0] + parts[1] + ..., summed in rank order in
 /// float, then out = rms_norm(residual). With parts of float it has the bits of the all-reduce, the addition and the norm one
@@ -81,4 +82,4 @@ template <ActivationElement T>
     return residual_norm<T>(std::span<T const* const>(&part, 1), residual, weight, out, epsilon, stream, offset);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/block_sum.cuh>
@@ -7,7 +8,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int rms_norm_threads = 256;
 
@@ -38,4 +39,4 @@ Result<> launch_rms_norm(RmsNormCall<T> const& call, typename Api::Stream stream
                                    call.rows < most_blocks ? call.rows : most_blocks, rms_norm_threads, stream, call);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int rope_threads = 128;
 
@@ -42,4 +43,4 @@ Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream) {
                                    stream, call);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How each token's experts are chosen and weighted.
 struct RouterOptions {
@@ -177,4 +178,4 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/host_communicator.hpp>
@@ -15,7 +16,7 @@
 #include <shardwise/launch/detail/own_address.hpp>
 #endif
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a process joins the other ranks.
 struct DistributedOptions {
@@ -125,4 +126,4 @@ private:
     HostCommunicator world_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -12,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Who started the ranks.
 enum class RankLauncher : std::uint8_t { none, torchrun, open_mpi, pmi, slurm };
@@ -193,4 +194,4 @@ inline constexpr std::int32_t most_launched_ranks = 1 << 20;
     return RankEnvironment{};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The trained elements that compute one token: all of them, except that of the routed experts only as many count as a
 /// token chooses. Embedding and head count whole, tied ones once, as model cards do (Mixtral-8x7B 12.9B of 46.7B).
@@ -35,4 +36,4 @@ namespace shardwise::inline v0_2_0 {
     return all - experts + experts / config.experts * config.experts_per_token;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The most tokens of a batch, and ranks of a run, that sizes are computed for; products stay within 63 bits.
 inline constexpr std::int64_t most_tokens = std::int64_t{1} << 33U;
@@ -72,4 +73,4 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
     return check_training(*request.training, request, request.dtype.value_or(config.dtype_or(Dtype::f32)));
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The most elements of one model and of one activation that sizes are computed for. With them, and with most_tokens,
 /// no sum over one rank leaves 63 bits.
@@ -55,4 +56,4 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/memory/activations.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The buffers that a block's exchanges between ranks need beside its values: one staging copy of the largest partial
 /// sum that is reduced over tensor- or expert-parallel ranks, or of the largest value that sequence parallelism
@@ -37,4 +38,4 @@ namespace shardwise::inline v0_2_0 {
     return largest;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

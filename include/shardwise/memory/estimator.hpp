@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 #include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -211,4 +212,4 @@ struct MemoryEstimator {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/fixed_text.hpp>
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A piece of a model that memory is reported for: a run of equal layers, or a module outside of the layers.
 struct ModelPart {
@@ -262,4 +263,4 @@ template <class Measure>
     })};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/device_id.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What the runtime itself takes on a device before the first tensor: on a GPU its context and the code of the
 /// libraries' kernels; nothing on cpu and disk, whose process memory is not budgeted.
@@ -20,4 +21,4 @@ namespace shardwise::inline v0_2_0 {
     return Bytes{0};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

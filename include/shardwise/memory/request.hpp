@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/device_id.hpp>
@@ -8,7 +9,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What the cache of a sliding-window layer holds: the window, or the whole context (engines without a rolling cache).
 enum class WindowPolicy : std::uint8_t { window, full };
@@ -123,4 +124,4 @@ namespace detail {
     return activation_dtype_of(request, config);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

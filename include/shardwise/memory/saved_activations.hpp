@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/memory/activations.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The forward pass of a training step: every token of the batch at once, each of them scored.
 [[nodiscard]] constexpr Step training_step(EstimateRequest const& request, ModelConfig const& config) {
@@ -72,4 +73,4 @@ namespace detail {
     return total;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/split.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The share of a tensor that one rank holds: its rows and columns by the shard rule, uneven where units do not divide.
 /// stored_bytes stay those of the whole: shard_bytes prices packed shares.
@@ -35,4 +36,4 @@ namespace shardwise::inline v0_2_0 {
     return share;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Cuts layers into contiguous stages of at least one layer so that the heaviest stage is as light as can be; returns
 /// each stage's first layer and, last, the number of layers. There must be at least as many layers as stages.
@@ -49,4 +50,4 @@ namespace shardwise::inline v0_2_0 {
     return begins;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

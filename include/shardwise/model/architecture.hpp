@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -10,7 +11,7 @@
 #include <concepts>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Has `A::name`, config.json's model_type.
 template <class A>
@@ -74,4 +75,4 @@ template <ModelArchitecture Arch>
     return Model{config, Arch::tree(config), Arch::program(config)};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

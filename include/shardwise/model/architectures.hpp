@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -29,7 +30,7 @@
 
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A list of architecture policies.
 template <ModelArchitecture... Archs>
@@ -70,4 +71,4 @@ template <class List = Architectures>
     return error.fix(did_you_mean(closest.best()).view());
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

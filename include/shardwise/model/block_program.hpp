@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -8,7 +9,7 @@
 #include <initializer_list>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The operations of one kind of block in order, over values of its own. Value 0 is what the block reads (token ids for an
 /// embedding, the hidden state elsewhere); the last operation's output is what it hands on.
@@ -92,4 +93,4 @@ private:
     List<Block> blocks_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -10,7 +11,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The hyper-parameters of a model of any family, under the field's standard names: a literal type, filled by presets
 /// and by the readers of config.json and GGUF metadata. A field that a family does not have stays at its zero.
@@ -104,4 +105,4 @@ struct ModelConfig {
     [[nodiscard]] constexpr Dtype dtype_or(Dtype fallback) const { return dtype.value_or(fallback); }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

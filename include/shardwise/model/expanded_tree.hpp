@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Every module and tensor of a model as flat arrays in registration order, made once and then read at memory speed: a
 /// subtree is a range of modules and a range of tensors. Module 0 is the model itself.
@@ -324,4 +325,4 @@ private:
     return TreeExpander(tree).expand();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/literal.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The type that a config.json field has.
 enum class FieldType : std::uint8_t {
@@ -217,4 +218,4 @@ struct NameAlias {
     constexpr NameAlias(Literal file_name, Literal tree_name) : file(file_name), tree(tree_name) {}
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

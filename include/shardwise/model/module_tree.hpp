@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a module is to the model as a whole; custom device maps may name the first four instead of a prefix. `expert` marks
 /// a run of routed experts, whose numbers expert-parallel ranks are dealt.
@@ -129,4 +130,4 @@ private:
     return {{}, module, role, static_cast<std::int32_t>(first), static_cast<std::int32_t>(count)};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/literal.hpp>
@@ -14,7 +15,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A well-known model under the names that people call it.
 struct ModelPreset {
@@ -183,4 +184,4 @@ private:
         .fix(did_you_mean(closest.best()).view());
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -173,4 +174,4 @@ inline constexpr auto flan_t5_xl = detail::flan_t5_preset("Flan-T5-XL", 2048, 51
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/presets_llama.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -49,4 +50,4 @@ inline constexpr auto gpt_oss_120b = detail::gpt_oss_preset("gpt-oss-120b", 36, 
 
 }  // namespace presets
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How tensor- and expert-parallel ranks share a parameter.
 enum class ShardKind : std::uint8_t {
@@ -53,4 +56,4 @@ struct ShardRule {
     friend constexpr bool operator==(ShardRule const&, ShardRule const&) = default;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Whether a tensor is trained, and whether checkpoints store it.
 enum class TensorKind : std::uint8_t { parameter, buffer, transient_buffer };
@@ -40,4 +41,4 @@ struct Tensor {
     friend constexpr bool operator==(Tensor const&, Tensor const&) = default;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/tensor.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a quantisation scheme sees of a tensor: by its module's class, whether it stands within a routed expert, and its
 /// layer's number, -1 outside of the layers. Its role by name is left to who needs it.
@@ -23,4 +24,4 @@ namespace shardwise::inline v0_2_0 {
     return weight;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

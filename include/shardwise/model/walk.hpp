@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/module_tree.hpp>
@@ -5,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -58,4 +59,4 @@ void walk_tensors(ModuleTree const& tree, OnTensor on_tensor) {
     walk(tree, [](std::string_view, Module const&, ModuleRole) {}, on_tensor);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Operations that one activation takes: an exponential, a division and a hyperbolic tangent count as one each.
 [[nodiscard]] constexpr double activation_cost(ActivationKind kind) {
@@ -35,4 +36,4 @@ namespace shardwise::inline v0_2_0 {
             .traffic = static_cast<double>(moved.count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// a + b: one operation per element.
 ///
@@ -15,4 +16,4 @@ namespace shardwise::inline v0_2_0 {
                 (context.bytes(op.inputs[0]) + context.bytes(op.inputs[1]) + context.bytes(op.output)).count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How much each head's scores fall with the distance of a key (ALiBi): powers of 2^(-8 / n) for the greatest power of
 /// two n of heads, and for the others every second power of 2^(-4 / n).
@@ -25,4 +26,4 @@ namespace shardwise::inline v0_2_0 {
     return slopes;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Pairs of a query and a key that it sees, for one sequence: query i of n sees the context up to itself, or the
 /// window's part.
@@ -66,4 +67,4 @@ namespace shardwise::inline v0_2_0 {
             .workspace = Bytes{step.tokens() * context.share(shape.heads) * 2 * 4}};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

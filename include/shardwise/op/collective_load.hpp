@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How ranks hear from each other in a collective: in rounds, from one rank in each (over links), or from all others at once
 /// (the communicators of comm/, in one step of staging memory or one exchange of messages).
@@ -64,4 +67,4 @@ inline constexpr std::int64_t direct_sum_bytes = 64 * 1024;
                                             : parted_sum_load(bytes, ranks, Reach::at_once);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

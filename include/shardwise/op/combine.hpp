@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/route.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The weighted sum of each token's experts: a product and a sum per routed element.
 ///
@@ -16,4 +17,4 @@ namespace shardwise::inline v0_2_0 {
             .workspace = routing_table_bytes(context)};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Rows of a table by id: no arithmetic; each row is read once and written once.
 ///
@@ -13,4 +14,4 @@ namespace shardwise::inline v0_2_0 {
     return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

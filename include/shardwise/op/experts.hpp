@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/route.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One linear per expert over the rows routed to it: tokens * k rows in all, never tokens * experts. With expert
 /// parallelism a rank is priced for the worst case, that every token chooses its experts.
@@ -30,4 +31,4 @@ namespace shardwise::inline v0_2_0 {
     return rows < local ? rows : local;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The heads of one tensor-parallel rank, as numbers of the whole model's heads. Key-value heads are those that its query heads
 /// read: ranks share them where a group is cut or ranks exceed them.
@@ -65,4 +66,4 @@ struct HeadShare {
     return HeadShare{query, {query.begin / group, (query.end - 1) / group + 1}, group};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

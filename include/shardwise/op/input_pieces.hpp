@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <numeric>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How the inputs of a row-parallel weight (attention output, down projection) are cut into pieces that ranks own whole, in
 /// order, dealt by split_units. Grains are what a piece is made of: inputs that cannot be parted (a head, a quantised block).
@@ -64,4 +65,4 @@ struct InputPieces {
     return {width, block, blocks < leaves ? blocks : leaves};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

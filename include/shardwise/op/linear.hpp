@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Columns of the input that a rank multiplies: its share where the input is dealt, else all that the operation reads.
 [[nodiscard]] constexpr std::int64_t local_in_features(Operation const& op, OpContext const& context) {
@@ -27,4 +28,4 @@ namespace shardwise::inline v0_2_0 {
             .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

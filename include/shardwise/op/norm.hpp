@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A norm over the last axis, or over each head of it.
 ///
@@ -17,4 +18,4 @@ namespace shardwise::inline v0_2_0 {
             .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/value.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What an operation computes; `op/<kind>.hpp` has its shapes, flops, traffic and workspace.
 enum class OpKind : std::uint8_t {
@@ -80,4 +81,4 @@ struct Operation {
     bool takes_first = false;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -7,7 +8,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -79,4 +80,4 @@ inline constexpr std::int64_t quant_block = 32;
     return Bytes{*bytes};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One step of sums of products: the product by a range of a weight's inputs is put into a slot, or a slot is added to
 /// another (left + right, into the left).
@@ -31,4 +32,4 @@ struct ProductSums {
     std::int64_t scratch = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

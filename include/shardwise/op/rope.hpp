@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Rotary positions in place: two products and a sum per element.
 ///
@@ -14,4 +15,4 @@ namespace shardwise::inline v0_2_0 {
             .traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -11,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What scaled positions need to know beside their parameters.
 ///
@@ -202,4 +203,4 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
     return result;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Which elements of a head turn together.
 enum class RopeLayout : std::uint8_t {
@@ -10,4 +13,4 @@ enum class RopeLayout : std::uint8_t {
     interleaved,  // elements 2i and 2i + 1 (deepseek, gpt-j)
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The scaled-RoPE methods of transformers' `rope_scaling`; `unknown` is one that has a name but no description here.
 enum class RopeKind : std::uint8_t { standard, linear, dynamic, llama3, yarn, longrope, unknown };
@@ -26,4 +29,4 @@ struct RopeParameters {
     std::int64_t original_max_positions = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Memory of the order in which experts read rows: a 32-bit row number for each routed row, and each expert's first.
 [[nodiscard]] constexpr Bytes routing_table_bytes(OpContext const& context) {
@@ -21,4 +22,4 @@ namespace shardwise::inline v0_2_0 {
             .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a router's logits become before experts are chosen.
 enum class RouterScore : std::uint8_t {
@@ -17,4 +20,4 @@ enum class GroupRank : std::uint8_t {
     best_two,  // by the sum of its two best (deepseek_v3)
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How many rows a value has, in terms of the request.
 enum class Rows : std::uint8_t {
@@ -42,4 +45,4 @@ struct Value {
 using ValueId = std::int32_t;
 inline constexpr ValueId no_value = -1;
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/optional.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The formats in which a back end multiplies by a weight without decoding all of it first.
 enum class WeightFormat : std::uint8_t {
@@ -97,4 +98,4 @@ inline constexpr std::array<WeightFormatTraits, 15> weight_format_table{{
     }
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/activation.hpp>
@@ -12,7 +13,7 @@
 #include <shardwise/op/rope.hpp>
 #include <shardwise/op/route.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What any operation costs on one rank.
 [[nodiscard]] constexpr OpWork op_work(Operation const& op, OpContext const& context) {
@@ -38,4 +39,4 @@ namespace shardwise::inline v0_2_0 {
     return kind == OpKind::activation || kind == OpKind::add || kind == OpKind::norm;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -12,7 +13,7 @@
 #include <span>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One rank's outputs of a linear layer: out = in * rows^T + bias, the rows those of the weight that the rank owns, packed
 /// behind one another whatever their order in the checkpoint. No communication, and the bits of an output do not depend on
@@ -86,4 +87,4 @@ private:
     Buffer<float, Backend> bias_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

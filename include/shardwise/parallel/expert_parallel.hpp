@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -20,7 +21,7 @@
 #include <span>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The experts of one layer, and what a rank brings to them in one step.
 struct ExpertShape {
@@ -270,4 +271,4 @@ private:
 
 static_assert(DealsExperts<Host>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

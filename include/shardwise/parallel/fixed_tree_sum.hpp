@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -17,7 +18,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What is computed for a tree at a time: one leaf, or the sums of all nodes of a rank.
 enum class TreeParts : std::uint8_t {
@@ -202,4 +203,4 @@ private:
     TensorPlace place_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

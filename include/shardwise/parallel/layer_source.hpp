@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -19,7 +20,7 @@
 #include <string>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Where the bytes of layers lie that are not resident: read(layer, begin, to) fills `to` from byte `begin` of the layer.
 template <class S>
@@ -196,4 +197,4 @@ private:
 
 static_assert(LayerSource<MemoryLayers> && LayerSource<MemoryParts> && LayerSource<FileLayers>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -8,7 +9,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What the backward pass of a rank's shard of a linear layer reads and adds to.
 ///
@@ -114,4 +115,4 @@ template <ComputeBackend Backend, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

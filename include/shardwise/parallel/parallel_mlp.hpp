@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -11,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A feed-forward unit over the ranks: down(activation(up(in))), or down(activation(gate(in)) * up(in)) where it is gated. Gate
 /// and up are one product, and the ranks' sums are the only communication.
@@ -107,4 +108,4 @@ private:
     bool is_gated_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

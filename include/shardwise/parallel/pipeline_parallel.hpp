@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -21,7 +22,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a pipeline's rank computes: a micro-batch through one of its chunks of layers. `in` and `out` are empty views at the
 /// ends of the model, where `work` reads tokens and makes logits or losses itself.
@@ -301,4 +302,4 @@ private:
 
 static_assert(RunsPipelines<Host>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -5,7 +6,7 @@
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/parallel/collectives.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A back end puts sums over ranks into its streams, as the tensor-parallel layers do behind each row-parallel product.
 template <class B>
@@ -32,4 +33,4 @@ concept ReducesOverPeers = requires(typename detail::PeersOf<B>::Group& group, T
     all_reduce<float>(group, Rank{0}, in, out, stream);
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One rank's part of scores over a vocabulary that is dealt to the ranks.
 template <class Backend>
@@ -185,4 +186,4 @@ template <ComputeBackend Backend>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

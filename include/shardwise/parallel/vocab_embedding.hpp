@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -10,7 +11,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Rows of a table whose rows are dealt to the ranks: each rank looks up the ids that are its own, the sum over the ranks has
 /// one summand that is not zero per row, so it is exact: the same bits for any number of ranks (a -0 becomes +0). An id that no
@@ -135,4 +136,4 @@ template <ComputeBackend Backend>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -11,7 +12,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Floats that gather_logits needs beside its tensors: none for one row, which arrives in order.
 [[nodiscard]] constexpr std::int64_t gather_logits_workspace(std::int64_t rows, std::int64_t vocabulary) {
@@ -131,4 +132,4 @@ template <ComputeBackend Backend, Communicator C>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

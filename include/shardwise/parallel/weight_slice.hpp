@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/mapped_pages.hpp>
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Inputs of a weight that cannot be parted: a quantised block, or the elements that share a scale.
 [[nodiscard]] constexpr std::int64_t input_grain(WeightFormat format, std::int64_t group = 0) {
@@ -185,4 +186,4 @@ private:
     return Result<WeightSlice>(std::move(slice));
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

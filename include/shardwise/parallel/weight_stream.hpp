@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -18,7 +19,7 @@
 #include <span>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What computes a layer from its weights' bytes, which stay until what it put into `stream` is done.
 template <class L>
@@ -143,4 +144,4 @@ private:
     std::optional<Error> failed_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -5,7 +6,7 @@
 #include <shardwise/placement/sequential.hpp>
 #include <shardwise/placement/strategy.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -103,4 +104,4 @@ struct BalancedLow0 {
 static_assert(PlacementStrategy<Balanced>);
 static_assert(PlacementStrategy<BalancedLow0>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

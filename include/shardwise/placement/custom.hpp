@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -8,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A device map that the user wrote: prefixes of module names, or the roles `embedding`, `layer.N`, `norm`, `head`.
 /// The longest prefix wins; `""` covers everything; capacities are not enforced (check used bytes against them).
@@ -152,4 +153,4 @@ private:
 
 static_assert(PlacementStrategy<Custom>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -12,7 +13,7 @@
 #include <optional>
 #include <string>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What one device holds in a plan.
 struct DeviceUse {
@@ -131,4 +132,4 @@ template <PlacementStrategy Strategy, class List = Architectures>
     return DeviceMap<Strategy>{}.place(build_sequence(*model, request), budgets_for(devices, *model, request)).has_value();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

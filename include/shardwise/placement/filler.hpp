@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/error.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Fills one device with consecutive units. What a device needs never shrinks when a unit is added, so the longest run that
 /// fits leaves the least for the devices after it: filling greedily in order finds a contiguous placement whenever one exists.
@@ -103,4 +104,4 @@ struct Filling {
     return error.needs(unit.resident() + unit.workspace).has(room).fix("add a device, quantize, lower the context, or allow cpu");
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Larger answers than this are given as this: no model has such a context, no request such a batch.
 inline constexpr std::int64_t largest_answer = std::int64_t{1} << 32U;
@@ -66,4 +67,4 @@ template <class Holds>
     return std::nullopt;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/device_id.hpp>
 
 #include <string>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One entry of a device map as Hugging Face writes it: everything under `prefix` is on `device`; "" is the whole model.
 struct MapEntry {
@@ -14,4 +15,4 @@ struct MapEntry {
     friend bool operator==(MapEntry const&, MapEntry const&) = default;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

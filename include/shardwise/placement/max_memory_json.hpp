@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -6,7 +7,7 @@
 
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Reads `{"0": "10GiB", "1": 8000000000, "cpu": "30GB"}`: integers are bytes, texts have a unit (parse_memory_size).
 ///
@@ -42,4 +43,4 @@ namespace shardwise::inline v0_2_0 {
     return limits;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/text.hpp>
@@ -19,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Where the times of one kind of device come from.
 struct MeasuredDevice {
@@ -266,4 +267,4 @@ private:
     return detail::ProfileApplier(profile, tree, modules, budgets).run(devices, batch, context);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -9,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The best contiguous placement on the devices in their order: least bytes on disk, then least on the cpu, then the least
 /// value of the objective over the accelerators. Devices may stay empty. The certificate's bound is the value itself: the
@@ -90,4 +91,4 @@ private:
 
 static_assert(PlacementStrategy<Optimal>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// For each end of a run on one device, the earliest unit at which the run may begin; runs that begin later fit too.
 [[nodiscard]] inline List<std::size_t> earliest_begins(List<PlacementUnit> const& units, std::size_t end,
@@ -103,4 +104,4 @@ namespace shardwise::inline v0_2_0::detail {
     return result;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What `optimal` minimises once as little as possible is on disk and on the cpu.
 enum class Objective : std::uint8_t {
@@ -62,4 +63,4 @@ struct Placement {
     return used;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/span.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What is to be placed, so that requests and devices may vary: a model with its cache, activations and the runtime's
 /// overhead, or a bare tree, which has none of these. The model or tree and the names must outlive it.
@@ -47,4 +48,4 @@ private:
     Span<std::string_view const> no_split_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

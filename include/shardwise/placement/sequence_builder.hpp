@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -12,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How finely a tree is cut into units.
 enum class Granularity : std::uint8_t {
@@ -210,4 +211,4 @@ template <class Weigh>
     return detail::SequenceBuilder<Weigh>(tree, no_split, granularity, weigh, root, is_priced_by_place).build();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

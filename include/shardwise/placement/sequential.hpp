@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/placement/filler.hpp>
 #include <shardwise/placement/strategy.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Fills each device before it opens the next: the fewest devices, the first ones full.
 ///
@@ -21,4 +22,4 @@ struct Sequential {
 
 static_assert(PlacementStrategy<Sequential>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

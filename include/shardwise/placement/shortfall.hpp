@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstddef>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The least memory whose addition to one device makes a contiguous placement possible, and that device.
 struct Shortfall {
@@ -48,4 +49,4 @@ struct Shortfall {
     return detail::fill_in_order(modules.units, 0, count, budgets, detail::capacities_of(budgets)).placed == count;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

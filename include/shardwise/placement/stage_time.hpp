@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/cost/roofline.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Times are whole picoseconds, so that sums and comparisons are exact; 2^63 ps are 106 days.
 using Picoseconds = std::int64_t;
@@ -39,4 +40,4 @@ inline constexpr double longest_picoseconds = 1e15;
     return to_picoseconds(latency + (bandwidth > 0.0 ? last.output / bandwidth : 0.0));
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -6,7 +7,7 @@
 #include <concepts>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Has `name`, as reports and flags show it.
 template <class S>
@@ -24,4 +25,4 @@ concept PlacesModules = requires(S const& strategy, ModuleSequence const& module
 template <class S>
 concept PlacementStrategy = std::copyable<S> && HasName<S> && PlacesModules<S>;
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

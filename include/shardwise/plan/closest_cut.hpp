@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/plan_search.hpp>
@@ -5,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The cut whose fullest rank asks for the least more than its device has.
 struct ClosestCut {
@@ -289,4 +290,4 @@ private:
     return detail::ClosestSearch(search).has_any();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

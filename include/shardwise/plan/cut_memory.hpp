@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/topology.hpp>
@@ -9,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The sequences that one rank computes: the job's batch dealt to data- and expert-parallel ranks.
 [[nodiscard]] inline std::int64_t rank_batch(std::int64_t batch, PlanDegrees const& degrees) {
@@ -141,4 +142,4 @@ private:
     List<List<Running>> running_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/device.hpp>
@@ -10,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What the runtime takes of a device before the first rank: nothing of a processor's memory.
 [[nodiscard]] inline Bytes runtime_of(Device const& device) {
@@ -149,4 +150,4 @@ private:
     Link best_explicit_{};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/device_wiring.hpp>
@@ -5,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Values at the places of a row, of which neighbours are often equal: each different value once.
 template <class T>
@@ -232,4 +233,4 @@ private:
     std::int64_t stamp_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

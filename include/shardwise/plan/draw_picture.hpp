@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/detail/picture_card.hpp>
@@ -11,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -363,4 +364,4 @@ private:
     return detail::PictureDrawer(picture).draw();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

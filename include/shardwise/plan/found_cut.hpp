@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A cut that fits, with what it costs.
 struct FoundCut {
@@ -47,4 +48,4 @@ struct FoundCut {
     return false;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What stands at a slot: parts of the module tree, by their index, and blocks of the program, by their body.
 struct SlotKind {
@@ -104,4 +105,4 @@ namespace detail {
     return result;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/slot_prices.hpp>
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What of a training step the reduction of gradients and ZeRO's gathers take at least, wherever the stages are cut:
 /// the mean over the stages, of the bytes alone.
@@ -73,4 +74,4 @@ namespace detail {
             .overlap = setting.efficiency.overlap};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

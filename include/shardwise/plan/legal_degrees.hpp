@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -7,7 +8,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The largest legal degree of each kind.
 struct DegreeLimits {
@@ -76,4 +77,4 @@ struct ZeroChoices {
     return bit(degrees.tp, 1) + bit(degrees.pp, 2) + bit(degrees.dp, 4) + bit(degrees.ep, 8);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

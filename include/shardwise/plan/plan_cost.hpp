@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/span.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The sequences of one micro-batch: the job's batch dealt to data- and expert-parallel ranks and cut into pieces.
 [[nodiscard]] constexpr std::int64_t micro_batch_size(EstimateRequest const& request, PlanDegrees const& degrees) {
@@ -47,4 +48,4 @@ namespace shardwise::inline v0_2_0 {
     return cost;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How the ranks of a plan lie over the devices: one after another, tensor-parallel ranks next to each other, then
 /// expert-parallel ones; outside of them either data- and then pipeline-parallel ranks, or the other way round.
@@ -111,4 +112,4 @@ namespace detail {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

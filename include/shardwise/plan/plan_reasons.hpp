@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/plan_search.hpp>
@@ -5,7 +6,7 @@
 
 #include <string>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How much worse a cut's objective is than the chosen one's: 0.25 is a quarter more time or devices, or a quarter less
 /// throughput. Of cuts on equally many devices the objective `devices` makes no difference, so that their loss is 0.
@@ -266,4 +267,4 @@ private:
     return detail::ReasonWriter(search, cut).write();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

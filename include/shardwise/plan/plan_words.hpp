@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -9,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A number with so many decimals, 0 to 4: "3.1".
 [[nodiscard]] inline std::string decimal_text(double value, int decimals) {
@@ -89,4 +90,4 @@ namespace shardwise::inline v0_2_0::detail {
     return "kernel launches";
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

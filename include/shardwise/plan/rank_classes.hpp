@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Ranks of one tensor- and expert-parallel group by what they hold: of ranks with the same share of everything the
 /// first stands for all. The group's first rank is a class of its own: it also gathers the logits.
@@ -123,4 +124,4 @@ struct DealtUnits {
     return classes;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/cut_times.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The stages with the shortest step: each stage's first slot and, last, the number of slots; empty where nothing
 /// fits, or nothing that is as fast as was asked for.
@@ -397,4 +398,4 @@ private:
     return detail::StageSearch(task).find(limit);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Classes, as bits: those of which a stage's first device is one, and those of which its last one is.
 struct StageReach {
@@ -66,4 +67,4 @@ private:
     List<std::int64_t> runs_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/room_check.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How many slots of the most frequent kind the stages of a cut hold at most that may take so long, on the best devices
 /// that any layout gives each of them: what the slowest stage takes at least follows.
@@ -99,4 +100,4 @@ private:
     List<Share> shares_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

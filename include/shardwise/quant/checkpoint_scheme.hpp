@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The keys of config.json's `quantization_config` that decide sizes, as a reader found them; absent keys stay empty.
 struct QuantizationConfig {
@@ -110,4 +111,4 @@ namespace detail {
         "this quant_method is not known").fix("known are bitsandbytes, gptq, awq, fp8, mxfp4 and compressed-tensors");
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

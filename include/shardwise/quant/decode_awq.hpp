@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One weight as AWQ checkpoints (gemm version) store it, [outputs, inputs] in torch's terms. Outputs are packed along
 /// the rows, eight to a word, in the order 0, 2, 4, 6, 1, 3, 5, 7.
@@ -49,4 +50,4 @@ struct AwqWeight {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Whether decode_ggml knows a type: all but the integers, F64 and the types with codebooks (IQ1, IQ2, IQ3).
 [[nodiscard]] constexpr bool can_decode(GgmlType type) {
@@ -101,4 +102,4 @@ constexpr void decode_bf16(std::span<std::uint8_t const, 2> block, std::span<flo
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

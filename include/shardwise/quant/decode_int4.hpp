@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Decodes a row of our `int4`: scale * (q - 8), an fp16 scale for each group; element 2i lies in the low and 2i + 1 in
 /// the high half of byte i.
@@ -29,4 +30,4 @@ namespace shardwise::inline v0_2_0 {
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/quant/float_bits.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The sixteen values that IQ4_NL and IQ4_XS choose from, denser near zero.
 ///
@@ -39,4 +40,4 @@ constexpr void decode_iq4_xs(std::span<std::uint8_t const, 136> block, std::span
     }
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

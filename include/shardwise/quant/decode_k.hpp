@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/quant/float_bits.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 // Super-blocks of 256 elements whose scales are themselves small integers.
 // Source: ggml-common.h (structs), ggml-quants.c (dequantize_row_*_K).
@@ -112,4 +113,4 @@ constexpr void decode_q8_k(std::span<std::uint8_t const, 292> block, std::span<f
     for (std::size_t i = 0; i < 256; ++i) out[i] = scale * static_cast<float>(detail::load_i8(block, 4 + i));
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/quant/float_bits.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 // Blocks of 32 elements, a half `d` first. Four-bit elements lie as i in the low and i + 16 in the high half of byte i.
 // Source: ggml-common.h (structs), ggml-quants.c (dequantize_row_*).
@@ -61,4 +62,4 @@ constexpr void decode_q8_1(std::span<std::uint8_t const, 36> block, std::span<fl
     for (std::size_t i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(detail::load_i8(block, 4 + i));
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

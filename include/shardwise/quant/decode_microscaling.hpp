@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/quant/float_bits.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -71,4 +72,4 @@ constexpr void decode_mxfp4_checkpoint(std::span<std::uint8_t const, 16> block, 
     }
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/quant/float_bits.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 // Types of one to two bits without sub-scales.
 // Source: ggml-common.h (structs), ggml-quants.c (dequantize_row_*).
@@ -60,4 +61,4 @@ constexpr void decode_q2_0(std::span<std::uint8_t const, 18> block, std::span<fl
     }
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

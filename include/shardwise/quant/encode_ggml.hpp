@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Whether encode_ggml knows a type: the floats, the legacy types and MXFP4.
 [[nodiscard]] constexpr bool can_encode(GgmlType type) {
@@ -104,4 +105,4 @@ constexpr void encode_bf16(std::span<float const, 1> value, std::span<std::uint8
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/quant/encode_legacy.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Quantizes a row to `int8` and returns its scale, a 127th of the greatest magnitude: q = round(x * (127 / magnitude)), halves
 /// to even. The integers are those of bitsandbytes' LLM.int8; its SCB is the magnitude.
@@ -25,4 +26,4 @@ constexpr float encode_int8_row(std::span<float const> values, std::span<std::in
     return magnitude / 127.0F;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

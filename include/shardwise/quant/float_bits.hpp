@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <bit>
@@ -6,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The value of an IEEE half; NaNs keep their payload and become quiet.
 [[nodiscard]] constexpr float from_f16(std::uint16_t half) {
@@ -115,4 +118,4 @@ namespace detail {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

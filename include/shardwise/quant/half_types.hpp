@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A bfloat16 value as memory holds it; arithmetic is done in float.
 struct Bfloat16 {
@@ -47,4 +48,4 @@ inline constexpr Dtype dtype_of<std::int8_t> = Dtype::i8;
 template <>
 inline constexpr Dtype dtype_of<std::uint8_t> = Dtype::u8;
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a weight does in its block, as far as llama.cpp's mixtures of types tell weights apart.
 enum class WeightRole : std::uint8_t {
@@ -231,4 +232,4 @@ inline constexpr RolesByLength roles_by_length = sort_roles();
     return class_name.ends_with("Linear") || class_name == "Conv1D";
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -9,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Finds out whether a table gives every rank each of its passes once: forward passes alone, or with backward passes, in
 /// one piece or in two, of every micro-batch through each chunk. Whether their order leads anywhere is another question
@@ -58,4 +59,4 @@ namespace shardwise::inline v0_2_0 {
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

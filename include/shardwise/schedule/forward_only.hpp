@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Inference: every rank passes the micro-batches on in order.
 [[nodiscard]] constexpr PipelineSchedule forward_only(std::int64_t stages, std::int64_t micro_batches) {
@@ -13,4 +14,4 @@ namespace shardwise::inline v0_2_0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// All forward passes, then all backward passes in the opposite order: every rank keeps all micro-batches.
 ///
@@ -16,4 +17,4 @@ namespace shardwise::inline v0_2_0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The forward passes of rank `rank` before it begins to alternate, over all of its chunks.
 [[nodiscard]] constexpr std::int64_t interleaved_warm_up(std::int64_t stages, std::int64_t chunks,
@@ -55,4 +56,4 @@ namespace shardwise::inline v0_2_0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

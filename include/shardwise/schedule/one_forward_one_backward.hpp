@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/schedule/schedule.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The forward passes of rank `rank` before it begins to alternate.
 [[nodiscard]] constexpr std::int64_t warm_up(std::int64_t stages, std::int64_t micro_batches, std::int64_t rank) {
@@ -29,4 +30,4 @@ namespace shardwise::inline v0_2_0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

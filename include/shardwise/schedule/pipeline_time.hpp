@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The time of a pipeline that is filled and drained once, as by a prompt or a training step; `sum` is one micro-batch
 /// through all stages, `slowest` through the slowest of them.
@@ -24,4 +27,4 @@ namespace shardwise::inline v0_2_0 {
     return sum < served ? served : sum;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/schedule/one_forward_one_backward.hpp>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// One forward, one backward with backward passes in two pieces: rank r puts the weights' gradients r micro-batches
 /// off, so that they fill what would be the bubble. A third of its bubble at the same memory, where there are at
@@ -28,4 +29,4 @@ namespace shardwise::inline v0_2_0 {
     return schedule;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/files/checkpoint.hpp>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Loads a model over the ranks that `options` ask for and gives the text with which it goes on after a prompt: the
 /// most probable token each time, up to the end of the text or `max_new_tokens`. For other choices, or several texts:
@@ -45,4 +46,4 @@ namespace shardwise::inline v0_2_0 {
     return loaded->tokenizer.decode(report->generations.front().tokens);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/all_gather.hpp>
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Groups of ranks that share a model's experts and deal the requests, one to each group in turn. They step together until none
 /// has anything left, and tell each other what they made.
@@ -94,4 +95,4 @@ private:
     std::vector<std::int32_t> all_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/memory/kv_pages.hpp>
@@ -8,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Tokens that a sequence may have before a layer with a window writes over its first ones. It is of the whole model: stages of a
 /// pipeline, whose layers see unequally far, know the same of a sequence.
@@ -40,4 +41,4 @@ struct KeptSequence {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/session/generation.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Called with each new piece of a request's text: whole characters, nothing of a stop string.
 using OnText = std::function<void(std::int64_t request, std::string_view text)>;
@@ -57,4 +58,4 @@ private:
     std::vector<TextStream> streams_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

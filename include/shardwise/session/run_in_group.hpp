@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/agree_on.hpp>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Runs one rank of a group that runs a checkpoint together: every rank calls it with the same model, requests and
 /// options, but that only rank 0 needs callbacks. All ranks get the report.
@@ -42,4 +43,4 @@ namespace shardwise::inline v0_2_0 {
     return report;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/session/run_rank.hpp>
@@ -7,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Loads a checkpoint over ranks that are threads of this process and generates for all requests.
 ///
@@ -38,4 +39,4 @@ namespace shardwise::inline v0_2_0 {
     return report;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

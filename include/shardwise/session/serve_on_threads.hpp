@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/agree_on.hpp>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Gives the next request; nothing ends the serving. It may take as long as it likes.
 using NextRequest = std::function<std::optional<GenerationRequest>()>;
@@ -145,4 +146,4 @@ template <ReductionPolicy Policy>
                        {.timeout = options.timeout});
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/broadcast.hpp>
@@ -22,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Called with each new token; false ends its sequence there (on every rank of a group alike).
 using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
@@ -395,4 +396,4 @@ private:
     std::unique_ptr<Stream, WaitForStream> waits_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -14,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Byte-pair encoding: the pair of neighbours whose merge was learnt first is merged first, the leftmost of equals.
 ///
@@ -149,4 +150,4 @@ private:
     std::size_t ranks_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

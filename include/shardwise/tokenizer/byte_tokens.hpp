@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/utf8.hpp>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The printable character that stands for a byte in byte-level vocabularies.
 ///
@@ -97,4 +98,4 @@ inline bool append_byte_tokens(std::vector<TokenId>& ids, std::string_view text,
     return true;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

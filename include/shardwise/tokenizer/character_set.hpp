@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/unicode.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A set of code points as a class of a regular expression describes it.
 class CharacterSet {
@@ -69,4 +70,4 @@ private:
     std::array<std::uint64_t, 2> ascii_{};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

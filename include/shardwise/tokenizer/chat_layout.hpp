@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a model was taught to tell the turns of a conversation apart.
 enum class ChatLayout : std::uint8_t { chatml, llama2, llama3, mistral, gemma, phi3 };
@@ -206,4 +207,4 @@ namespace detail {
     return detail::marked_turns(format.layout, all);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -14,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Characters of byte-level vocabularies become their bytes; a token with any other character stays as it is.
 struct DecodeByteLevel {};
@@ -189,4 +190,4 @@ inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& 
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

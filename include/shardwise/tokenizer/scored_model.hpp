@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/byte_tokens.hpp>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// SentencePiece's byte-pair encoding: of all neighbours that together are a token, the pair of the highest score is merged
 /// first, the leftmost of equals; what is no token falls back to bytes.
@@ -87,4 +88,4 @@ private:
     };
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Decodes ids as they come. What it gives never ends within a UTF-8 character, and together it is what
 /// Tokenizer::decode gives of all ids, wherever that is UTF-8; broken bytes become U+FFFD.
@@ -68,4 +69,4 @@ private:
     std::size_t given_ = 0;  // bytes of the decoded ids
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

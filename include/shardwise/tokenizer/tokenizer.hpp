@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -21,7 +22,7 @@
 #include <variant>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How pieces become tokens.
 using TokenModel = std::variant<BpeModel, ScoredModel, WordPieceModel, WordLevelModel, UnigramModel>;
@@ -184,4 +185,4 @@ private:
     AddedTokenFinder normalized_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/unicode_class_table.hpp>
@@ -7,7 +8,7 @@
 #include <initializer_list>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The general category of a code point, in the order of the Unicode Standard's table 4-4.
 enum class UnicodeCategory : std::uint8_t {
@@ -153,4 +154,4 @@ namespace detail {
     return at == std::string_view::npos ? 0 : detail::table_number(detail::combining_runs, at + 3, 2);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

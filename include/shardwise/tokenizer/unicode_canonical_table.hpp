@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 // Written by scripts/make_unicode_tables.py from the Unicode Character Database 14.0.0; numbers in base 64 from '#'.
 
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 // clang-format off
 /// Where a run of decomposed code points begins (3), and the index of its first (3).
@@ -253,4 +256,4 @@ inline constexpr std::string_view composition_triples =
     "45`45a49[49R49]49\\49R49^4GX4GS4G[";
 // clang-format on
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

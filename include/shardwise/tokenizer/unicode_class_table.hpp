@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 // Written by scripts/make_unicode_tables.py from the Unicode Character Database 14.0.0; numbers in base 64 from '#'.
 
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 // clang-format off
 /// Where a run of one general category begins (4), and which (1).
@@ -293,4 +296,4 @@ inline constexpr std::string_view lowercase_pairs =
     "AG>AG`AG?AGaAG@AGbAGAAH#AGBAH$AGCAH%AGDAH&";
 // clang-format on
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/unicode.hpp>
@@ -10,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The normalisation forms of Unicode.
 enum class UnicodeForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
@@ -138,4 +139,4 @@ inline void compose(std::u32string& text) {
     return out;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/fnv1a.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The number of a token in a model's vocabulary.
 using TokenId = std::int32_t;
@@ -106,4 +107,4 @@ private:
     std::size_t longest_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

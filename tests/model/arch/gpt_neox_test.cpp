@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/arch/gpt_neox.hpp>
 
 #include <doctest/doctest.h>

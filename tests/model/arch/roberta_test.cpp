@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/arch/roberta.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/memory/shard.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/op/step.hpp>

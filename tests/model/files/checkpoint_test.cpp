@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/tree_totals.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/stored_sizes.hpp>
 #include <shardwise/model/walk.hpp>
 

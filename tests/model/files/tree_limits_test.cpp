@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/tree_limits.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library that answers by its own version of shardwise and says nothing of it in its interface.
 #include <shardwise/shardwise.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <shardwise/placement/dialect/detail/layer_ledger.hpp>
 
 #include <doctest/doctest.h>

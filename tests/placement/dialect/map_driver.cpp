@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers the cases that scripts/golden/accelerate_*.py --check writes to its input; with an argument, transformers' cases.
 // Not part of the suite; build it by hand:
 // g++ -std=c++20 -O1 -fsanitize=address,undefined -I include tests/placement/dialect/map_driver.cpp -o map_driver

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_api.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The vendor functions of no vendor: declared, so that a program without any SDK can ask at compile time what
 /// DeviceBackend<CudaApi> and DeviceBackend<HipApi> have, and never defined.
@@ -48,4 +49,4 @@ struct AnyApi {
 
 static_assert(DeviceApi<AnyApi>);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

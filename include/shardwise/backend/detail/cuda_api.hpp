@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_api.hpp>
@@ -7,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 class CublasLtProducts;
 
@@ -139,4 +140,4 @@ struct CudaApi {
 
 static_assert(DeviceApi<CudaApi>);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 // What crosses the link between host code, which any compiler may have compiled, and kernels, which a device compiler has:
 // plain values, and function templates without constraints, whose names both compilers spell alike. They are defined in
@@ -59,4 +60,4 @@ Result<> launch_gemm(GemmCall const& call, typename Api::Stream stream);
 template <class Api>
 Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

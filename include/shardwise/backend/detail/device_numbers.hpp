@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/device_attribute.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 // The conversions of quant/float_bits.hpp as device code may call them: constexpr functions of the host are not callable
 // there without a compiler flag that a user would have to know.
@@ -82,4 +83,4 @@ SHARDWISE_DEVICE inline void narrow(float value, Float16& element) {
     element.bits = half_bits(value);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

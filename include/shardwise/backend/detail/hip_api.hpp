@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_api.hpp>
@@ -7,7 +8,7 @@
 #include <hip/hip_runtime_api.h>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <class Api>
 class TiledProducts;
@@ -158,4 +159,4 @@ struct HipApi {
 
 static_assert(DeviceApi<HipApi>);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

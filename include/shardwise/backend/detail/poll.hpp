@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/deadline.hpp>
@@ -7,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Asks `is_reached` until it says yes, an error, or the deadline passes: at once, then with pauses that double. Vendors have
 /// no wait with a limit, so this is the only wait there is.
@@ -30,4 +31,4 @@ template <class IsReached>
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

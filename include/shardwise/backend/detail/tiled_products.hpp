@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_calls.hpp>
@@ -5,7 +6,7 @@
 
 #include <memory>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Products by our own kernel, where no vendor's library is at hand.
 template <class Api>
@@ -19,4 +20,4 @@ public:
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

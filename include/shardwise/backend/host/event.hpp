@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/process_mark.hpp>
@@ -9,7 +10,7 @@
 #include <mutex>
 #include <optional>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A point in a stream that others can wait for. Copies are the same event.
 class HostEvent {
@@ -85,4 +86,4 @@ private:
     std::shared_ptr<Point> point_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/gemm_extents.hpp>
@@ -17,7 +18,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -69,4 +70,4 @@ Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -5,7 +6,7 @@
 
 #include <algorithm>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a context of one of `ranks` ranks of a machine is made of that share `threads` threads (0: as many as this one may use
 /// cores). Where all of these are taken, each thread has its own: elsewhere the system may move them about.
@@ -31,4 +32,4 @@ struct HostRank {
     HostStream stream;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

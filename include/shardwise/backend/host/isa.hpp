@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -6,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The instruction sets for which host products exist; each level includes those before it.
 enum class IsaLevel : std::uint8_t {
@@ -82,4 +83,4 @@ enum class IsaLevel : std::uint8_t {
     return error.in("SHARDWISE_ISA");
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

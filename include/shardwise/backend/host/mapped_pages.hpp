@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/thread_pool.hpp>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 #endif
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -58,4 +59,4 @@ void read_in_order(ThreadPool& pool, std::span<std::byte const> data, bool is_ma
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

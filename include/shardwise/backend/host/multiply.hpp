@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/buffer.hpp>
@@ -18,7 +19,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -228,4 +229,4 @@ inline Result<> Host::multiply_sums(TensorView<float const, 2, Host> in, HostWei
                                   weight, stream);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

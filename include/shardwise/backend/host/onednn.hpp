@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/gemm_extents.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.h>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// out = op(a) * op(b) as Host::gemm, by oneDNN on its own threads (OpenMP's). The order of its sums is its own and changes with
 /// the extents: not for `Deterministic`. Link shardwise::onednn.
@@ -38,4 +39,4 @@ namespace shardwise::inline v0_2_0 {
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/catch_exceptions.hpp>
@@ -19,7 +20,7 @@
 #include <thread>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a host stream runs what is put into it.
 enum class StreamMode : std::uint8_t {
@@ -220,4 +221,4 @@ private:
     Result<IsaLevel> isa_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/core_pin.hpp>
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Threads that share the parts of a loop. The calling thread is one of them, so a pool of one starts no thread at all.
 ///
@@ -241,4 +242,4 @@ private:
     std::atomic<std::uint64_t> state_{0};
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

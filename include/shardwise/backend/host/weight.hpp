@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -17,7 +18,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A weight in the order in which the host multiplies by it: panels of 16 outputs, for one row as for many.
 ///
@@ -84,4 +85,4 @@ inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const
                       std::move(*memory));
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

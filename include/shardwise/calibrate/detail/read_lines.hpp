@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 inline std::uint64_t read_lines_portable(std::byte const* from, std::int64_t bytes) {
     std::uint64_t sums[4] = {};
@@ -72,4 +73,4 @@ inline std::uint64_t read_lines(std::byte const* from, std::int64_t bytes, [[may
     return read_lines_portable(from, bytes);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
@@ -6,7 +7,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Arrays that are added element by element, in their order, and those that get the sums: some of the same, or others.
 struct FloatArrays {
@@ -166,4 +167,4 @@ inline void add_arrays(FloatArrays const& arrays, std::int64_t count) {
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/deadline.hpp>
@@ -8,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Acts once a moment has passed, in a thread of its own, unless it is over before.
 class AtDeadline {
@@ -47,4 +48,4 @@ private:
     std::thread thread_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/call.hpp>
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What one rank asks for, and where in its sequence of calls.
 struct NumberedCall {
@@ -42,4 +43,4 @@ struct NumberedCall {
         .fix("let both sides agree on type and count");
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/call_mismatch.hpp>
@@ -13,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The sum of counts; -1, which is the length of nothing, where one of them is negative.
 [[nodiscard]] constexpr std::int64_t sum_of_counts(std::span<std::int64_t const> counts) {
@@ -102,4 +103,4 @@ template <class C, class Call>
         return comm.agree(call);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

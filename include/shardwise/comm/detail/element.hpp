@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Element `i` of memory of any alignment: a caller's data may begin at any byte.
 template <class T>
@@ -23,4 +26,4 @@ template <class T>
     return reinterpret_cast<std::uintptr_t>(data) % alignof(T) == 0;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/deadline.hpp>
@@ -11,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What `work` returns, or nothing where it has not returned by then: a system call that nobody can interrupt may hold it. It goes
 /// on in a thread of its own, owns all that it uses, and what it returns in the end is dropped. Where the system has no
@@ -41,4 +42,4 @@ template <class Work>
     return std::exchange(shared->result, std::nullopt);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -6,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Ends the wait of the calling thread for a message of Gloo, once: within 50 ms, or at a given moment before. Gloo keeps an
 /// interruption until the wait begins.
@@ -69,4 +72,4 @@ private:
     std::thread thread_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/gloo_interrupter.hpp>
@@ -30,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Keeps a write to a closed connection from ending the process: Gloo's threads inherit it, the caller's gets its mask back.
 class NoPipeSignal {
@@ -319,4 +320,4 @@ private:
     GlooInterrupter interrupter_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

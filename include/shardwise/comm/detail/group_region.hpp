@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/published_call.hpp>
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <new>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Whether a rank is there.
 enum class Presence : std::uint32_t { absent, joined, left };
@@ -141,4 +142,4 @@ private:
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

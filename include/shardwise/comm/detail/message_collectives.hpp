@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/communicator.hpp>
@@ -14,7 +15,7 @@
 // The collectives between ranks that only exchange messages. Every rank sends each other rank what that one needs, all at
 // once, and sums in the order of the ranks: the bytes are the fewest there are, and the bits those of ranks that share memory.
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 [[nodiscard]] inline std::size_t rank_index(std::int32_t rank) {
     return static_cast<std::size_t>(rank);
@@ -142,4 +143,4 @@ template <class T, ExchangesMessages C>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/message_rank.hpp>
@@ -8,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What a communicator over a `Wire` gives; `Self` is the communicator, made of a wire, a group and options.
 template <class Self, MessageWire Wire>
@@ -43,4 +44,4 @@ protected:
         : Base(std::move(wire), std::move(group), options) {}
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

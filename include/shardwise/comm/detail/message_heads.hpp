@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -8,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Messages of one lane keep their order; lanes know nothing of each other.
 enum class MessageLane : std::uint32_t { collectives, letters, notices, count };
@@ -38,4 +39,4 @@ struct MessageNotice {
 };
 static_assert(std::is_trivially_copyable_v<Error>, "ranks tell each other their errors byte by byte");
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/error.hpp>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// How far a message has come.
 enum class MessageState { pending, done, broken };
@@ -70,4 +71,4 @@ template <class W>
 concept MessageWire = WireMessage<typename W::Message> && StartsMessages<W> && WaitsForMessages<W> &&
     KeepsMessages<W> && CarriesGroups<W>;
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/deadline.hpp>
@@ -16,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// MPI's own words.
 [[nodiscard]] inline std::string mpi_text(int status) {
@@ -164,4 +165,4 @@ private:
     std::atomic<bool> is_endless_{false};
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

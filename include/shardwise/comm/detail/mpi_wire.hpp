@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/message_rank.hpp>
@@ -19,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Messages of MPI: nonblocking ones that are polled, because MPI's own waits know no deadline.
 class MpiWire {
@@ -185,4 +186,4 @@ private:
     std::shared_ptr<MpiLifetime> lifetime_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

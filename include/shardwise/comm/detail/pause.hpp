@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -11,7 +14,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Tells the core that this is a waiting loop.
 inline void pause_core() {
@@ -100,4 +103,4 @@ private:
     Clock::time_point next_look_{};
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cerrno>
 #include <chrono>
@@ -13,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What the system says of a process: its state letter in /proc (R, S, T, Z, ...) and, once it has ended, how.
 struct ProcessState {
@@ -114,4 +117,4 @@ private:
     std::vector<char> is_gone_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

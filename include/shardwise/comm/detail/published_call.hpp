@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/call.hpp>
@@ -5,7 +6,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A numbered call in as few words as the line has room for that a rank publishes its steps in. Of the number there are the
 /// lower 32 bits: ranks whose numbers differ by multiples of 4 billion do not occur.
@@ -42,4 +43,4 @@ struct PublishedCall {
 };
 static_assert(sizeof(PublishedCall) == 24);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/rank_names.hpp>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Leaves a file per rank in a folder and waits for those of all others.
 ///
@@ -71,4 +72,4 @@ namespace shardwise::inline v0_2_0::detail {
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What errors call the ranks of a group. A part that was split off numbers its ranks anew: where the numbers differ, both are
 /// said, because processes, logs and machines go by those of the whole group.
@@ -69,4 +72,4 @@ template <class C>
         return {};
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

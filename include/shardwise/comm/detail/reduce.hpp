@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/call.hpp>
@@ -10,7 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Sums of 16-bit floats are made in float; everything else in its own type.
 template <class T>
@@ -165,4 +166,4 @@ void replace_by_reduced(std::int64_t count, std::int32_t ranks, ReduceOp op, All
     with_op(op, [&]<ReduceOp known>() { replace_by_reduced<known, T>(count, ranks, all); });
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/group_beacon.hpp>
@@ -13,7 +14,7 @@
 #include <sys/types.h>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A group of processes that is complete, has not failed and has lost none of its ranks.
 class RunningGroup {
@@ -55,4 +56,4 @@ private:
     std::vector<pid_t> processes_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/comm/detail/group_region.hpp>
@@ -26,7 +27,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What stands before the region in shared memory: enough to tell whether all ranks mean the same group.
 struct SharedHeader {
@@ -348,4 +349,4 @@ private:
     ino_t inode_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Which place of a ring of staging memory a step's piece takes. A place is written again no sooner than two claims later,
 /// that is two steps later or more. A ring that is longer than the second-level cache leaves it by itself, and other cores
@@ -40,4 +43,4 @@ private:
     bool is_clear_ = true;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

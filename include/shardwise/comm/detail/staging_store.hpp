@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +14,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Copies past the caches: what another core reads next need not be fetched out of this core's cache.
 ///
@@ -93,4 +96,4 @@ private:
     Clock::time_point start_{};
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

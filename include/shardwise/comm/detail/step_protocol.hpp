@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <atomic>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// How ranks hand each other staging memory in steps: the whole synchronisation of the collectives, written on its own so
 /// that a test can explore it with atomics that read stale values (tests/comm/explorer.hpp).
@@ -69,4 +72,4 @@ struct MailProtocol {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

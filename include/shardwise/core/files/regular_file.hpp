@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A regular file that is open for reading. FIFOs, devices, sockets and folders are refused without blocking on them.
 class RegularFile {
@@ -130,4 +131,4 @@ inline Result<RegularFile> RegularFile::open(std::string const& path, std::strin
     return Result<RegularFile>(std::move(file));
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/regular_file.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The whole content of an open file that is at most `limit` bytes.
 ///
@@ -35,4 +36,4 @@ namespace shardwise::inline v0_2_0 {
     return read_text_file(*file, limit);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/fixed_text.hpp>
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The first thing that is wrong with a description, and where descriptions say so.
 struct DescriptionFault {
@@ -155,4 +156,4 @@ private:
     std::vector<std::string_view> asked_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

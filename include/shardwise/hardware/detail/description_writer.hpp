@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/topology.hpp>
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Writes a topology so that reading gives the same: what has its default is left out.
 class DescriptionWriter {
@@ -113,4 +114,4 @@ private:
     JsonWriter& json_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

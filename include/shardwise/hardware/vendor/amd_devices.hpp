@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/vendor/amd_reader.hpp>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -171,4 +172,4 @@ inline void sort_as_hip(std::vector<AmdGpu>& gpus, std::vector<KfdNode> const& n
     return detail::to_amd_devices(std::move(gpus), nodes, nullptr, files);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

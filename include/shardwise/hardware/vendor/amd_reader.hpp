@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/detected_device.hpp>
@@ -17,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -190,4 +191,4 @@ private:
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

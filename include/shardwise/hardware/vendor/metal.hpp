@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/detected_device.hpp>
@@ -14,7 +15,7 @@
 #include <sys/sysctl.h>
 #endif
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What Apple's kernel says of itself.
 struct AppleSystem {
@@ -82,4 +83,4 @@ namespace detail {
     return found;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

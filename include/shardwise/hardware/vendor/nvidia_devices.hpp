@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/hardware/vendor/nvml_links.hpp>
@@ -6,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The NVIDIA GPUs of this machine and the ways between them, by NVML, in the driver's order: by PCI address. MIG
 /// instances follow their GPU. None where there is no driver.
@@ -63,4 +64,4 @@ namespace shardwise::inline v0_2_0 {
     return found;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/text.hpp>
@@ -13,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The place of a device on its PCI bus, comparable however a vendor writes it.
 struct PciAddress {
@@ -134,4 +135,4 @@ static_assert(pcie_bandwidth(4, 16) == 32e9);
     return bandwidth > 0.0 ? Link{LinkType::pcie, bandwidth, detail::bus_latency} : detail::pcie4;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

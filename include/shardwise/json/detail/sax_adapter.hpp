@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -11,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What nlohmann_json finds wrong, without its prefix and without bytes of the text.
 [[nodiscard]] inline std::string_view syntax_complaint(std::string_view what) {
@@ -112,4 +113,4 @@ private:
     Error error_{ErrorCode::malformed_file};
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

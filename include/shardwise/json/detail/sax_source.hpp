@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/json/detail/string_rest.hpp>
@@ -7,7 +8,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The longest string or number that is read, and the longest run of text without either: the parser buffers those. Of
 /// longer strings whose text a handler ignores, the parser sees the beginning.
@@ -131,4 +132,4 @@ private:
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

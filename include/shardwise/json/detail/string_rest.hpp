@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/json/detail/text.hpp>
@@ -5,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The value of four hexadecimal digits, negative where they are none.
 [[nodiscard]] inline std::int32_t hex_value(char const* at, char const* last) {
@@ -63,4 +64,4 @@ namespace shardwise::inline v0_2_0::detail {
     return at;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

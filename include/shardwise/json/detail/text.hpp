@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The length of the well-formed UTF-8 sequence at `at`, 0 where there is none: no overlong forms, no surrogates.
 ///
@@ -46,4 +49,4 @@ namespace shardwise::inline v0_2_0::detail {
     return at;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

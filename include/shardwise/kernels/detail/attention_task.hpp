@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Keys of one part of a context: enough that merging costs little, few enough that a short context still has parts for
 /// several threads.
@@ -190,4 +191,4 @@ struct AttentionRow {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_calls.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Sixteen bytes, which a device reads in one instruction.
 struct alignas(16) Pack16 {
@@ -174,4 +175,4 @@ SHARDWISE_DEVICE inline void multiply_chunk(MultiplyCall const& call, std::int64
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

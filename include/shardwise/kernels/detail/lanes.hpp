@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -5,7 +6,7 @@
 #include <shardwise/kernels/detail/lanes_avx512.hpp>
 #include <shardwise/kernels/detail/lanes_portable.hpp>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The function of an instruction set level.
 template <class Function>
@@ -28,4 +29,4 @@ template <class Function>
         &detail::kernels_portable::__VA_ARGS__
 #endif
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
@@ -15,7 +16,7 @@
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 SHARDWISE_TARGET_BEGIN_AVX2
 
@@ -219,6 +220,6 @@ SHARDWISE_ALWAYS_INLINE void transpose(Floats (&t)[8]) {
 
 SHARDWISE_TARGET_END
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 #endif

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
@@ -14,7 +15,7 @@
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 SHARDWISE_TARGET_BEGIN_AVX512
 
@@ -235,6 +236,6 @@ SHARDWISE_ALWAYS_INLINE Floats sum_lanes(Floats (&vectors)[16]) {
 
 SHARDWISE_TARGET_END
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 #endif

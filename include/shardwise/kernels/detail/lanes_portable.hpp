@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
@@ -18,7 +19,7 @@
 #define SHARDWISE_TARGET_LOUD
 #endif
 
-namespace shardwise::inline v0_2_0::detail::kernels_portable {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail::kernels_portable {
 
 inline constexpr std::int64_t lanes = 4;
 inline constexpr int tile_rows = 2;
@@ -157,4 +158,4 @@ SHARDWISE_TARGET_QUIET
 SHARDWISE_TARGET_LOUD
 // clang-format on
 
-}  // namespace shardwise::inline v0_2_0::detail::kernels_portable
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail::kernels_portable

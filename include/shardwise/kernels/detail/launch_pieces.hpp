@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host.hpp>
@@ -8,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// How rows are cut for threads: into pieces of about `elements`, so that one long row too has work for all of them. The cut
 /// depends on the rows' shape alone.
@@ -65,4 +66,4 @@ void launch_pieces(RowPieces const& pieces, Body body, HostStream& stream) {
     });
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

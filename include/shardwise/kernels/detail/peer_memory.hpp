@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/detail/device_fault.hpp>
@@ -5,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What the peers of a group see of a rank, at the start of its shared memory; its staging halves follow. Words that
 /// different ranks or blocks write lie on lines of their own.
@@ -43,4 +44,4 @@ struct AllReduceCall {
     std::int32_t blocks;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

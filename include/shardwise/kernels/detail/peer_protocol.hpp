@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/device_attribute.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// How ranks on devices exchange staging memory: the whole synchronisation of the one-shot all-reduce, written over a block
 /// of threads so that a test can explore it with atomics that read stale values (tests/comm/explorer.hpp).
@@ -38,4 +39,4 @@ struct PeerProtocol {
     }
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A rope as its kernel takes it.
 template <class T>
@@ -25,4 +26,4 @@ struct RopeCall {
 template <class Api, class T>
 Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

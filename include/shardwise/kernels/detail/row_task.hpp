@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/op/operation.hpp>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The addends of a sum over ranks, in rank order.
 template <class T>
@@ -30,4 +31,4 @@ struct Addends {
     return kind != ActivationKind::gelu && kind != ActivationKind::tanh;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// exp(-distance) in units of 2^-sampling_bits, by integers alone: the same on every machine, and sums of it in any order. The
 /// error is below 2^-29 of the value and one unit.
@@ -36,4 +39,4 @@ inline constexpr unsigned sampling_bits = 41;
     return (a >> 32U) * (b >> 32U) + (middle >> 32U) + (other >> 32U);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

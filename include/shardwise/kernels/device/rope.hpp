@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/device.hpp>
@@ -8,7 +9,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Turns the first elements of every head by its token's position, in place: the pair i of position p by the angle
 /// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor).
@@ -50,4 +51,4 @@ template <ActivationElement T, class Api>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

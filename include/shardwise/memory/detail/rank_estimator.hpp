@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -15,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Estimates one rank after another of one request; stages are cut once, and bodies are priced once where ranks agree.
 /// `begins` may give each stage's first layer and, last, the number of layers; empty: stages of even weight.
@@ -288,4 +289,4 @@ private:
     bool is_tie_copied_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/bert_layout.hpp>
@@ -5,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// BERT: the encoder with its pooler (BertModel), or with the head of its masked language model.
 ///
@@ -129,4 +130,4 @@ private:
 
 static_assert(ModelArchitecture<Bert>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

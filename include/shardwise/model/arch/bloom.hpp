@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
@@ -5,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// BLOOM: ALiBi in place of positions, a norm over the embeddings, q, k and v interleaved by head in one projection.
 ///
@@ -132,4 +133,4 @@ private:
 
 static_assert(ModelArchitecture<Bloom>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/deepseek_layout.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// DeepSeek-V2, V2-Lite (whose queries have no low rank) and V2.5.
 ///
@@ -76,4 +77,4 @@ struct DeepseekV2 {
 
 static_assert(ModelArchitecture<DeepseekV2>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

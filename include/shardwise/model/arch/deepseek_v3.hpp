@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/deepseek_layout.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// DeepSeek-V3 and R1, without the layers that predict further tokens: transformers does not build them.
 ///
@@ -72,4 +73,4 @@ struct DeepseekV3 {
 
 static_assert(ModelArchitecture<DeepseekV3>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

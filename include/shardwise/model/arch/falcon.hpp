@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Falcon in its three layouts: multi-query with one norm (7b), grouped heads with two norms (40b; 11b with one), and
 /// ALiBi with attention and MLP in sequence (rw).
@@ -189,4 +190,4 @@ private:
 
 static_assert(ModelArchitecture<Falcon>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

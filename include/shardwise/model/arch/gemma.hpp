@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/gemma_layer.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Gemma 2B and 7B: heads of 256 whatever the hidden size, tied embeddings.
 ///
@@ -53,4 +54,4 @@ struct Gemma {
 
 static_assert(ModelArchitecture<Gemma>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

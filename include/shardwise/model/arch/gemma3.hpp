@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/gemma_layer.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Gemma 3, the text part: norms of query and key heads, five sliding layers to each full one with a rope of their own.
 ///
@@ -92,4 +93,4 @@ struct Gemma3Text {
 
 static_assert(ModelArchitecture<Gemma3Text>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

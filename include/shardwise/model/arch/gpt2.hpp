@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
@@ -5,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// GPT-2: learned positions, packed q, k, v in Conv1D layers, whose weights are [in, out].
 ///
@@ -153,4 +154,4 @@ private:
 
 static_assert(ModelArchitecture<Gpt2>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
@@ -5,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// GPT-NeoX and Pythia: q, k and v interleaved by head in one projection, attention and MLP in parallel.
 ///
@@ -139,4 +140,4 @@ private:
 
 static_assert(ModelArchitecture<GptNeoX>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

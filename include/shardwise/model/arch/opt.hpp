@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// OPT, with its projected variant (350m: word_embed_proj_dim, norms after the blocks) and Galactica's without biases.
 ///
@@ -184,4 +185,4 @@ private:
 
 static_assert(ModelArchitecture<Opt>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Phi-1, 1.5 and 2: attention and MLP read one norm in parallel, heads are rotated in part, every linear layer has a
 /// bias.
@@ -163,4 +164,4 @@ private:
 
 static_assert(ModelArchitecture<Phi>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

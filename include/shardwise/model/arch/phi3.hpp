@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/decoder_program.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Phi-3, Phi-3.5 and Phi-4: one projection for q, k and v, one for gate and up.
 ///
@@ -122,4 +123,4 @@ struct Phi3 {
 
 static_assert(ModelArchitecture<Phi3>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

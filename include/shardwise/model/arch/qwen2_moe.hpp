@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/gguf_names.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Qwen1.5-MoE and Qwen2-57B-A14B: routed experts and one gated shared expert.
 ///
@@ -82,4 +83,4 @@ struct Qwen2Moe {
 
 static_assert(ModelArchitecture<Qwen2Moe>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

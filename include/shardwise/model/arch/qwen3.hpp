@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/decoder_program.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Qwen3: norms of each query and key head.
 ///
@@ -59,4 +60,4 @@ struct Qwen3 {
 
 static_assert(ModelArchitecture<Qwen3>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/bert_layout.hpp>
@@ -5,7 +6,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// RoBERTa: bert's encoder with positions that begin behind the padding id, and a head of its own.
 ///
@@ -120,4 +121,4 @@ private:
 
 static_assert(ModelArchitecture<Roberta>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -6,7 +7,7 @@
 
 #include <array>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// T5 1.0 and 1.1, FLAN-T5: an encoder and a decoder with relative positions, or the encoder alone.
 ///
@@ -146,4 +147,4 @@ private:
 
 static_assert(ModelArchitecture<T5>);
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/text_file.hpp>
@@ -16,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The largest index that is read; DeepSeek-V3's takes 9 MB.
 ///
@@ -186,4 +187,4 @@ private:
     return parse_checkpoint_index(*text, file.path());
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/observer.hpp>
@@ -17,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The tensors of a whole safetensors checkpoint: one file, several, or those that an index names.
 struct SafetensorsCheckpoint {
@@ -272,4 +273,4 @@ namespace detail {
     return out;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -13,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The largest size that a configuration may state: products of two stay far inside 63 bits, and no model comes near.
 inline constexpr std::int64_t max_config_size = std::int64_t{1} << 28U;
@@ -221,4 +222,4 @@ private:
     std::string_view path_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

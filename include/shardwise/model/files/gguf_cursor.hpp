@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/files/gguf_source.hpp>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Reads a GGUF source from front to back through a small window; what is skipped is never read.
 ///
@@ -70,4 +71,4 @@ private:
     bool has_failed_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

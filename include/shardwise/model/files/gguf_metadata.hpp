@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/files/gguf_cursor.hpp>
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The key-values of a GGUF file. Only where each key lies is kept; values are read when they are asked for, so that a
 /// million of them, or a vocabulary, cost little.
@@ -175,4 +176,4 @@ private:
     std::vector<Key> keys_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/regular_file.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Where the bytes of a GGUF file come from: an open file, or a whole file in memory that outlives this.
 class GgufSource {
@@ -36,4 +37,4 @@ private:
     std::optional<RegularFile> file_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The type of a metadata value as GGUF numbers it.
 ///
@@ -35,4 +38,4 @@ struct GgufValue {
     std::uint64_t offset = 0;                   // where an array's first element or a text lies in the file
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/text_file.hpp>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The names in a folder, sorted, without those that begin with a dot; empty where it cannot be listed.
 [[nodiscard]] inline std::vector<std::string> list_folder(std::string const& path, std::size_t limit = 100'000) {
@@ -150,4 +151,4 @@ private:
     std::string folder_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/regular_file.hpp>
@@ -9,7 +10,7 @@
 #include <sys/mman.h>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A part of a regular file as memory, read-only; pages come in when they are touched and the system may take them
 /// back, so a large header costs no memory of the process's own.
@@ -97,4 +98,4 @@ private:
     std::size_t released_ = 0;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/regular_file.hpp>
@@ -8,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A folder that holds a model; gives its files by name and nothing outside it.
 ///
@@ -111,4 +112,4 @@ private:
     std::string blobs_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

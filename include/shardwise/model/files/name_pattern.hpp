@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A regular expression over module names as quantisation configs write them: letters, dots, escapes (a backslash before a
 /// sign, `d` or `w`), sets, a star, plus or question mark after one of these, both anchors, and groups of alternatives that
@@ -251,4 +252,4 @@ private:
     std::vector<Atoms> alternatives_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

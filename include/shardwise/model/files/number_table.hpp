@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -6,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Finds numbers 0, 1, 2 ... by the hashes of what they stand for, which lies with their owner.
 ///
@@ -73,4 +76,4 @@ private:
     std::vector<std::uint32_t> slots_;   // number + 1; 0 is empty
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
@@ -14,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How the tensors of a checkpoint are packed.
 struct CheckpointQuantization {
@@ -169,4 +170,4 @@ private:
     return std::optional<CheckpointQuantization>{*std::move(read)};
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/text_file.hpp>
@@ -18,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What divides the frequency of each pair of a head where a checkpoint lists it: longrope's two lists, in config.json
 /// or as tensors of a GGUF file, and the list that llama.cpp writes for llama3's scaling, which holds for every
@@ -131,4 +132,4 @@ namespace detail {
     return is_gguf ? detail::gguf_rope_divisors(source) : detail::config_rope_divisors(source);
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/json/reader.hpp>
@@ -12,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Receives a safetensors header's JSON and checks each tensor as it ends.
 class SafetensorsReader : public JsonRefusals {
@@ -333,4 +334,4 @@ private:
     return parse_safetensors_header(text, data_size, file.path());
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/files/tensor_names_hash.hpp>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a file stores one tensor of the model.
 struct StoredTensor {
@@ -138,4 +139,4 @@ private:
     return detail::StoredSizesWriter(tensors, stored).write();
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

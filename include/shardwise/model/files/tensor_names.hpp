@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/files/number_table.hpp>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The distinct names of a file's tensors in the order they were added, numbered from 0, found in constant time.
 ///
@@ -59,4 +60,4 @@ private:
     detail::NumberTable numbers_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A keyed hash of a name from a file. Weaker hashes are invertible, so that a hostile file of colliding names would
 /// turn every look-up into a scan.
@@ -45,4 +48,4 @@ namespace shardwise::inline v0_2_0::detail {
     return v0 ^ v1 ^ v2 ^ v3;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/field.hpp>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a file's tensor is in the model: up to three sets of tensors (a fused weight covers queries, keys and
 /// values, or the gates and the ups of every expert), none for a tensor that the model does not have.
@@ -185,4 +186,4 @@ private:
     std::vector<std::string> base_prefixes_;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <cstdint>
@@ -6,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A file's tensor that encodes part of a parameter: the parameter's name, and whether it holds the values themselves
 /// or only scales, zero points and codebooks.
@@ -102,4 +105,4 @@ struct EncodedName {
     return false;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -16,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Makes a tree of modules that open and close in the order of a text. Modules that are equal, children included,
 /// become one body, and equal numbered neighbours one run, so that memory follows what differs and not what repeats.
@@ -233,4 +234,4 @@ private:
     Error refusal_{ErrorCode::malformed_file};
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

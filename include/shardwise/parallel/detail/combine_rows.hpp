@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -6,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// out = for each token the sum over its experts, in the order in which they were chosen, of weight * row. Rows of computed pairs
 /// lie one behind another at `rows`; `place(pair)` says which is that of a pair of a token and its expert. It is the only place
@@ -33,4 +34,4 @@ void combine_rows(float const* rows, Place place, TensorView<float const, 2, Bac
     Backend::launch(out.extent(0), sum, stream);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

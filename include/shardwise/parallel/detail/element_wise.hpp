@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -7,7 +8,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Runs a body over ranges; a back end whose launches take a grain gets one: fewer items are not worth another thread.
 template <ComputeBackend Backend, class Body>
@@ -126,4 +127,4 @@ void add_columns(TensorView<float const, 2, Backend> from, TensorView<float, 1, 
                            AddColumnsBody{from.data(), from.stride(0), from.extent(0), sums.data()}, stream);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -11,7 +12,7 @@
 #include <span>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A copy of some ranges of a bias of `outputs` numbers; empty where there is no bias.
 template <ComputeBackend Backend>
@@ -44,4 +45,4 @@ template <ComputeBackend Backend>
     return held;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

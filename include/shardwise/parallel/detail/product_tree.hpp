@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
@@ -14,7 +15,7 @@
 
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Zeros that a rank's weight begins with: int8 has one scale for a whole row, so that pieces of it may begin anywhere, and a
 /// piece has the same bits in every weight only where it lies alike in the blocks that are multiplied together. None where
@@ -121,4 +122,4 @@ private:
     ProductSums led_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/text.hpp>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The refusal of a name that no module of the tree has; nothing where one has it.
 [[nodiscard]] inline std::optional<Error> check_module_name(ModuleTree const& tree, std::string_view path) {
@@ -173,4 +174,4 @@ private:
     std::vector<Named> tied_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

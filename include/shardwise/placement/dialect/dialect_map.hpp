@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How a dialect makes budgets from limits before it fills them; accelerate's "auto" is its "balanced".
 enum class DialectStrategy : std::uint8_t { sequential, balanced, balanced_low_0 };
@@ -44,4 +45,4 @@ struct DialectMap {
     bool is_repaired = false;
 };
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

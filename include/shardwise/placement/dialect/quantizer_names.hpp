@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/module_tree.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The full names of the weights that a quantiser of Python's libraries packs: those of nn.Linear but the head; by
 /// bitsandbytes routers too, where they are nn.Linear.
@@ -63,4 +64,4 @@ namespace shardwise::inline v0_2_0 {
     return names;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/error.hpp>
@@ -9,7 +10,7 @@
 #include <algorithm>
 #include <string>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Draws devices as boxes of one size.
 class CardDrawer {
@@ -178,4 +179,4 @@ private:
     bool has_second_line_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/plan/merge_picture.hpp>
@@ -7,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Groups of a node's devices that its best link joins, and what joins the groups.
 struct LinkGroups {
@@ -66,4 +67,4 @@ struct LinkGroups {
     return groups;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,4 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <shardwise/core/version.hpp>
 
 #include <array>
 #include <cstddef>
@@ -7,7 +10,7 @@
 #include <string_view>
 
 /// Text and shapes of an SVG document. All coordinates are whole user units.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Advance widths of the characters from ' ' to '~' in thousandths of the font size: those of DejaVu Sans, the widest of the
 /// fonts that the pictures may meet, so that text which fits here fits everywhere.
@@ -159,4 +162,4 @@ private:
     std::string out_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What `tokenizer.ggml.pre` of a GGUF file says: how byte-level text is cut, and what else depends on it.
 struct GgufPreTokenizer {
@@ -116,4 +117,4 @@ inline constexpr std::string_view deepseek_letters =
     return steps;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/files/json_post_processor.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// {"token": id}
 inline void read_vocabulary(JsonPart const& model, Vocabulary& out) {
@@ -144,4 +145,4 @@ inline void read_merges(JsonPart const& model, BpeModel& out) {
     return WordLevelModel{};
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/files/json_steps.hpp>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// An id that is in range; noted where it is not.
 [[nodiscard]] inline TokenId checked_id(JsonPart const& part, std::string_view key, std::int64_t id) {
@@ -73,4 +74,4 @@ inline void read_post_processor(JsonPart const& step, TokenizerParts& out, int d
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

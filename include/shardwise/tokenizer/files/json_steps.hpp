@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/tokenizer/files/json_part.hpp>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A pattern that this library itself gives.
 [[nodiscard]] inline Pattern known_pattern(std::string_view text) {
@@ -191,4 +192,4 @@ inline void read_decoder(JsonPart const& step, std::vector<DecodeStep>& out, int
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/files/text_file.hpp>
@@ -12,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A tokenizer and the layout of conversations that came with it, as it is written (Jinja), empty where there is none.
 struct LoadedTokenizer {
@@ -118,4 +119,4 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
         [&](std::string_view name) { return RegularFile::open(folder + std::string(name)); });
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

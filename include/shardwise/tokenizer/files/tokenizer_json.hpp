@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How large a tokenizer.json may be: the largest known have 500 000 merges.
 inline constexpr JsonLimits tokenizer_json_limits{.depth = 64, .values = 8'000'000, .text = std::size_t{256} << 20U};
@@ -65,4 +66,4 @@ inline void read_added_tokens(JsonPart const& list, TokenizerParts& out) {
     return made;
 }
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

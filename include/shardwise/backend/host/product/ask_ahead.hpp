@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/quant_inline.hpp>
@@ -5,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Memory that is read once, in its order, is asked for twice: so far ahead of what is read into the second-level cache, which
 /// waits for more lines at a time than the first level does, and so far ahead from there into the first.
@@ -24,4 +25,4 @@ SHARDWISE_ALWAYS_INLINE void ask_ahead(std::byte const* reading) {
     }
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

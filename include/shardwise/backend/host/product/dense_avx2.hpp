@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
@@ -5,7 +6,7 @@
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 SHARDWISE_TARGET_BEGIN_AVX2
 
@@ -190,6 +191,6 @@ inline void multiply_f16(ProductTask const& task) {
 
 }  // namespace detail::avx2
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 #endif

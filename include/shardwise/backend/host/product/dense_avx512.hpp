@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
@@ -6,7 +7,7 @@
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 SHARDWISE_TARGET_BEGIN_AVX512
 
@@ -276,6 +277,6 @@ inline void multiply_f16(ProductTask const& task) {
 
 }  // namespace detail::avx512
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 #endif

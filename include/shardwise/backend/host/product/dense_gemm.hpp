@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -131,4 +132,4 @@ inline void run_gemm(GemmTask const& task, TileKernels const& kernels, std::int6
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

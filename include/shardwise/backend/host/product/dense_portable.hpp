@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail::portable {
 
@@ -109,4 +110,4 @@ inline void multiply_f16(ProductTask const& task) {
 
 }  // namespace detail::portable
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

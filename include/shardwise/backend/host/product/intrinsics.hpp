@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // The processor's intrinsics and the regions in which they may be used. Only product and kernel headers include this one: it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
@@ -17,7 +18,7 @@
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 SHARDWISE_TARGET_BEGIN_AVX2
 
@@ -193,6 +194,6 @@ SHARDWISE_ALWAYS_INLINE Floats look_up(Nf4Table const& table, Ints codes) {
 
 SHARDWISE_TARGET_END
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
 
 #endif

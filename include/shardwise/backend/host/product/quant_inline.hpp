@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // What the bodies of quantised products are inlined by: only a build that optimises gains from it, others would compile for long.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/quant_layout.hpp>
@@ -12,7 +13,7 @@
 #include <cstring>
 #include <span>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -246,4 +247,4 @@ inline void pack_quant_panels(WeightSource const& source, std::byte* packed, std
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

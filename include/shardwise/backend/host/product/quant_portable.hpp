@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/quant_layout.hpp>
@@ -11,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail::portable {
 
@@ -186,4 +187,4 @@ inline void multiply_quantised(ProductTask const& task) {
 
 }  // namespace detail::portable
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
@@ -12,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace shardwise::inline v0_2_0 {
+namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
@@ -138,4 +139,4 @@ inline void run_product(ProductKernel const& kernel, ProductTask const& task) {
 
 }  // namespace detail
 
-}  // namespace shardwise::inline v0_2_0
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

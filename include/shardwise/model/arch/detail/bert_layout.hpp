@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -7,7 +8,7 @@
 #include <string_view>
 
 /// The bidirectional encoder that bert and roberta share: norms after the blocks, three embedding tables, no KV cache.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// `position_embedding_type`, in the order of ModelConfig::position_kind.
 inline constexpr std::array<std::string_view, 3> position_kinds{"absolute", "relative_key", "relative_key_query"};
@@ -216,4 +217,4 @@ constexpr void append_classifier(BlockProgram& program, ModelConfig const& confi
     program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/activation_names.hpp>
@@ -6,7 +7,7 @@
 #include <shardwise/model/arch/detail/parts.hpp>
 
 /// What the transformers before llama share: layer norms with biases, a two-layer MLP, config keys of their own.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What a family's config.json calls the sizes that are checked, for errors.
 struct ConfigKeys {
@@ -148,4 +149,4 @@ constexpr void append_head_block(BlockProgram& program, ModelConfig const& confi
     program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/checked.hpp>
@@ -8,7 +9,7 @@
 #include <cstdint>
 
 /// What `complete` of the families refuses, and the values that many of them derive alike.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Refuses sizes whose products leave 63 bits: every later sum of elements, bits or bytes of the model stays below
 /// them.
@@ -153,4 +154,4 @@ template <class Slides>
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -9,7 +10,7 @@
 
 /// The pre-norm decoder layer with separate q, k, v and a gated MLP that llama made common: tree and program in one
 /// place.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What differs between families of llama's layout.
 struct LlamaLayout {
@@ -143,4 +144,4 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     return tree;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/decoder_layer.hpp>
@@ -5,7 +6,7 @@
 #include <array>
 
 /// The block program of decoders of llama's layout.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// normed -> q, k, v -> rope -> attention -> o. `sinks` names attention's extra scores (gpt_oss).
 [[nodiscard]] constexpr ValueId append_attention(BodyBuilder& body, ModelConfig const& config,
@@ -137,4 +138,4 @@ template <class MakeBody>
     });
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

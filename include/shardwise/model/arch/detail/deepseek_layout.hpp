@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
@@ -5,7 +6,7 @@
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 
 /// What deepseek's second and third version share: attention over a compressed latent (MLA), routed and shared experts.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What differs between the versions, beside the prefix of class names.
 struct DeepseekLayout {
@@ -247,4 +248,4 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     });
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 
 /// GGUF's tensor names of both deepseek versions, which it calls deepseek2.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// MLA's projections; newer files store kv_b as its halves attn_k_b and attn_v_b.
 inline constexpr std::array gguf_mla{
@@ -32,4 +33,4 @@ inline constexpr std::array gguf_shared_experts{
 inline constexpr auto gguf_deepseek =
     join_aliases(gguf_frame, gguf_mla, gguf_second_norm, gguf_gated_mlp, gguf_experts, gguf_shared_experts);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 
 /// What the three gemma families share: norms that add one to their weight, embeddings scaled by sqrt(hidden_size).
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// sqrt(hidden_size), by which gemma multiplies embeddings; works in constant expressions.
 [[nodiscard]] constexpr double square_root(std::int64_t value) {
@@ -23,4 +24,4 @@ namespace shardwise::inline v0_2_0::detail {
     return {};
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

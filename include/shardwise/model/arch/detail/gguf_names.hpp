@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/field.hpp>
@@ -8,7 +9,7 @@
 /// GGUF's tensor names that several families share.
 ///
 /// Source  gguf-py 0.17 gguf/constants.py (TENSOR_NAMES) and gguf/tensor_mapping.py
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Copies rows; returns where the next ones go.
 [[nodiscard]] constexpr NameAlias* copy_aliases(NameAlias const* rows, std::size_t count, NameAlias* out) {
@@ -84,4 +85,4 @@ inline constexpr std::array gguf_experts{
 /// Everything of a decoder of llama's layout.
 inline constexpr auto gguf_llama = join_aliases(gguf_frame, gguf_qkv, gguf_second_norm, gguf_gated_mlp);
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

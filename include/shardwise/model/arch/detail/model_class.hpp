@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -7,7 +8,7 @@
 #include <initializer_list>
 #include <string_view>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// True where the counted class is the family's for this task ("ForTokenClassification").
 [[nodiscard]] constexpr bool is_for(ModelConfig const& config, std::string_view task) {
@@ -44,4 +45,4 @@ namespace shardwise::inline v0_2_0::detail {
         .fix(did_you_mean(*classes.begin()).view());
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/result.hpp>
@@ -10,7 +11,7 @@
 #include <string_view>
 
 /// The pieces that most families share: linear layers, norms, embeddings.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// True where the counted class is the bare model without a head ("LlamaModel", "BertModel").
 [[nodiscard]] constexpr bool is_base_class(ModelConfig const& config) {
@@ -89,4 +90,4 @@ private:
     TensorMaker make_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 
 /// The Mixture-of-Experts MLP with one module per expert that the qwen families and mixtral share.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// What the three linear layers of an expert are called.
 struct ExpertNames {
@@ -141,4 +142,4 @@ struct SparseMlpNames {
     return check_experts(config);
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
 
 /// T5's encoder and decoder: trees and programs of the two stacks.
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Self-attention or cross-attention; the first block of a stack holds the table of relative positions.
 [[nodiscard]] constexpr ModuleId add_t5_attention(ModuleTree& tree, ModelConfig const& config, bool has_positions) {
@@ -171,4 +172,4 @@ constexpr void append_t5_stack(BlockProgram& program, ModelConfig const& config,
                    program.add(std::move(body).finish()));
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/placement/dialect/detail/greedy_map.hpp>
@@ -9,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Counts the tensors of a range that take memory of their own.
 class CountedTensors {
@@ -126,4 +127,4 @@ inline bool balance_limits(ExpandedTree const& tree, SizeTable const& sizes, std
     return is_numbered;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

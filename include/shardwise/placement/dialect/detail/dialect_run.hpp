@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/placement/dialect/detail/greedy_map.hpp>
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Limits beyond this are all the same to a model of at most 2^53 elements, and sums of theirs stay within 63 bits.
 inline constexpr std::int64_t highest_limit = std::int64_t{1} << 51U;
@@ -121,4 +122,4 @@ inline void mark_repaired(DialectMap& map, std::string_view library) {
     return map;
 }
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/placement/dialect/detail/module_queue.hpp>
@@ -10,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Looks through the queue, depth first, for the first entry that fits with what is tied to it.
 class FallbackSearch {
@@ -87,4 +88,4 @@ private:
     bool is_repaired_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/core/device_id.hpp>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A device as the greedy map fills it.
 ///
@@ -220,4 +221,4 @@ private:
     bool is_repaired_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

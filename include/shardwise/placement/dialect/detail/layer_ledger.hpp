@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/placement/dialect/detail/size_table.hpp>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The largest of a row of numbers over any range, where numbers may be struck out.
 class RangeMaximum {
@@ -209,4 +210,4 @@ private:
     bool has_pulled_holder_ = false;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/expanded_tree.hpp>
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A module or a tensor of an expanded tree: what a device map may name.
 class TreeEntry {
@@ -107,4 +108,4 @@ private:
     Slot last_ = no_slot;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

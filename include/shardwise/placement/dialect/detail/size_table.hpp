@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/model/expanded_tree.hpp>
@@ -9,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A tensor whose size a dtype table does not give.
 using SizeException = std::pair<ExpandedTree::Index, std::int64_t>;
@@ -68,4 +69,4 @@ private:
     std::vector<std::int64_t> before_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <shardwise/placement/dialect/detail/module_queue.hpp>
@@ -9,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::inline v0_2_0::detail {
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// The groups of tied parameters by their names, as accelerate asks about them: whether an entry's name occurs anywhere
 /// within a tied name, not only at its start.
@@ -60,4 +61,4 @@ private:
     std::string name_;
 };
 
-}  // namespace shardwise::inline v0_2_0::detail
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
