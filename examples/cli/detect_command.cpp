@@ -58,7 +58,6 @@ void print_refusals(DetectAnswer const& answer) {
         auto error = *loaded.not_described;
         return error.fix("use shardwise map --devices auto, which places any checkpoint");
     }
-    apply_stored_quantisation(loaded, request);
     auto const estimate = estimate_memory(loaded.model, request);
     if (!estimate) return estimate.error();
     return estimate->total;

@@ -34,7 +34,7 @@ namespace {
     auto const loaded =
         with_progress(mode, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
-    apply_stored_quantisation(*loaded, request);
+    request = as_published(request, loaded->model.config);
     auto estimate = estimate_memory(loaded->model, request);
     if (!estimate) return fail(as_flag(estimate.error()));
     EstimateAnswer answer{

@@ -16,7 +16,6 @@ namespace {
     return LoadedModel{.model = *std::move(described),
                        .name = std::string(preset.name),
                        .not_described = {},
-                       .quant = {},
                        .warnings = {}};
 }
 
@@ -49,9 +48,7 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
                        .name = source->name,
                        .not_described = checkpoint->not_described,
                        .has_stored_sizes = checkpoint->has_stored_sizes,
-                       .quant = {},
                        .warnings = std::move(checkpoint->warnings)};
-    if (checkpoint->quantization && !checkpoint->has_stored_sizes) loaded.quant = checkpoint->quantization->scheme;
     return loaded;
 }
 

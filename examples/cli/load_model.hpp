@@ -4,7 +4,6 @@
 #include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architecture.hpp>
-#include <shardwise/quant/scheme.hpp>
 
 #include <optional>
 #include <string>
@@ -21,8 +20,6 @@ struct LoadedModel {
     std::optional<Error> not_described;
     /// True where the sizes are those of the files.
     bool has_stored_sizes = false;
-    /// How a config without weights says that the weights are packed; files say it themselves.
-    std::optional<QuantScheme> quant;
     std::vector<std::string> warnings;
 
     [[nodiscard]] bool has_program() const { return !not_described; }

@@ -123,7 +123,7 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     if (!subject) return subject.error();
     for (auto const& warning : request.warnings) answer.warnings.push_back(warning);
     if (auto const checked = check_subject(request, *subject); !checked) return checked.error();
-    if (subject->model) apply_stored_quantisation(*subject->model, request.estimate);
+    if (subject->model) request.estimate = as_published(request.estimate, subject->model->model.config);
     auto const classes = no_split_classes(request, *subject, answer);
     if (request.no_split) {
         if (auto const checked = check_placement_memory(subject->tree(), classes); !checked) {

@@ -145,7 +145,7 @@ struct LastKind {
         case Inverse::quant: {
             estimate.quant = {};
             if (task.fits(request.devices, estimate)) return answer.word = "none", true;
-            for (auto const& scheme : quant_ladder) {
+            for (auto const& scheme : smaller_schemes(*task.model(), estimate)) {
                 estimate.quant = scheme;
                 if (!task.fits(request.devices, estimate)) continue;
                 answer.word = quant_word(scheme);

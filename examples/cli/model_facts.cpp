@@ -5,10 +5,6 @@
 
 namespace shardwise::cli {
 
-void apply_stored_quantisation(LoadedModel const& model, EstimateRequest& request) {
-    if (model.quant && !request.quant && !request.dtype) request.quant = model.quant;
-}
-
 std::string question_of(LoadedModel const& model, EstimateRequest const& request) {
     auto const& config = model.model.config;
     auto text = "context " + grouped(context_of(request, config)) + (request.context == 0 ? " (by default)" : "") +

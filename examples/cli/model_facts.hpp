@@ -10,9 +10,6 @@
 
 namespace shardwise::cli {
 
-/// A config without weights says how they are packed; it counts where the command line says nothing else.
-void apply_stored_quantisation(LoadedModel const& model, EstimateRequest& request);
-
 /// What is asked, in words: "context 4096 (default), batch 1, weights bf16, cache bf16".
 [[nodiscard]] std::string question_of(LoadedModel const& model, EstimateRequest const& request);
 

@@ -92,7 +92,7 @@ namespace {
     auto const loaded =
         with_progress(mode, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
     if (!loaded) return fail(loaded.error());
-    apply_stored_quantisation(*loaded, request.estimate);
+    request.estimate = as_published(request.estimate, loaded->model.config);
     PlanAnswer answer{
         .loaded = *loaded, .request = request, .topology = std::move(devices.topology), .warnings = loaded->warnings};
     // A description file lists the machine's cpu, whether it is wanted or not.

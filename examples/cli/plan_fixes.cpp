@@ -121,7 +121,7 @@ private:
             if (fits(changed)) fixes_.push_back({"dtype", 0, "bf16", "store the weights in bf16: --dtype bf16"});
             changed = answer_.request;
         }
-        for (auto const& scheme : quant_ladder) {
+        for (auto const& scheme : smaller_schemes(model_, answer_.request.estimate)) {
             changed.estimate.quant = scheme;
             if (!fits(changed)) continue;
             auto const word = quant_word(scheme);

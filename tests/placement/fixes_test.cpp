@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 using namespace shardwise;
 
 namespace {
@@ -122,4 +124,42 @@ TEST_CASE("find_fixes: a bare tree has no context and no scheme, but dtypes") {
     auto const* narrower = find_fix(fixes, FixKind::dtype);
     REQUIRE(narrower != nullptr);
     CHECK(narrower->dtype == Dtype::bf16);
+}
+
+TEST_CASE("quant ladder: what the weights already are, or larger, is not on it") {
+    auto const names = [](ModelConfig const& config, EstimateRequest const& request = {}) {
+        auto const model = describe(config);
+        std::string text;
+        for (auto const& scheme : smaller_schemes(*model, request)) text += std::string(name_of(scheme).view()) + ' ';
+        return text;
+    };
+    CHECK(names(presets::llama_3_8b) == "int8 fp8 int4-g128 Q3_K_M Q2_K ");
+    CHECK(names(presets::mixtral_8x7b) == "int8 fp8 mxfp4 int4-g128 Q3_K_M Q2_K ");
+    CHECK(names(presets::deepseek_v3) == "mxfp4 int4-g128 Q3_K_M Q2_K ");
+    CHECK(names(presets::deepseek_v3, {.dtype = Dtype::bf16}) == "int8 fp8 mxfp4 int4-g128 Q3_K_M Q2_K ");
+    CHECK(names(presets::gpt_oss_20b) == "Q3_K_M Q2_K ");
+    CHECK(names(presets::llama_3_8b, {.quant = QuantScheme::int8()}) == "int4-g128 Q3_K_M Q2_K ");
+    CHECK(names(presets::llama_3_8b, {.quant = QuantScheme::ggml(GgmlFileType::q3_k_m)}) == "Q2_K ");
+    // mxfp4 packs nothing of a dense model.
+    CHECK(names(presets::llama_3_8b, {.quant = QuantScheme::mxfp4()}) == "int8 fp8 int4-g128 Q3_K_M Q2_K ");
+    CHECK(nominal_bits(QuantScheme::nf4()) == 4);
+    CHECK(nominal_bits(QuantScheme::gptq(3)) == 3);
+    CHECK(nominal_bits(QuantScheme::ggml(GgmlFileType::q6_k)) == 6);
+}
+
+TEST_CASE("find_fixes: an fp8 checkpoint is offered less than 8 bits, and never bf16") {
+    auto const model = describe(presets::deepseek_v3);
+    REQUIRE(model);
+    PlacementTask const task(*model);
+    auto const devices = devices_like("H200-141GB", 4);
+    EstimateRequest const request{.context = 4096};
+    REQUIRE_FALSE(task.fits(devices, request));
+    auto const fixes = find_fixes(task, devices, request);
+    CHECK(find_fix(fixes, FixKind::dtype) == nullptr);
+    auto const* packed = find_fix(fixes, FixKind::quant);
+    REQUIRE(packed != nullptr);
+    CHECK(packed->quant == QuantScheme::mxfp4());
+    CHECK(task.fits(devices_like("H200-141GB", 8), request));
+    CHECK(describe(presets::gpt_oss_120b).has_value());
+    CHECK(fits_in_memory(*describe(presets::gpt_oss_120b), devices_like("H100-80GB", 1), {}));
 }

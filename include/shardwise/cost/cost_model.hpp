@@ -27,9 +27,9 @@ public:
     constexpr CostModel(Model const& model, EstimateRequest const& request,
                         Efficiency const& efficiency = default_efficiency)
         : model_(&model),
-          request_(request),
+          request_(as_published(request, model.config)),
           efficiency_(efficiency),
-          parts_(find_parts(model, depends_on_layer(request))) {}
+          parts_(find_parts(model, depends_on_layer(request_))) {}
 
     [[nodiscard]] constexpr Model const& model() const { return *model_; }
     [[nodiscard]] constexpr EstimateRequest const& request() const { return request_; }

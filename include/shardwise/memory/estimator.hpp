@@ -134,15 +134,16 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
 
 /// What a model takes: weights, cache, activations, training states, per rank and per part.
 ///
-/// The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers
+/// Weights are as published where the request names no dtype and no packing. The sums go over all ranks; a shard that every rank holds counts on each. Weights are parameters and the buffers
 /// that checkpoints store, a tied tensor once.
 ///
 /// `stage_begins` may give each pipeline stage's first layer and, last, the number of layers; empty: stages of even weight.
 ///
 /// Errors   as check_request and check_sizes; invalid_argument for stages that are not so many consecutive runs of layers
 /// Example  estimate_memory(*describe(presets::llama_3_8b), {.context = 8192})->total
-[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& request = {},
+[[nodiscard]] constexpr Result<MemoryEstimate> estimate_memory(Model const& model, EstimateRequest const& asked = {},
                                                                Span<std::int64_t const> stage_begins = {}) {
+    auto const request = as_published(asked, model.config);
     auto const parts = find_parts(model, depends_on_layer(request));
     if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
     if (!detail::are_stages(stage_begins, request.parallel.pp, parts.layers)) {

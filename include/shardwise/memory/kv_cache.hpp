@@ -56,7 +56,7 @@ namespace detail {
 
 /// The same for a model.
 [[nodiscard]] constexpr Bytes kv_bytes_per_token(Model const& model, EstimateRequest const& request) {
-    return kv_bytes_per_token(model.program, request, model.config);
+    return kv_bytes_per_token(model.program, as_published(request, model.config), model.config);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -57,9 +57,9 @@ struct RankPlace {
 
 /// What is to be run: everything an estimate depends on besides the model.
 struct EstimateRequest {
-    /// Recasts floating tensors; nothing: as the model stores them.
+    /// Recasts floating tensors, none of them packed; nothing: as the model stores them.
     Optional<Dtype> dtype{};
-    /// Packs weights; what it leaves alone follows `dtype`.
+    /// Packs weights; what it leaves alone follows `dtype`. Nothing: as published, where `dtype` is not given either.
     Optional<QuantScheme> quant{};
     Optional<Dtype> kv_dtype{};
     /// Sequences of one data-parallel replica.
@@ -92,6 +92,13 @@ inline constexpr std::int64_t default_context = 4096;
 [[nodiscard]] constexpr std::int64_t context_of(EstimateRequest const& request, ModelConfig const& config) {
     if (request.context > 0) return request.context;
     return config.max_positions > 0 && config.max_positions < default_context ? config.max_positions : default_context;
+}
+
+/// The request with the packing in which the model is published, where it names neither a dtype nor a packing of its own.
+/// Training keeps plain numbers: there the config's dtype stands.
+[[nodiscard]] constexpr EstimateRequest as_published(EstimateRequest request, ModelConfig const& config) {
+    if (!request.quant && !request.dtype && !request.training) request.quant = config.quant;
+    return request;
 }
 
 /// True where the request packs weights, so that their width says nothing about activations; a weight of plain integers

@@ -8,6 +8,7 @@
 #include <shardwise/op/operation.hpp>
 #include <shardwise/op/rope_parameters.hpp>
 #include <shardwise/op/router_score.hpp>
+#include <shardwise/quant/scheme.hpp>
 
 #include <cstdint>
 
@@ -25,6 +26,8 @@ struct ModelConfig {
     /// What to call the model in reports.
     FixedText<96> name;
     Optional<Dtype> dtype;
+    /// How the published weights are packed, all by one scheme; nothing: plainly, or the tree holds the stored sizes.
+    Optional<QuantScheme> quant;
 
     std::int64_t vocab_size = 0;
     std::int64_t hidden_size = 0;

@@ -45,6 +45,8 @@ struct DeepseekSizes {
     config.rope.mscale_all_dim = config.rope.mscale;
     config.norm_expert_weights = is_v3;
     config.interleaved_rope = is_v3;
+    // V3 and R1 are published in fp8: quantization_config of their config.json, README_WEIGHTS.md beside it.
+    if (is_v3) config.quant = QuantScheme::fp8_blocks();
     config.expert_choice = !is_v3 && own.expert_groups > 1 ? 1 : 0;
     return config;
 }

@@ -14,9 +14,10 @@ namespace detail {
     return config;
 }
 
+/// Gemma 2. Its pretrained files are fp32, its instruction-tuned ones, which are what engines serve, bf16.
 [[nodiscard]] constexpr ModelConfig gemma2_preset(char const* name, DecoderSizes const& sizes,
                                                   double query_scale) {
-    auto config = tied(decoder_preset("gemma2", name, Dtype::f32, sizes, 10000.0, 1e-6));
+    auto config = tied(decoder_preset("gemma2", name, Dtype::bf16, sizes, 10000.0, 1e-6));
     config.activation = ActivationKind::gelu_tanh;
     config.sliding_window = 4096;
     config.query_scale = query_scale;

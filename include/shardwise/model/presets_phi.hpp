@@ -20,10 +20,11 @@ namespace detail {
     return config;
 }
 
-/// gpt-oss before packing: bf16, as the parts that MXFP4 does not cover are stored.
+/// gpt-oss as published: experts in MXFP4 (quantization_config of its config.json), the rest in bf16.
 [[nodiscard]] constexpr ModelConfig gpt_oss_preset(char const* name, std::int64_t layers, std::int64_t experts) {
     auto config =
         decoder_preset("gpt_oss", name, Dtype::bf16, {201088, 2880, 2880, layers, 64, 8, 64, 131072}, 150000.0, 1e-5);
+    config.quant = QuantScheme::mxfp4();
     config.experts = experts;
     config.experts_per_token = 4;
     config.sliding_window = 128;

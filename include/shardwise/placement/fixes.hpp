@@ -5,8 +5,8 @@
 #include <shardwise/core/span.hpp>
 #include <shardwise/placement/inverse.hpp>
 #include <shardwise/placement/placement_task.hpp>
+#include <shardwise/placement/quant_ladder.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -48,11 +48,6 @@ struct Fix {
     /// What it saves or adds.
     Bytes change{};
 };
-
-/// Quantisations from the mildest to the hardest; answers name the first that fits.
-inline constexpr std::array<QuantScheme, 5> quant_ladder{QuantScheme::int8(), QuantScheme::fp8(), QuantScheme::int4(),
-                                                         QuantScheme::ggml(GgmlFileType::q3_k_m),
-                                                         QuantScheme::ggml(GgmlFileType::q2_k)};
 
 /// More devices than this are no fix.
 inline constexpr std::int64_t most_added_devices = 4096;
@@ -104,7 +99,7 @@ public:
     FixSearch(PlacementTask const& task, Span<Device const> devices, EstimateRequest const& request)
         : task_(task),
           devices_(devices),
-          request_(request),
+          request_(task.model() != nullptr ? as_published(request, task.model()->config) : request),
           modules_(task.sequence(request)),
           size_(whole_size(modules_)) {}
 
@@ -152,7 +147,7 @@ private:
         }
     }
     void try_quant() {
-        for (auto const& scheme : quant_ladder) {
+        for (auto const& scheme : smaller_schemes(*task_.model(), request_)) {
             auto changed = request_;
             changed.quant = scheme;
             if (auto const saved = saved_by(changed)) return fixes_.push_back({FixKind::quant, 0, {}, scheme, *saved});

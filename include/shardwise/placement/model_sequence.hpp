@@ -47,9 +47,10 @@ struct WeightPricer {
 
 /// The units of a model as it runs: weights in the request's type, the cache of its context, each block's activations, and
 /// the work of one decoding step.
-[[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& request,
+[[nodiscard]] constexpr ModuleSequence build_sequence(Model const& model, EstimateRequest const& asked,
                                                       Span<std::string_view const> no_split,
                                                       Granularity granularity = Granularity::modules) {
+    auto const request = as_published(asked, model.config);
     detail::WeightPricer const weigh{request};
     // GGUF types go by a tensor's name and, in mixtures, its layer.
     bool const is_priced_by_place = request.quant && request.quant->is_ggml();

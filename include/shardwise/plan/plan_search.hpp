@@ -29,7 +29,7 @@ public:
     PlanSearch(Model const& model, Topology const& topology, PlanRequest const& request, PlanSearch* like = nullptr)
         : model_(model),
           request_(request),
-          job_(job_of(request)),
+          job_(as_published(job_of(request), model.config)),
           zeros_(request, job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
           parts_(find_parts(model, depends_on_layer(job_))),
           slots_(find_slots(model, parts_, depends_on_layer(job_))),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/placement/quant_ladder.hpp>
 #include <shardwise/plan/closest_cut.hpp>
 #include <shardwise/plan/plan_words.hpp>
 
@@ -48,10 +49,12 @@ private:
     void try_quant() {
         if (request_.estimate.training || request_.estimate.quant) return;
         auto changed = request_;
-        changed.estimate.quant = QuantScheme::int8();
-        if (fits(changed)) return add("--quant int8");
-        changed.estimate.quant = QuantScheme::int4();
-        if (fits(changed)) add("--quant int4");
+        for (auto const& scheme : smaller_schemes(model_, request_.estimate)) {
+            // A search for each rung takes long; these are what engines serve.
+            bool const is_tried = scheme == QuantScheme::int8() || scheme == QuantScheme::int4();
+            changed.estimate.quant = scheme;
+            if (is_tried && fits(changed)) return add("--quant " + std::string(scheme == QuantScheme::int8() ? "int8" : "int4"));
+        }
     }
 
     void try_context() {

@@ -30,7 +30,7 @@ struct Checkpoint {
     /// How config.json says that the weights are packed.
     std::optional<CheckpointQuantization> quantization;
     /// True where the tree holds the bytes that files store for each tensor, or would by a config that packs some modules
-    /// and keeps others; else sizes follow from the config and, where there is one, `quantization->scheme`.
+    /// and keeps others; else sizes follow from `model.config`, its dtype and packing.
     bool has_stored_sizes = false;
     /// Why no family describes the architecture: the tree is then made of the tensors' names, and there is no program.
     std::optional<Error> not_described;
@@ -95,8 +95,12 @@ private:
     }
     /// Takes over the sizes that the config's packing means, module by module, where one scheme for all does not do.
     Result<> describe_packing() {
-        if (!out_.quantization || !(out_.quantization->is_compressed || out_.quantization->lists_kept)) return {};
+        if (!out_.quantization) return {};
         auto& model = out_.model;
+        if (!out_.quantization->is_compressed && !out_.quantization->lists_kept) {
+            model.config.quant = out_.quantization->scheme;
+            return {};
+        }
         TreeTensors const tensors(model.tree);
         auto const sizes = described_sizes(tensors, model.config, *out_.quantization);
         if (!sizes) {
