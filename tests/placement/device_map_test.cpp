@@ -62,37 +62,37 @@ TEST_CASE("DeviceMap: three A100-40GB are an answer too, with the device, the sh
     auto devices = presets::three_a100_40gb;
     auto& enlarged = devices[static_cast<std::size_t>(plan->shortfall->device.index)];
     enlarged.memory += plan->shortfall->missing;
-    CHECK(fits<Sequential>(llama_3_70b(), devices, {.context = 8192}));
+    CHECK(check_fit<Sequential>(llama_3_70b(), devices, {.context = 8192}).value());
     enlarged.memory -= 1_B;
-    CHECK(!fits<Sequential>(llama_3_70b(), devices, {.context = 8192}));
+    CHECK(!check_fit<Sequential>(llama_3_70b(), devices, {.context = 8192}).value());
     REQUIRE(plan->reason.has_value());
     CHECK(plan->reason->message().find("layer ") == 0);
 }
 
 TEST_CASE("DeviceMap: every strategy finds a place where one exists") {
     auto const config = llama_3_70b();
-    CHECK(fits<Sequential>(config, presets::four_a100_40gb, {.context = 8192}));
-    CHECK(fits<Balanced>(config, presets::four_a100_40gb, {.context = 8192}));
-    CHECK(fits<BalancedLow0>(config, presets::four_a100_40gb, {.context = 8192}));
-    CHECK(fits<Optimal>(config, presets::four_a100_40gb, {.context = 8192}));
-    CHECK(!fits<Optimal>(config, presets::four_rtx4090, {.context = 8192}));
+    CHECK(check_fit<Sequential>(config, presets::four_a100_40gb, {.context = 8192}).value());
+    CHECK(check_fit<Balanced>(config, presets::four_a100_40gb, {.context = 8192}).value());
+    CHECK(check_fit<BalancedLow0>(config, presets::four_a100_40gb, {.context = 8192}).value());
+    CHECK(check_fit<Optimal>(config, presets::four_a100_40gb, {.context = 8192}).value());
+    CHECK(!check_fit<Optimal>(config, presets::four_rtx4090, {.context = 8192}).value());
 }
 
 TEST_CASE("inverse queries: the answer fits and its neighbour does not") {
     auto const model = describe(llama_3_70b());
     REQUIRE(model.has_value());
     auto const at = [&](std::int64_t context, std::int64_t batch) {
-        return fits_in_memory(*model, presets::four_a100_40gb, {.batch = batch, .context = context});
+        return fits_in_memory(*model, presets::four_a100_40gb, {.batch = batch, .context = context}).value();
     };
-    auto const context = longest_context(*model, presets::four_a100_40gb, {});
+    auto const context = longest_context(*model, presets::four_a100_40gb, {}).value();
     CHECK(context > 8192);
     CHECK(at(context, 1));
     CHECK(!at(context + 1, 1));
-    auto const batch = largest_batch(*model, presets::four_a100_40gb, {.context = 4096});
+    auto const batch = largest_batch(*model, presets::four_a100_40gb, {.context = 4096}).value();
     CHECK(at(4096, batch));
     CHECK(!at(4096, batch + 1));
-    CHECK(fewest_devices(*model, *find_device_preset("A100-40GB"), {.context = 8192}) == 4);
-    CHECK(!fewest_devices(*model, *find_device_preset("T4"), {.context = 8192}, 4).has_value());
+    CHECK(fewest_devices(*model, *find_device_preset("A100-40GB"), {.context = 8192}).value() == 4);
+    CHECK(!fewest_devices(*model, *find_device_preset("T4"), {.context = 8192}, 4).value().has_value());
 }
 
 TEST_CASE("largest_that: finds every boundary, none and the largest") {
@@ -161,6 +161,8 @@ TEST_CASE("Custom: what is not covered is named; a device without a budget is re
     CHECK(!overfull->fits);
     CHECK(overfull->shortfall->device == DeviceId::gpu(0));
     CHECK(overfull->shortfall->missing == overfull->devices[0].used - 1_GiB);
+    REQUIRE(overfull->reason.has_value());
+    CHECK(overfull->reason->message().find("custom: model.embed_tokens needs ") == 0);
 }
 
 }  // namespace

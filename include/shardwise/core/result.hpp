@@ -49,6 +49,9 @@ public:
     [[nodiscard]] constexpr T&& operator*() && { return std::move(value_); }
     [[nodiscard]] constexpr T* operator->() { return &value_; }
     [[nodiscard]] constexpr T const* operator->() const { return &value_; }
+    /// The value, or `fallback` where there is none.
+    [[nodiscard]] constexpr T value_or(T fallback) const& { return has_value_ ? value_ : std::move(fallback); }
+    [[nodiscard]] constexpr T value_or(T fallback) && { return has_value_ ? std::move(value_) : std::move(fallback); }
 
     /// The error; asking for it where there is a value is a bug of the caller.
     [[nodiscard]] constexpr Error const& error() const { return error_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/hardware/device.hpp>
 #include <shardwise/hardware/preset.hpp>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -96,11 +98,14 @@ inline constexpr std::array<DevicePreset, detail::preset_count> device_presets =
     return nullptr;
 }
 
-/// `count` devices of one kind, numbered from 0.
+namespace detail {
+
+/// Not constexpr: a constant expression that reaches it ends with an error that shows its name.
+inline void device_preset_is_unknown(std::string_view) {}
+
 template <std::size_t count>
-[[nodiscard]] constexpr std::array<Device, count> repeat_device(std::string_view preset) {
+[[nodiscard]] constexpr std::array<Device, count> repeated(Device const& device) {
     std::array<Device, count> devices{};
-    auto const& device = *find_device_preset(preset);
     for (std::size_t i = 0; i < count; ++i) {
         devices[i] = device;
         devices[i].id = DeviceId::gpu(static_cast<std::int32_t>(i));
@@ -108,14 +113,31 @@ template <std::size_t count>
     return devices;
 }
 
+}  // namespace detail
+
+/// `count` devices of one kind, numbered from 0. In a constant expression an unknown name stops the compilation.
+///
+/// Errors   unknown_name
+/// Example  constexpr auto machine = repeat_device<2>("A100-80GB").value();
+template <std::size_t count>
+[[nodiscard]] constexpr Result<std::array<Device, count>> repeat_device(std::string_view preset) {
+    if (auto const* const device = find_device_preset(preset)) return detail::repeated<count>(*device);
+    if (std::is_constant_evaluated()) detail::device_preset_is_unknown(preset);
+    ClosestName closest(preset);
+    for (auto const& known : device_presets) closest.offer(known.device.name.view());
+    Error error{ErrorCode::unknown_name};
+    error.in(preset).because("is not the name of one device preset");
+    return error.fix(did_you_mean(closest.best()).view());
+}
+
 namespace presets {
 
-inline constexpr auto three_a100_40gb = repeat_device<3>("A100-40GB");
-inline constexpr auto four_a100_40gb = repeat_device<4>("A100-40GB");
-inline constexpr auto eight_a100_80gb = repeat_device<8>("A100-80GB");
-inline constexpr auto eight_h100_80gb = repeat_device<8>("H100-80GB");
-inline constexpr auto two_rtx4090 = repeat_device<2>("RTX4090");
-inline constexpr auto four_rtx4090 = repeat_device<4>("RTX4090");
+inline constexpr auto three_a100_40gb = detail::repeated<3>(*find_device_preset("A100-40GB"));
+inline constexpr auto four_a100_40gb = detail::repeated<4>(*find_device_preset("A100-40GB"));
+inline constexpr auto eight_a100_80gb = detail::repeated<8>(*find_device_preset("A100-80GB"));
+inline constexpr auto eight_h100_80gb = detail::repeated<8>(*find_device_preset("H100-80GB"));
+inline constexpr auto two_rtx4090 = detail::repeated<2>(*find_device_preset("RTX4090"));
+inline constexpr auto four_rtx4090 = detail::repeated<4>(*find_device_preset("RTX4090"));
 
 }  // namespace presets
 

@@ -4,7 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/memory/active_parameters.hpp>
-#include <shardwise/memory/check_sizes.hpp>
+#include <shardwise/memory/check_model_request.hpp>
 #include <shardwise/memory/detail/rank_estimator.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -145,13 +145,12 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
                                                                Span<std::int64_t const> stage_begins = {}) {
     auto const request = as_published(asked, model.config);
     auto const parts = find_parts(model, depends_on_layer(request));
-    if (auto const checked = check_request(request, model.config, parts.layers); !checked) return checked.error();
+    if (auto const checked = check_request(model, request, parts.layers); !checked) return checked.error();
     if (!detail::are_stages(stage_begins, request.parallel.pp, parts.layers)) {
         return Error{ErrorCode::invalid_argument}.at("stages")
             .because("are not one run of consecutive layers after another, one for each pipeline rank")
             .fix("give each stage's first layer in order, and then the number of layers");
     }
-    if (auto const checked = check_sizes(model, request); !checked) return checked.error();
     MemoryEstimate estimate;
     estimate.context = context_of(request, model.config);
     estimate.parameters = count_parameters(model.tree);

@@ -63,9 +63,9 @@ template <class List = Architectures>
     Result<Model> result{Error{ErrorCode::unknown_name}};
     // nvcc takes the assignment's value for one that is ignored.
     auto const describe_as = [&]<class Arch>(Arch) { static_cast<void>(result = describe<Arch>(config)); };
-    if (Architectures::with(config.model_type.view(), describe_as)) return result;
+    if (List::with(config.model_type.view(), describe_as)) return result;
     ClosestName closest(config.model_type.view());
-    Architectures::for_each([&]<class Arch>(Arch) { closest.offer(Arch::name); });
+    List::for_each([&]<class Arch>(Arch) { closest.offer(Arch::name); });
     Error error{ErrorCode::unknown_name};
     error.in(config.model_type.view()).at("model_type").because("is not a known architecture");
     return error.fix(did_you_mean(closest.best()).view());

@@ -3,8 +3,11 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
+#include <shardwise/memory/check_model_request.hpp>
 #include <shardwise/memory/overhead.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/placement/check_placement.hpp>
+#include <shardwise/placement/detail/stop_compilation.hpp>
 #include <shardwise/placement/map_entries.hpp>
 #include <shardwise/placement/model_sequence.hpp>
 #include <shardwise/placement/shortfall.hpp>
@@ -75,14 +78,20 @@ class DeviceMap {
 public:
     constexpr explicit DeviceMap(Strategy strategy = {}) : strategy_(std::move(strategy)) {}
 
-    /// Which budget holds each unit.
+    /// Which budget holds each unit. The devices may be overfilled: that is left to plan and check_fit.
+    ///
+    /// Errors  what the strategy refuses; as check_placement
     [[nodiscard]] constexpr Result<Placement> place(ModuleSequence const& modules, Budgets const& budgets) const {
-        return strategy_(modules, budgets);
+        auto placement = strategy_(modules, budgets);
+        if (!placement) return placement;
+        if (auto const checked = check_placement(strategy_.name, modules, budgets, *placement); !checked)
+            return checked.error();
+        return placement;
     }
 
     /// The whole answer for units and budgets. Not fitting is an answer: `fits` is false, `shortfall` and `reason` say why.
     ///
-    /// Errors  what the strategy refuses for other reasons than memory
+    /// Errors  what the strategy refuses for other reasons than memory; as check_placement
     [[nodiscard]] Result<MapPlan> plan(ModuleSequence const& modules, Budgets const& budgets) const {
         MapPlan plan;
         auto const placement = place(modules, budgets);
@@ -101,35 +110,65 @@ public:
         plan.device_map = map_entries(modules, budgets, *placement);
         plan.devices = describe_use(modules, budgets, *placement);
         plan.certificate = placement->certificate;
-        for (auto const& use : plan.devices) {
-            if (use.used <= use.capacity) continue;
-            // Only a map that somebody wrote by hand can overfill a device.
+        if (auto const full = find_overfull(budgets, used_bytes(modules, budgets, *placement))) {
+            // Only a strategy that does not look at capacities overfills a device, such as a map that somebody wrote by hand.
+            auto const& use = plan.devices[*full];
             plan.fits = false;
-            Shortfall const over{use.id, use.used - use.capacity};
-            if (!plan.shortfall || plan.shortfall->missing < over.missing) plan.shortfall = over;
+            plan.shortfall = Shortfall{use.id, use.used - use.capacity};
+            plan.reason = overfull_error(strategy_.name, modules, budgets, *placement, *full);
         }
         return plan;
     }
 
     /// The whole answer for a model on devices, with the request's cache, activations and the runtime's overhead.
+    ///
+    /// Errors  as check_request; what the strategy refuses for other reasons than memory; as check_placement
     [[nodiscard]] Result<MapPlan> plan(Model const& model, Span<Device const> devices,
                                        EstimateRequest const& request = {}) const {
+        if (auto const checked = check_request(model, request); !checked) return checked.error();
         return plan(build_sequence(model, request), budgets_for(devices, model, request));
+    }
+
+    /// True where the strategy finds a place for every unit that no device is too small for.
+    ///
+    /// Errors  what the strategy refuses for other reasons than memory; as check_placement
+    [[nodiscard]] constexpr Result<bool> fits(ModuleSequence const& modules, Budgets const& budgets) const {
+        auto const placement = place(modules, budgets);
+        if (placement) return !find_overfull(budgets, used_bytes(modules, budgets, *placement));
+        if (placement.error().code() == ErrorCode::out_of_memory) return false;
+        return placement.error();
     }
 
 private:
     Strategy strategy_;
 };
 
-/// True where the strategy finds a place for every part of the model on the devices; usable in static_assert.
+/// True where the strategy finds a place for every part of the model on the devices; false where memory is short. `List` are the
+/// families that are known.
+///
+/// Errors   as describe and check_request; what the strategy refuses for other reasons than memory; as check_placement
+/// Example  check_fit<Balanced>(config, devices, {.context = 8192}).value_or(false)
+template <PlacementStrategy Strategy, class List = Architectures>
+[[nodiscard]] constexpr Result<bool> check_fit(ModelConfig const& config, Span<Device const> devices,
+                                               EstimateRequest const& request = {}) {
+    auto const model = describe<List>(config);
+    if (!model) return model.error();
+    if (auto const checked = check_request(*model, request); !checked) return checked.error();
+    return DeviceMap<Strategy>{}.fits(build_sequence(*model, request), budgets_for(devices, *model, request));
+}
+
+/// The same for static_assert: what does not fit is false, and an error stops the compilation in a function that says which.
 ///
 /// Example  static_assert(fits<Sequential>(presets::llama_3_70b, presets::four_a100_40gb, {.context = 8192}))
 template <PlacementStrategy Strategy, class List = Architectures>
-[[nodiscard]] constexpr bool fits(ModelConfig const& config, Span<Device const> devices,
+[[nodiscard]] consteval bool fits(ModelConfig const& config, Span<Device const> devices,
                                   EstimateRequest const& request = {}) {
-    auto const model = describe<List>(config);
-    if (!model) return false;
-    return DeviceMap<Strategy>{}.place(build_sequence(*model, request), budgets_for(devices, *model, request)).has_value();
+    auto const answer = check_fit<Strategy, List>(config, devices, request);
+    // check_placement alone names the strategy as what is at fault.
+    bool const is_placement = !answer && answer.error().code() == ErrorCode::invalid_argument && !answer.error().subject().empty();
+    if (is_placement) detail::strategy_gives_no_legal_placement();
+    if (!answer) detail::stop_compilation(answer.error().code());
+    return *answer;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -31,40 +31,75 @@ template <class Holds>
     return good;
 }
 
-/// True where a contiguous placement of the model exists on the devices as they are, disks left out.
-[[nodiscard]] constexpr bool fits_in_memory(Model const& model, Span<Device const> devices, EstimateRequest const& request) {
+namespace detail {
+
+/// True where a contiguous placement of the model exists on the devices as they are, disks left out, for a request that is legal.
+[[nodiscard]] constexpr bool is_held_in_memory(Model const& model, Span<Device const> devices,
+                                               EstimateRequest const& request) {
     auto budgets = budgets_for(devices, model, request);
     while (!budgets.empty() && budgets.back().id.kind == DeviceClass::disk) budgets.pop_back();
     return fits_in_order(build_sequence(model, request), budgets);
 }
 
+/// True for a batch and a context of which sizes can be computed: where larger ones are tried, this is where they end.
+[[nodiscard]] constexpr bool is_within_sizes(Model const& model, EstimateRequest const& request) {
+    auto const tokens = checked_multiply(request.batch, context_of(request, model.config));
+    return tokens && *tokens <= most_tokens && check_sizes(model, request);
+}
+
+}  // namespace detail
+
+/// True where a contiguous placement of the model exists on the devices as they are, disks left out.
+///
+/// Errors  as check_request
+[[nodiscard]] constexpr Result<bool> fits_in_memory(Model const& model, Span<Device const> devices,
+                                                    EstimateRequest const& request) {
+    if (auto const checked = check_request(model, request); !checked) return checked.error();
+    return detail::is_held_in_memory(model, devices, request);
+}
+
 /// The longest context, in tokens, with which the model fits; 0 where none does.
-[[nodiscard]] constexpr std::int64_t longest_context(Model const& model, Span<Device const> devices,
-                                                     EstimateRequest request) {
+///
+/// Errors  as check_request
+[[nodiscard]] constexpr Result<std::int64_t> longest_context(Model const& model, Span<Device const> devices,
+                                                             EstimateRequest request) {
+    if (auto const checked = check_request(model, request); !checked) return checked.error();
     return largest_that([&](std::int64_t context) {
         request.context = context;
-        return fits_in_memory(model, devices, request);
+        return detail::is_within_sizes(model, request) && detail::is_held_in_memory(model, devices, request);
     });
 }
 
 /// The largest batch, in sequences, with which the model fits; 0 where none does.
-[[nodiscard]] constexpr std::int64_t largest_batch(Model const& model, Span<Device const> devices, EstimateRequest request) {
+///
+/// Errors  as check_request
+[[nodiscard]] constexpr Result<std::int64_t> largest_batch(Model const& model, Span<Device const> devices,
+                                                           EstimateRequest request) {
+    if (auto const checked = check_request(model, request); !checked) return checked.error();
     return largest_that([&](std::int64_t batch) {
         request.batch = batch;
-        return fits_in_memory(model, devices, request);
+        return detail::is_within_sizes(model, request) && detail::is_held_in_memory(model, devices, request);
     });
 }
 
 /// The fewest devices like `device` on which the model fits, at most `limit`; nothing where `limit` do not suffice.
-[[nodiscard]] constexpr Optional<std::int64_t> fewest_devices(Model const& model, Device const& device,
-                                                                   EstimateRequest const& request, std::int64_t limit = 1024) {
+///
+/// Errors  as check_request; invalid_argument for a limit below 1 or beyond most_ranks
+[[nodiscard]] constexpr Result<Optional<std::int64_t>> fewest_devices(Model const& model, Device const& device,
+                                                                      EstimateRequest const& request,
+                                                                      std::int64_t limit = 1024) {
+    if (auto const checked = check_request(model, request); !checked) return checked.error();
+    if (limit < 1 || limit > most_ranks) {
+        return Error{ErrorCode::invalid_argument}.at("limit").because("must be 1 to the most ranks of a run").got(limit)
+            .expected(limit < 1 ? 1 : most_ranks);
+    }
     List<Device> devices;
     for (std::int64_t count = 1; count <= limit; ++count) {
         devices.push_back(device);
         devices.back().id = DeviceId::gpu(static_cast<std::int32_t>(count - 1));
-        if (fits_in_memory(model, devices, request)) return count;
+        if (detail::is_held_in_memory(model, devices, request)) return Optional{count};
     }
-    return std::nullopt;
+    return Optional<std::int64_t>{};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
