@@ -77,7 +77,9 @@ std::string estimate_json(EstimateAnswer const& answer) {
         .begin_object()
         .member("name", answer.loaded.name)
         .member("architecture", answer.loaded.architecture());
-    json.member("parameters", estimate.parameters).member("active_parameters", estimate.active_parameters).end_object();
+    json.member("parameters", estimate.parameters).member("active_parameters", estimate.active_parameters);
+    auto const& config = answer.loaded.model.config;
+    json.member("active_embedding", config.active_embedding).member("partial", config.is_text_part).end_object();
     write_request(json, answer);
     json.member("kv_bytes_per_token", estimate.kv_bytes_per_token);
     json.key("bytes").begin_object();

@@ -116,8 +116,10 @@ std::string estimate_text(EstimateAnswer const& answer, Style const& style) {
     auto out = style.bold(escaped(answer.loaded.name)) + " (" + escaped(answer.loaded.architecture()) + "), " +
                short_count(estimate.parameters) + " parameters";
     if (estimate.active_parameters != estimate.parameters)
-        out += ", " + short_count(estimate.active_parameters) + " active per token";
-    out += "\n" + style.dim(question_of(answer.loaded, answer.request)) + "\n\n";
+        out += ", " + short_count(estimate.active_parameters) + " active per token" +
+               (answer.loaded.model.config.active_embedding ? " (embedding included)" : " (without the embedding)");
+    out += std::string(part_note(answer.loaded.model.config)) + "\n" + style.dim(question_of(answer.loaded, answer.request)) +
+           "\n\n";
     out += device_table(answer, style);
     if (estimate.devices.size() > 1)
         out += "all " + counted(static_cast<std::int64_t>(estimate.devices.size()), "rank") +

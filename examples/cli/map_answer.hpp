@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::cli {
@@ -41,6 +42,8 @@ struct MapAnswer {
     std::string model;
     std::string architecture;
     std::optional<std::int64_t> parameters;
+    /// What follows it where the model is a part of another.
+    std::string_view part_note;
     /// One line that says what was asked: context, batch, types.
     std::string question;
     std::int64_t context = 0;

@@ -47,6 +47,7 @@ struct Subject {
         answer.model = *arguments.tree;
     }
     answer.parameters = count_parameters(subject.tree());
+    if (subject.model) answer.part_note = part_note(subject.model->model.config);
     return subject;
 }
 

@@ -83,7 +83,7 @@ std::string map_json(MapRequest const& request, MapAnswer const& answer) {
     write_text(json, "architecture", answer.architecture);
     json.key("parameters");
     answer.parameters ? json.value(*answer.parameters) : json.value(nullptr);
-    json.end_object();
+    json.member("partial", !answer.part_note.empty()).end_object();
 
     json.key("request")
         .begin_object()

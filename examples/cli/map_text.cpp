@@ -242,7 +242,7 @@ std::string sentence(Fix const& fix, MapAnswer const& answer) {
 std::string map_text(MapRequest const& request, MapAnswer const& answer, Style const& style) {
     std::string out = style.bold(escaped(answer.model));
     if (answer.parameters) out += ", " + short_count(*answer.parameters) + " parameters";
-    out += "\n" + style.dim(answer.question) + "\n";
+    out += std::string(answer.part_note) + "\n" + style.dim(answer.question) + "\n";
     if (answer.times) out += style.dim(profile_text(answer)) + "\n";
     out += "\n";
     if (auto const text = answer.fits ? answer_text(request, answer) : std::string(); !text.empty())

@@ -5,6 +5,10 @@
 
 namespace shardwise::cli {
 
+std::string_view part_note(ModelConfig const& config) {
+    return config.is_text_part ? ", the text part only: vision or audio parts are not counted" : "";
+}
+
 std::string question_of(LoadedModel const& model, EstimateRequest const& request) {
     auto const& config = model.model.config;
     auto text = "context " + grouped(context_of(request, config)) + (request.context == 0 ? " (by default)" : "") +

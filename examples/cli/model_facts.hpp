@@ -7,8 +7,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace shardwise::cli {
+
+/// What follows the number of parameters where the model is a part of another: ", text part only (...)".
+[[nodiscard]] std::string_view part_note(ModelConfig const& config);
 
 /// What is asked, in words: "context 4096 (default), batch 1, weights bf16, cache bf16".
 [[nodiscard]] std::string question_of(LoadedModel const& model, EstimateRequest const& request);

@@ -164,7 +164,8 @@ std::string plan_json(PlanAnswer const& answer) {
     json.begin_object().member("schema", "shardwise.plan/1");
     json.key("model").begin_object().member("name", answer.loaded.name);
     write_text(json, "architecture", answer.loaded.architecture());
-    json.member("parameters", count_parameters(answer.loaded.model.tree)).end_object();
+    json.member("parameters", count_parameters(answer.loaded.model.tree));
+    json.member("partial", answer.loaded.model.config.is_text_part).end_object();
     write_request(json, answer);
     json.member("fits", answer.plan.has_value());
     write_plan(json, answer);

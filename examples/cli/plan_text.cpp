@@ -187,8 +187,8 @@ struct RankGroup {
 
 std::string plan_text(PlanAnswer const& answer, Style const& style) {
     auto out = style.bold(escaped(answer.loaded.name)) + ", " +
-               short_count(count_parameters(answer.loaded.model.tree)) + " parameters, on " +
-               describe_devices(answer.topology) + "\n";
+               short_count(count_parameters(answer.loaded.model.tree)) + " parameters" +
+               std::string(part_note(answer.loaded.model.config)) + ", on " + describe_devices(answer.topology) + "\n";
     out += style.dim(question_of(answer.loaded, answer.request.estimate) +
                      (answer.request.estimate.training ? "; training" : "") + "; objective " +
                      std::string(shardwise::name_of(answer.request.objective))) +

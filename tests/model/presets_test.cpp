@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "arch/golden_cases.hpp"
+#include "config_difference.hpp"
 
 #include <set>
 #include <string>
@@ -18,49 +19,6 @@ ModelPreset const* preset_of(std::string const& name) {
     if (name.rfind("small-", 0) == 0) return nullptr;
     auto const ending = name.find("-model");
     return find_preset(name.substr(0, ending));
-}
-
-/// The fields of the family's table in which two configurations differ, separated by blanks.
-std::string differing_fields(ModelConfig const& a, ModelConfig const& b) {
-    std::string names;
-    Architectures::with(a.model_type.view(), [&]<class Arch>(Arch) {
-        for (auto const& field : Arch::fields) {
-            bool is_same = true;
-            switch (field.type) {
-                case FieldType::integer:
-                case FieldType::choice:
-                    is_same = a.*field.integer == b.*field.integer;
-                    break;
-                case FieldType::flag:
-                    is_same = a.*field.flag == b.*field.flag;
-                    break;
-                case FieldType::real:
-                    is_same = field.rope != nullptr ? a.rope.*field.rope == b.rope.*field.rope
-                                                    : a.*field.real == b.*field.real;
-                    break;
-                case FieldType::activation:
-                    is_same = a.*field.activation == b.*field.activation;
-                    break;
-                case FieldType::refused:
-                    break;
-            }
-            if (!is_same) names += std::string(field.key) + ' ';
-        }
-    });
-    if (a.rope.kind != b.rope.kind) names += "rope.kind ";
-    if (a.rope.factor != b.rope.factor) names += "rope.factor ";
-    if (a.rope.low_frequency_factor != b.rope.low_frequency_factor) names += "rope.low_frequency_factor ";
-    if (a.rope.high_frequency_factor != b.rope.high_frequency_factor) names += "rope.high_frequency_factor ";
-    if (a.rope.attention_factor != b.rope.attention_factor) names += "rope.attention_factor ";
-    if (a.rope.beta_fast != b.rope.beta_fast) names += "rope.beta_fast ";
-    if (a.rope.beta_slow != b.rope.beta_slow) names += "rope.beta_slow ";
-    if (a.rope.mscale != b.rope.mscale) names += "rope.mscale ";
-    if (a.rope.mscale_all_dim != b.rope.mscale_all_dim) names += "rope.mscale_all_dim ";
-    if (a.rope.truncates != b.rope.truncates) names += "rope.truncates ";
-    if (a.rope.original_max_positions != b.rope.original_max_positions) names += "rope.original_max_positions ";
-    if (!(a.sliding_layers == b.sliding_layers)) names += "layer_types ";
-    if (!(a.dense_layers == b.dense_layers)) names += "mlp_only_layers ";
-    return names;
 }
 
 }  // namespace
@@ -80,7 +38,7 @@ TEST_CASE("Presets are the published configurations, field by field") {
         if (published->config.model_class == ours->config.model_class) {
             CHECK(count_parameters(ours->tree) == golden.at("parameters").get<std::int64_t>());
         }
-        CHECK(differing_fields(ours->config, published->config) == "");
+        CHECK(testing::differing_fields(ours->config, published->config) == "");
         // gpt-oss publishes no dtype; its unpacked parts are bf16. These are Gemma 2's pretrained files, which are fp32: the
         // presets count the instruction-tuned ones.
         auto const family = preset->config->model_type.view();

@@ -9,8 +9,22 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// The elements of the embedding, where no head shares them.
+[[nodiscard]] constexpr std::int64_t count_embedding(ModuleTree const& tree) {
+    if (!tree.ties().empty() || tree.modules().empty()) return 0;
+    std::int64_t elements = 0;
+    for (auto const& child : tree.children()) {
+        if (child.role != ModuleRole::embedding) continue;
+        auto const& module = tree.module(child.module);
+        for (std::uint32_t i = 0; i < module.tensor_count; ++i) elements += tree.tensor(module, i).shape.elements();
+    }
+    return elements;
+}
+
 /// The trained elements that compute one token: all of them, except that of the routed experts only as many count as a
-/// token chooses. Embedding and head count whole, tied ones once, as model cards do (Mixtral-8x7B 12.9B of 46.7B).
+/// token chooses. The head counts whole. The embedding, of which a token reads one row, counts as the model's publisher
+/// counts it: Mistral and Qwen have it in (Mixtral-8x7B 12.9B of 46.7B, Qwen3-30B-A3B 3.3B), DeepSeek and OpenAI do not
+/// (`ModelConfig::active_embedding`; DeepSeek-V3 36.6B, gpt-oss-120b 5.13B); tied to the head it counts once.
 [[nodiscard]] constexpr std::int64_t count_active_parameters(ModuleTree const& tree, ModelConfig const& config) {
     auto const all = count_parameters(tree);
     if (config.experts <= 0 || config.experts_per_token <= 0 || config.experts_per_token >= config.experts) return all;
@@ -33,7 +47,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         }
     }
     auto const experts = routed[tree.root()];
-    return all - experts + experts / config.experts * config.experts_per_token;
+    auto const left_out = config.active_embedding ? 0 : count_embedding(tree);
+    return all - left_out - experts + experts / config.experts * config.experts_per_token;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -36,6 +36,8 @@ namespace detail {
     config.query_scale = query_scale;
     config.rope.local_theta = 10000.0;
     if (window == 1024) {
+        // These are published with a vision tower.
+        config.is_text_part = true;
         config.rope.kind = RopeKind::linear;
         config.rope.factor = 8.0;
     }

@@ -30,7 +30,7 @@ struct DeepseekV2 {
         positive_field("qk_nope_head_dim", &ModelConfig::qk_nope_head_dim, 128),
         positive_field("qk_rope_head_dim", &ModelConfig::qk_rope_head_dim, 64).in_gguf("rope.dimension_count"),
         positive_field("v_head_dim", &ModelConfig::v_head_dim, 128).in_gguf("attention.value_length_mla"),
-        positive_field("n_routed_experts", &ModelConfig::experts, 64).in_gguf("expert_count"),
+        positive_field("n_routed_experts", &ModelConfig::experts, 64).named("num_experts").in_gguf("expert_count"),
         optional_field("num_experts_per_tok", &ModelConfig::experts_per_token, 0).in_gguf("expert_used_count"),
         optional_field("n_shared_experts", &ModelConfig::shared_experts, 2)
             .in_gguf("expert_shared_count")

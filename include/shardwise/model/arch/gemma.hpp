@@ -27,6 +27,7 @@ struct Gemma {
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 8192).in_gguf("context_length"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        refused_flag("use_bidirectional_attention", "lets tokens attend to later ones, which is not described"),
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         activation_field("hidden_act", ActivationKind::gelu_tanh),

@@ -28,6 +28,7 @@ struct Gemma2 {
         natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        refused_flag("use_bidirectional_attention", "lets tokens attend to later ones, which is not described"),
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),

@@ -26,7 +26,7 @@ struct GptOss {
         optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
         optional_field("head_dim", &ModelConfig::head_dim, 64).in_gguf("attention.key_length"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
-        positive_field("num_local_experts", &ModelConfig::experts, 128).in_gguf("expert_count"),
+        positive_field("num_local_experts", &ModelConfig::experts, 128).named("num_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 4).in_gguf("expert_used_count"),
         natural_field("sliding_window", &ModelConfig::sliding_window, 128).in_gguf("attention.sliding_window"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
@@ -68,6 +68,8 @@ struct GptOss {
         config.attention_out_bias = config.attention_bias;
         config.activation = ActivationKind::swiglu_clamped;
         config.dense_layers = {};
+        // Model card of gpt-oss (arXiv 2508.10925), table 1: 5.13 B and 3.61 B, the embedding left out.
+        config.active_embedding = false;
         config.router_score = RouterScore::softmax_chosen;
         config.norm_expert_weights = false;
         if (!config.rope.is_given && config.rope.kind == RopeKind::standard) {

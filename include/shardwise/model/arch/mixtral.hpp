@@ -27,7 +27,7 @@ struct Mixtral {
         optional_field("num_key_value_heads", &ModelConfig::kv_heads, 8).in_gguf("attention.head_count_kv"),
         optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 131072).in_gguf("context_length"),
-        positive_field("num_local_experts", &ModelConfig::experts, 8).in_gguf("expert_count"),
+        positive_field("num_local_experts", &ModelConfig::experts, 8).named("num_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 2).in_gguf("expert_used_count"),
         natural_field("sliding_window", &ModelConfig::sliding_window, 0).in_gguf("attention.sliding_window"),
         flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),

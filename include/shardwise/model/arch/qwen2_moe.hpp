@@ -55,7 +55,8 @@ struct Qwen2Moe {
     static constexpr detail::LlamaLayout layout{
         .prefix = "Qwen2Moe", .attention_suffix = "SdpaAttention", .has_layer_rotary = true};
 
-    /// qkv_bias is for q, k and v. Heads times head_dim must be the hidden size. layer_types is not read.
+    /// qkv_bias is for q, k and v. Heads times head_dim must be the hidden size. layer_types counts where it
+    /// is given, as in transformers 5, which writes it.
     static constexpr Result<> complete(ModelConfig& config) {
         if (auto const checked =
                 detail::check_class(config, {"Qwen2MoeForCausalLM", "Qwen2MoeModel",
@@ -72,7 +73,6 @@ struct Qwen2Moe {
         }
         config.attention_out_bias = config.mlp_bias = false;
         if (!config.use_sliding_window) config.sliding_window = 0;
-        config.layer_types_count = 0;
         if (auto const checked = detail::complete_sparse_layers(config); !checked) return checked;
         return detail::complete_windows(config, [&](std::int64_t layer) { return layer >= config.sliding_pattern; });
     }

@@ -25,7 +25,7 @@ struct Qwen3Moe {
         positive_field("num_key_value_heads", &ModelConfig::kv_heads, 4).in_gguf("attention.head_count_kv"),
         optional_field("head_dim", &ModelConfig::head_dim, 0).in_gguf("attention.key_length"),
         positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768).in_gguf("context_length"),
-        natural_field("num_experts", &ModelConfig::experts, 128).in_gguf("expert_count"),
+        natural_field("num_experts", &ModelConfig::experts, 128).named("num_local_experts").in_gguf("expert_count"),
         positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 8).in_gguf("expert_used_count"),
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 768)
             .in_gguf("expert_feed_forward_length"),

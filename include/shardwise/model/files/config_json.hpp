@@ -8,7 +8,9 @@
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/files/config_fields.hpp>
+#include <shardwise/model/files/config_keys.hpp>
 #include <shardwise/model/files/config_rope.hpp>
+#include <shardwise/model/files/config_task.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
@@ -242,11 +244,13 @@ template <ModelArchitecture Arch>
             if (!flag) return flag.error();
             out.config.tie_word_embeddings = *flag;
         }
+        out.config.is_text_part = true;
         out.warnings.push_back(escaped(whole.file()) + ": only the text model (text_config) is counted");
     }
     if (whole.find_set("auto_map")) {
         out.warnings.push_back(escaped(whole.file()) + ": auto_map names code of the repository; it is never executed");
     }
+    warn_of_unread_keys(object, Arch::name, out.warnings);
     auto checked = check_config<Arch>(out.config, whole.file());
     if (!checked && checked.error().code() == ErrorCode::unsupported && is_whole_class) {
         // The class wraps the text model with other inputs; the text model is counted as its own usual class.
@@ -277,6 +281,7 @@ template <ModelArchitecture Arch>
         return Error{ErrorCode::malformed_file}.in(file).because("a configuration is a JSON object");
     }
     detail::ConfigObject const whole(document->root(), file, "");
+    if (auto const checked = detail::check_task(whole); !checked) return checked.error();
     auto const part = detail::find_part(whole);
     if (!part) return part.error();
     Result<ConfigFile> result{detail::unknown_model_type(file, part->model_type)};

@@ -83,6 +83,12 @@ public:
 
     [[nodiscard]] Result<> run() {
         if (has("config.json")) source_.config = "config.json";
+        // A pipeline of diffusers: its index says so, and is refused where it is read.
+        if (source_.config.empty() && has("model_index.json")) {
+            source_.kind = SourceKind::config;
+            source_.config = "model_index.json";
+            return {};
+        }
         auto const safetensors = all(".safetensors");
         auto const gguf = all(".gguf");
         if (has("model.safetensors.index.json")) {

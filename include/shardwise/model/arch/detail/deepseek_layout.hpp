@@ -71,6 +71,8 @@ struct DeepseekLayout {
     config.shared_expert_intermediate_size = config.shared_experts * config.expert_intermediate_size;
     if (config.head_dim == 0) config.head_dim = config.qk_rope_head_dim;
     config.attention_out_bias = config.attention_bias;
+    // DeepSeek-V3, README_WEIGHTS.md: 36.6 B with the head, without the embedding; V2-Lite's 2.4 B is counted so too.
+    config.active_embedding = false;
     config.sliding_window = config.layer_types_count = 0;
     config.sliding_layers = {};
     auto widest = config;
