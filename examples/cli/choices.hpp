@@ -72,8 +72,12 @@ inline constexpr std::array<Choice<RankKind>, 3> rank_kind_choices{
 inline constexpr std::array<Choice<DeviceKind>, 4> prefer_choices{
     {{"cuda", DeviceKind::cuda}, {"hip", DeviceKind::hip}, {"metal", DeviceKind::metal}, {"cpu", DeviceKind::cpu}}};
 
-inline constexpr std::array<Choice<Pooling>, 3> pooling_choices{
-    {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"none", Pooling::none}}};
+/// Pooling as the checkpoint says, or one of the library's.
+inline constexpr std::array<Choice<Optional<Pooling>>, 5> pooling_choices{{{"auto", std::nullopt},
+                                                                           {"mean", Pooling::mean},
+                                                                           {"cls", Pooling::cls},
+                                                                           {"last", Pooling::last},
+                                                                           {"none", Pooling::none}}};
 
 /// Quantisations worth offering; parse_quant_scheme takes more.
 inline constexpr std::array<std::string_view, 24> quant_words{

@@ -119,7 +119,8 @@ std::span<Command const> commands() {
                 "the "
                 "states behind the last layer of each text's tokens, pooled into a vector: bert and roberta, and "
                 "decoders too. What the tokenizer puts before and after each text is put there; padding and truncation "
-                "are not applied. Each vector is a line of numbers.",
+                "are not applied. Pooling and length are those of the checkpoint's modules.json, where it has one and "
+                "--pooling does not say otherwise. Each vector is a line of numbers.",
             .groups = {model_argument(), embed_options(), embed_rank_options(), output_options()},
             .examples = {{"shardwise embed ./all-MiniLM-L6-v2 --text 'a cat' --text 'a kitten' --normalize",
                           "two vectors of length 1, a line each"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/session/embed.hpp>
+#include <shardwise/session/sentence_modules.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
 #include "choices.hpp"
@@ -17,12 +18,19 @@ namespace shardwise::cli {
 
 namespace {
 
-[[nodiscard]] Result<EmbedOptions> read_embed_options(Arguments const& arguments) {
+/// The options, and the pooling that was asked for; nothing: the checkpoint's own.
+struct EmbedRequest {
     EmbedOptions options;
+    Optional<Pooling> pooling;
+};
+
+[[nodiscard]] Result<EmbedRequest> read_embed_request(Arguments const& arguments) {
+    EmbedRequest request;
+    auto& options = request.options;
     if (arguments.pooling) {
-        auto const pooling = choose<Pooling>("--pooling", *arguments.pooling, pooling_choices);
+        auto const pooling = choose<Optional<Pooling>>("--pooling", *arguments.pooling, pooling_choices);
         if (!pooling) return pooling.error();
-        options.pooling = *pooling;
+        request.pooling = *pooling;
     }
     options.is_normalized = arguments.normalize;
     options.is_deterministic = arguments.deterministic;
@@ -30,12 +38,28 @@ namespace {
                              read_count("--threads", arguments.threads, 4096, options.threads)}) {
         if (!read) return read.error();
     }
-    return options;
+    return request;
 }
 
-[[nodiscard]] Result<EmbedAnswer> answer_embed(Arguments const& arguments, EmbedOptions const& options) {
+/// Takes over what the checkpoint's modules.json asks for; a GGUF file or a folder without one means the mean.
+[[nodiscard]] Result<> complete_options(ModelSource const& source, EmbedRequest& request) {
+    if (request.pooling) {
+        request.options.pooling = *request.pooling;
+        return {};
+    }
+    auto const modules = read_sentence_modules(source);
+    if (!modules) return modules.error();
+    if (!*modules) return {};
+    request.options.pooling = (*modules)->pooling;
+    request.options.is_normalized = request.options.is_normalized || (*modules)->is_normalized;
+    return {};
+}
+
+[[nodiscard]] Result<EmbedAnswer> answer_embed(Arguments const& arguments, EmbedRequest request) {
     auto model = find_runnable(*arguments.model);
     if (!model) return model.error();
+    if (auto const done = complete_options(model->source, request); !done) return done.error();
+    auto const& options = request.options;
     auto const tokenizer = load_tokenizer(model->source);
     // Ids in place of a text, which the loader advises, are nothing that this command takes.
     if (!tokenizer)
@@ -68,9 +92,9 @@ ExitCode run_embed(Arguments const& arguments) {
                           .fix("give a text with --text, several with --text each"),
                       Stage::arguments);
     }
-    auto const options = read_embed_options(arguments);
-    if (!options) return failed(options.error(), Stage::arguments);
-    auto const answer = answer_embed(arguments, *options);
+    auto const request = read_embed_request(arguments);
+    if (!request) return failed(request.error(), Stage::arguments);
+    auto const answer = answer_embed(arguments, *request);
     if (!answer) return failed(answer.error(), Stage::work);
     print_text(arguments.json ? embed_json(*answer) : embed_lines(*answer));
     return ExitCode::done;

@@ -148,8 +148,9 @@ constexpr std::array embed_table{
            .words = &Arguments::texts},
     Option{.flag = "--pooling",
            .value = "POOLING",
-           .help = "what is made of the tokens' states: their mean, the first one's, or every token's",
-           .standard = "mean",
+           .help = "what is made of the tokens' states: their mean, the first one's, the last one's, or every "
+                   "token's; auto: what the checkpoint's modules.json says, else their mean",
+           .standard = "auto",
            .choices = words_of<pooling_choices>,
            .word = &Arguments::pooling},
     Option{.flag = "--normalize", .help = "divide vectors by their length", .is_set = &Arguments::normalize},

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -77,6 +78,58 @@ TEST_CASE("embed: ids and pooled states of a small bert are transformers', over 
             }
         }
     }
+}
+
+TEST_CASE("embed: the checkpoint's own modules say how states are pooled, and whether vectors have length 1") {
+    SmallBert const model;
+    auto const first = [&](std::vector<std::string> const& flags) {
+        auto const answer = model.embed(flags);
+        return std::pair{answer.text("pooling"), answer.real("embeddings", 0U, 0U)};
+    };
+    auto const mean = first({"--pooling", "mean"});
+    auto const cls = first({"--pooling", "cls"});
+    auto const last = first({"--pooling", "last"});
+    CHECK(mean.second != cls.second);
+    CHECK(mean.second != last.second);
+    // Without modules.json: the mean.
+    CHECK(first({}) == mean);
+    CHECK(first({"--pooling", "auto"}) == mean);
+    auto const write_modules = [&](std::string const& rest) {
+        (void)model.folder.write("modules.json", R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})" + rest + "]");
+    };
+    std::filesystem::create_directory(model.folder / "1_Pooling");
+    write_modules("");
+    (void)model.folder.write("1_Pooling/config.json",
+                             R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})");
+    CHECK(first({}) == cls);
+    CHECK(first({"--pooling", "mean"}) == mean);
+    (void)model.folder.write("1_Pooling/config.json", R"({"pooling_mode_lasttoken": true})");
+    CHECK(first({}) == last);
+    (void)model.folder.write("1_Pooling/config.json", R"({"word_embedding_dimension": 8, "pooling_mode": "cls"})");
+    CHECK(first({}) == cls);
+    (void)model.folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
+    write_modules(R"(, {"idx": 2, "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})");
+    auto const normalized = model.embed({});
+    CHECK(normalized.at("normalized")->boolean().value_or(false));
+    CHECK(std::abs(normalized.real("embeddings", 0U, 0U) - golden().real("texts", 0U, "normalized", 0U)) < 1e-4);
+
+    auto const refused = [&](std::string_view what) {
+        auto const ran = run({"embed", model.folder.path(), "--text", "a"});
+        CHECK(ran.status == 1);
+        CHECK_MESSAGE(ran.err.find(what) != std::string::npos, ran.err);
+        CHECK(run({"embed", model.folder.path(), "--text", "a", "--pooling", "cls"}).status == 0);
+    };
+    (void)model.folder.write("1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})");
+    refused("is a pooling that is not run");
+    (void)model.folder.write("1_Pooling/config.json",
+                             R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})");
+    refused("is true beside another");
+    (void)model.folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
+    write_modules(R"(, {"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"})");
+    refused("sentence_transformers.models.Dense");
+    (void)model.folder.write("modules.json", "{}");
+    refused("modules are a list");
 }
 
 TEST_CASE("embed: without pooling every token has a row, and the lines are the same numbers") {

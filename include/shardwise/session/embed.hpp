@@ -85,6 +85,9 @@ public:
         if (options_.pooling == Pooling::none || (options_.pooling == Pooling::cls && first == 0)) {
             auto const count = options_.pooling == Pooling::none ? states.size() : width;
             values.insert(values.end(), states.begin(), states.begin() + static_cast<std::ptrdiff_t>(count));
+        } else if (options_.pooling == Pooling::last) {
+            if (first + static_cast<std::int64_t>(states.size() / width) < length) return;
+            values.insert(values.end(), states.end() - static_cast<std::ptrdiff_t>(width), states.end());
         } else if (options_.pooling == Pooling::mean) {
             if (first == 0) std::fill(sums_.begin(), sums_.end(), 0.0);
             for (std::size_t i = 0; i < states.size(); ++i) sums_[i % width] += static_cast<double>(states[i]);

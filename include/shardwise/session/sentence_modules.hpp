@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/files/text_file.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/text.hpp>
+#include <shardwise/json/value.hpp>
+#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/session/pooling.hpp>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// What a sentence-transformers checkpoint does with the states of a text's tokens.
+struct SentenceModules {
+    Pooling pooling = Pooling::mean;
+    /// A Normalize module follows.
+    bool is_normalized = false;
+};
+
+namespace detail {
+
+/// Reads modules.json and the files that it names.
+class SentenceModulesReader {
+public:
+    explicit SentenceModulesReader(ModelSource const& source) : source_(source) {}
+
+    Result<std::optional<SentenceModules>> read() {
+        if (source_.folder.empty() || !source_.open(modules_file)) return std::optional<SentenceModules>{};
+        auto const document = open_json(modules_file);
+        if (!document) return document.error();
+        if (!document->root().is_array()) return malformed(modules_file, "modules are a list");
+        bool has_pooling = false;
+        for (auto const entry : document->root()) {
+            auto const type = entry.find("type");
+            auto const path = entry.find("path");
+            if (!type || !type->string()) return malformed(modules_file, "a module has a type");
+            auto const name = last_name(*type->string());
+            if (name == "Transformer") continue;
+            if (name == "Normalize") {
+                out_.is_normalized = true;
+                continue;
+            }
+            if (name != "Pooling") return unknown(modules_file, *type->string(), "is a module that is not run");
+            auto const folder = path && path->string() ? std::string(*path->string()) : std::string();
+            auto const pooling = read_pooling((folder.empty() ? "" : folder + "/") + "config.json");
+            if (!pooling) return pooling.error();
+            out_.pooling = *pooling;
+            has_pooling = true;
+        }
+        if (!has_pooling) return malformed(modules_file, "has no Pooling module");
+        return std::optional{out_};
+    }
+
+private:
+    static constexpr std::string_view modules_file = "modules.json";
+    static constexpr std::size_t largest_file = std::size_t{1} << 20U;
+
+    struct Mode {
+        std::string_view key;
+        std::string_view word;
+        std::optional<Pooling> pooling;
+    };
+    /// Source  sentence-transformers 5 models/Pooling.py: the flags of its config, and the words of `pooling_mode`
+    static constexpr std::array<Mode, 7> modes{{{"pooling_mode_cls_token", "cls", Pooling::cls},
+                                                {"pooling_mode_mean_tokens", "mean", Pooling::mean},
+                                                {"pooling_mode_lasttoken", "lasttoken", Pooling::last},
+                                                {"pooling_mode_max_tokens", "max", std::nullopt},
+                                                {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", std::nullopt},
+                                                {"pooling_mode_weightedmean_tokens", "weightedmean", std::nullopt},
+                                                {"pooling_mode_max_seq_tokens", "max_seq", std::nullopt}}};
+
+    [[nodiscard]] static std::string_view last_name(std::string_view type) {
+        auto const dot = type.rfind('.');
+        return dot == std::string_view::npos ? type : type.substr(dot + 1);
+    }
+    [[nodiscard]] Error malformed(std::string_view file, std::string_view reason) const {
+        return Error{ErrorCode::malformed_file}.in(path_of(file)).because(reason).fix("give --pooling mean, cls or last");
+    }
+    [[nodiscard]] Error unknown(std::string_view file, std::string_view what, std::string_view reason) const {
+        return Error{ErrorCode::unsupported}
+            .in(path_of(file))
+            .at(escaped(what))
+            .because(std::string(reason) + ": the vectors would be others")
+            .fix("give --pooling mean, cls, last or none to do without it");
+    }
+    [[nodiscard]] std::string path_of(std::string_view file) const {
+        return source_.folder + (source_.folder.ends_with('/') ? "" : "/") + std::string(file);
+    }
+    [[nodiscard]] Result<JsonDocument> open_json(std::string_view name) const {
+        auto const file = source_.open(name);
+        if (!file) return file.error();
+        auto const text = read_text_file(*file, largest_file);
+        if (!text) return text.error();
+        auto document = parse_json(*text);
+        if (document) return document;
+        auto error = document.error();
+        return error.in(path_of(name));
+    }
+    /// One mode; several that are true at once are vectors one after another, which are not made.
+    [[nodiscard]] Result<Pooling> read_pooling(std::string const& name) const {
+        auto const document = open_json(name);
+        if (!document) return document.error();
+        auto const config = document->root();
+        Mode const* chosen = nullptr;
+        if (auto const word = config.find("pooling_mode"); word && word->string()) {
+            for (auto const& mode : modes) {
+                if (mode.word == *word->string()) chosen = &mode;
+            }
+            if (chosen == nullptr) return unknown(name, *word->string(), "is a pooling that is not known");
+        }
+        for (auto const& mode : modes) {
+            auto const flag = config.find(mode.key);
+            if (!flag || !flag->boolean().value_or(false) || chosen == &mode) continue;
+            if (chosen != nullptr) return unknown(name, mode.key, "is true beside another, and they are not put together");
+            chosen = &mode;
+        }
+        if (chosen == nullptr) return malformed(name, "names no pooling");
+        if (!chosen->pooling) return unknown(name, chosen->word, "is a pooling that is not run");
+        return *chosen->pooling;
+    }
+
+    ModelSource const& source_;
+    SentenceModules out_;
+};
+
+}  // namespace detail
+
+/// What modules.json of a checkpoint's folder asks for: the pooling of its Pooling module's config.json, and whether a
+/// Normalize module follows. Nothing where the folder has no modules.json.
+///
+/// Errors  unsupported for modules and poolings that are not run, by name; malformed_file; those of the files
+/// Source  sentence-transformers 5, its saved models
+[[nodiscard]] inline Result<std::optional<SentenceModules>> read_sentence_modules(ModelSource const& source) {
+    return detail::SentenceModulesReader(source).read();
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
