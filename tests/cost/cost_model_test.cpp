@@ -22,7 +22,8 @@ struct Sum {
     double parameters = 0.0;
 };
 
-Sum sum_of(Model const& model, EstimateRequest const& request) {
+Sum sum_of(Model const& model, EstimateRequest const& asked) {
+    auto const request = as_published(asked, model.config);
     auto const weights = body_weights(model, find_parts(model, depends_on_layer(request)), request);
     Sum sum;
     for (auto const& block : model.program.blocks()) {

@@ -67,6 +67,25 @@ TEST_CASE("device_presets: the memory is within 7 % of what the name says") {
     }
 }
 
+TEST_CASE("device_presets: memory is what drivers report, by the same convention for siblings") {
+    auto const memory = [](std::string_view name) { return find_device_preset(name)->memory; };
+    CHECK(memory("H100-80GB") == 81559_MiB);
+    CHECK(memory("H100-80GB") == memory("H800-80GB"));
+    CHECK(memory("H100-80GB") == memory("H100-PCIe-80GB"));
+    CHECK(memory("RTX4090") == 24564_MiB);
+    CHECK(memory("RTX5090") == 32607_MiB);
+    CHECK(memory("L4") == 23034_MiB);
+    CHECK(memory("L40S") == memory("L40"));
+    CHECK(memory("B200-180GB") == 183359_MiB);
+    CHECK(memory("MI300X-192GB") == 196592_MiB);
+    CHECK(memory("MI250X-128GB") == 2 * memory("MI250X-GCD-64GB"));
+    for (auto const& preset : device_presets) {
+        CAPTURE(preset.device.name.view());
+        std::string_view const source = preset.source;
+        if (preset.device.kind == DeviceKind::cuda) CHECK(source.find("memory: nvidia-smi") != source.npos);
+    }
+}
+
 TEST_CASE("device_presets: rates are dense and ordered: the narrower the type, the faster") {
     for (auto const& preset : device_presets) {
         auto const& peak = preset.device.peak;

@@ -9,7 +9,7 @@ using namespace shardwise;
 
 static_assert(presets::four_a100_40gb.size() == 4);
 static_assert(presets::four_a100_40gb[3].id == DeviceId::gpu(3));
-static_assert(find_device_preset("rtx4090")->memory == 24_GiB);
+static_assert(find_device_preset("rtx4090")->memory == 24564_MiB);
 
 TEST_CASE("parse_device_spec: counts, kinds and nodes as the interface writes them") {
     auto const four = parse_device_spec("4xA100-40GB");
@@ -21,7 +21,7 @@ TEST_CASE("parse_device_spec: counts, kinds and nodes as the interface writes th
     auto const mixed = parse_device_spec("2xA100-80GB+2xRTX4090");
     REQUIRE(mixed.has_value());
     CHECK((*mixed)[1].memory == 80_GiB);
-    CHECK((*mixed)[2].memory == 24_GiB);
+    CHECK((*mixed)[2].memory == 24564_MiB);
     CHECK((*mixed)[3].id == DeviceId::gpu(3));
 
     auto const cluster = parse_device_spec("4x(8xH100-80GB)");

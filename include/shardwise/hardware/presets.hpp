@@ -58,8 +58,8 @@ inline constexpr std::size_t preset_count =
 
 }  // namespace detail
 
-/// Well-known devices: memory as the driver reports it where a row does not say that it is nominal, dense rates without
-/// sparsity.
+/// Well-known devices: memory is the total that the driver reports (of Apple's chips, what is installed), rates are dense,
+/// without sparsity.
 ///
 /// Source  vendors' data sheets, named in each row
 inline constexpr std::array<DevicePreset, detail::preset_count> device_presets = detail::all_presets();

@@ -8,7 +8,8 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// AMD's Instinct accelerators and the Radeon cards that ROCm drives. fp32 and fp64 are the matrix cores' where they
-/// have them. Memory that is not a power of two is what ROCm reports: 16 MiB less than is installed.
+/// have them. Memory is the total that ROCm reports: 16 MiB less than is installed, of a package twice that of its dies;
+/// an APU's (MI300A) is all that it shares with the processor.
 ///
 /// An MI250 or MI250X is two dies (GCDs), each a device of its own to every program with half of everything; the rows
 /// without "GCD" are the package, as data sheets count.
@@ -22,9 +23,9 @@ inline constexpr std::array<PresetRow, 15> amd_presets{{
      infinity_fabric(46), {}, "AMD Instinct MI100 brochure; 3 links of 92 GB/s", "Instinct MI100"},
     {"MI210-64GB", "gfx90a", 65520, 1638, {.fp64 = 45.3, .fp32 = 45.3, .bf16 = 181, .int8 = 181}, infinity_fabric(50),
      {}, "AMD Instinct MI210 brochure; 3 links of 100 GB/s", "Instinct MI210"},
-    {"MI250-128GB", "gfx90a", 131072, 3277, {.fp64 = 90.5, .fp32 = 90.5, .bf16 = 362.1, .int8 = 362.1},
+    {"MI250-128GB", "gfx90a", 131040, 3277, {.fp64 = 90.5, .fp32 = 90.5, .bf16 = 362.1, .int8 = 362.1},
      infinity_fabric(50), {}, "AMD Instinct MI250 data sheet, the package", ""},
-    {"MI250X-128GB", "gfx90a", 131072, 3277, {.fp64 = 95.7, .fp32 = 95.7, .bf16 = 383, .int8 = 383},
+    {"MI250X-128GB", "gfx90a", 131040, 3277, {.fp64 = 95.7, .fp32 = 95.7, .bf16 = 383, .int8 = 383},
      infinity_fabric(50), ethernet(200),
      "AMD Instinct MI250X data sheet, the package; network: OLCF Frontier user guide", ""},
     {"MI250X-GCD-64GB", "gfx90a", 65520, 1638, {.fp64 = 47.9, .fp32 = 47.9, .bf16 = 191.5, .int8 = 191.5},
@@ -33,8 +34,7 @@ inline constexpr std::array<PresetRow, 15> amd_presets{{
     {"MI300A-128GB", "gfx942", 131072, 5300,
      {.fp64 = 122.6, .fp32 = 122.6, .bf16 = 980.6, .fp8 = 1961.2, .int8 = 1961.2}, infinity_fabric(128), ethernet(200),
      "AMD Instinct MI300A data sheet; network: El Capitan, LLNL", "Instinct MI300A"},
-    // Nominal: ROCm reports 196592 MiB.
-    {"MI300X-192GB", "gfx942", 196608, 5300, {.fp64 = 163.4, .fp32 = 163.4, .bf16 = 1307, .fp8 = 2615, .int8 = 2615},
+    {"MI300X-192GB", "gfx942", 196592, 5300, {.fp64 = 163.4, .fp32 = 163.4, .bf16 = 1307, .fp8 = 2615, .int8 = 2615},
      infinity_fabric(64), ethernet(400),
      "AMD Instinct MI300X data sheet; network: MI300X cluster reference architecture", "Instinct MI300X"},
     {"MI325X-256GB", "gfx942", 262128, 6000, {.fp64 = 163.4, .fp32 = 163.4, .bf16 = 1307, .fp8 = 2615, .int8 = 2615},

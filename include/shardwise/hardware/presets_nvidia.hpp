@@ -7,7 +7,10 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// NVIDIA's data center GPUs. Data sheets since Ampere print rates with sparsity: halved here. fp64 is the tensor
+/// NVIDIA's data center GPUs. Memory is the total that nvidia-smi reports, with ECC where it is on by default: less than
+/// the name says where the driver keeps some back.
+///
+/// Data sheets since Ampere print rates with sparsity: halved here. fp64 is the tensor
 /// cores' where they have it. Cards with PCIe reach their peers over it; the bridges that some have join pairs only.
 ///
 /// The network is the GPU's share in the vendor's reference node: DGX-1 and DGX-2 50 Gb/s, DGX A100 200 Gb/s, DGX H100,
@@ -17,9 +20,9 @@ inline constexpr std::array<PresetRow, 28> nvidia_presets{{
      "NVIDIA Tesla P100 data sheet (PCIe); memory: nvidia-smi", "Tesla P100-PCIE-16GB"},
     // Drivers before 2021 report 16160 and 32510 MiB.
     {"V100-16GB", "sm_70", 16384, 900, {.fp64 = 7.8, .fp32 = 15.7, .fp16 = 125}, nvlink(150), infiniband(50),
-     "NVIDIA V100 data sheet (SXM2); network: DGX-1 data sheet", "Tesla V100-SXM2-16GB"},
+     "NVIDIA V100 data sheet (SXM2); network: DGX-1 data sheet; memory: nvidia-smi", "Tesla V100-SXM2-16GB"},
     {"V100-32GB", "sm_70", 32768, 900, {.fp64 = 7.8, .fp32 = 15.7, .fp16 = 125}, nvlink(150), infiniband(50),
-     "NVIDIA V100 data sheet (SXM2); network: DGX-1 data sheet", "Tesla V100-SXM2-32GB"},
+     "NVIDIA V100 data sheet (SXM2); network: DGX-1 data sheet; memory: nvidia-smi", "Tesla V100-SXM2-32GB"},
     {"T4", "sm_75", 15360, 320, {.fp32 = 8.1, .fp16 = 65, .int8 = 130}, pcie3, {},
      "NVIDIA T4 data sheet; memory: nvidia-smi, with ECC", "Tesla T4"},
 
@@ -32,28 +35,27 @@ inline constexpr std::array<PresetRow, 28> nvidia_presets{{
     {"A16", "sm_86", 15356, 200, {.fp32 = 4.5, .bf16 = 17.9, .int8 = 35.9}, pcie4, {},
      "NVIDIA A16 data sheet, a quarter; memory: nvidia-smi, with ECC", "A16"},
     {"A30", "sm_80", 24576, 933, {.fp64 = 10.3, .fp32 = 10.3, .bf16 = 165, .int8 = 330}, pcie4, {},
-     "NVIDIA A30 data sheet", "A30"},
+     "NVIDIA A30 data sheet; memory: nvidia-smi", "A30"},
     {"A40", "sm_86", 46068, 696, {.fp32 = 37.4, .bf16 = 149.7, .int8 = 299.3}, pcie4, {},
      "NVIDIA A40 data sheet; memory: nvidia-smi, with ECC", "A40"},
     {"A100-40GB", "sm_80", 40960, 1555, {.fp64 = 19.5, .fp32 = 19.5, .bf16 = 312, .int8 = 624}, nvlink(300),
-     infiniband(200), "NVIDIA A100 data sheet (SXM4); network: DGX A100 data sheet", "A100-SXM4-40GB"},
+     infiniband(200), "NVIDIA A100 data sheet (SXM4); network: DGX A100 data sheet; memory: nvidia-smi", "A100-SXM4-40GB"},
     {"A100-80GB", "sm_80", 81920, 2039, {.fp64 = 19.5, .fp32 = 19.5, .bf16 = 312, .int8 = 624}, nvlink(300),
-     infiniband(200), "NVIDIA A100 data sheet (SXM4); network: DGX A100 data sheet", "A100-SXM4-80GB"},
+     infiniband(200), "NVIDIA A100 data sheet (SXM4); network: DGX A100 data sheet; memory: nvidia-smi", "A100-SXM4-80GB"},
     {"A100-PCIe-40GB", "sm_80", 40960, 1555, {.fp64 = 19.5, .fp32 = 19.5, .bf16 = 312, .int8 = 624}, pcie4, {},
-     "NVIDIA A100 data sheet (PCIe)", "A100-PCIE-40GB"},
+     "NVIDIA A100 data sheet (PCIe); memory: nvidia-smi", "A100-PCIE-40GB"},
     {"A100-PCIe-80GB", "sm_80", 81920, 1935, {.fp64 = 19.5, .fp32 = 19.5, .bf16 = 312, .int8 = 624}, pcie4, {},
-     "NVIDIA A100 data sheet (PCIe)", "A100 80GB PCIe"},
+     "NVIDIA A100 data sheet (PCIe); memory: nvidia-smi", "A100 80GB PCIe"},
 
-    // Nominal: nvidia-smi reports 81559 MiB.
-    {"H100-80GB", "sm_90", 81920, 3350, {.fp64 = 67, .fp32 = 67, .bf16 = 989, .fp8 = 1979, .int8 = 1979}, nvlink(450),
-     infiniband(400), "NVIDIA H100 data sheet (SXM5); network: DGX H100 data sheet", "H100 80GB HBM3"},
+    {"H100-80GB", "sm_90", 81559, 3350, {.fp64 = 67, .fp32 = 67, .bf16 = 989, .fp8 = 1979, .int8 = 1979}, nvlink(450),
+     infiniband(400), "NVIDIA H100 data sheet (SXM5); network: DGX H100 data sheet; memory: nvidia-smi", "H100 80GB HBM3"},
     {"H100-PCIe-80GB", "sm_90", 81559, 2000, {.fp64 = 51, .fp32 = 51, .bf16 = 756, .fp8 = 1513, .int8 = 1513}, pcie5,
      {}, "NVIDIA H100 data sheet (PCIe); memory: nvidia-smi", "H100 PCIe"},
     {"H100-NVL-94GB", "sm_90", 95830, 3900, {.fp64 = 60, .fp32 = 60, .bf16 = 835, .fp8 = 1671, .int8 = 1671}, pcie5, {},
      "NVIDIA H100 data sheet (NVL); memory: nvidia-smi", "H100 NVL"},
     // The H100 with half of its NVLink and no fp64 to speak of.
     {"H800-80GB", "sm_90", 81559, 3350, {.fp64 = 1, .fp32 = 67, .bf16 = 989, .fp8 = 1979, .int8 = 1979}, nvlink(200),
-     infiniband(400), "NVIDIA H800 data sheet (SXM5); network: DeepSeek-V3 report, 3.1", "H800"},
+     infiniband(400), "NVIDIA H800 data sheet (SXM5); network: DeepSeek-V3 report, 3.1; memory: nvidia-smi", "H800"},
     {"H20-96GB", "sm_90", 97871, 4000, {.fp64 = 1, .fp32 = 44, .bf16 = 148, .fp8 = 296, .int8 = 296}, nvlink(450),
      infiniband(400), "NVIDIA H20 data sheet; memory: nvidia-smi; network: as HGX H100", "H20"},
     {"H200-141GB", "sm_90", 143771, 4800, {.fp64 = 67, .fp32 = 67, .bf16 = 989, .fp8 = 1979, .int8 = 1979}, nvlink(450),
@@ -63,10 +65,9 @@ inline constexpr std::array<PresetRow, 28> nvidia_presets{{
     {"GH200-96GB", "sm_90", 97871, 4000, {.fp64 = 67, .fp32 = 67, .bf16 = 990, .fp8 = 1979, .int8 = 1979}, nvlink(450),
      infiniband(400), "NVIDIA GH200 data sheet (HBM3); memory: nvidia-smi", "GH200 480GB"},
 
-    // Nominal: nvidia-smi reports 183359 MiB.
-    {"B200-180GB", "sm_100", 184320, 8000,
+    {"B200-180GB", "sm_100", 183359, 8000,
      {.fp64 = 37, .fp32 = 80, .bf16 = 2250, .fp8 = 4500, .int8 = 4500, .fp4 = 9000}, nvlink(900), infiniband(400),
-     "NVIDIA DGX B200 data sheet, per GPU; fp64: HGX B200", "B200"},
+     "NVIDIA DGX B200 data sheet, per GPU; fp64: HGX B200; memory: nvidia-smi", "B200"},
     // Blackwell Ultra gives int8's units to fp4: 0 here, though a thirtieth is left.
     {"B300-288GB", "sm_103", 275040, 8000, {.fp64 = 1.25, .fp32 = 75, .bf16 = 2250, .fp8 = 4500, .fp4 = 13500},
      nvlink(900), infiniband(800), "NVIDIA HGX B300 product page, per GPU; memory: nvidia-smi; network: DGX B300",
@@ -77,13 +78,12 @@ inline constexpr std::array<PresetRow, 28> nvidia_presets{{
     {"GB300-288GB", "sm_103", 284208, 8000, {.fp64 = 1.3, .fp32 = 80, .bf16 = 2500, .fp8 = 5000, .fp4 = 15000},
      nvlink(900), infiniband(800), "NVIDIA GB300 NVL72 product page, a 72nd; memory: nvidia-smi", "GB300"},
 
-    // L4 and L40S nominal: nvidia-smi reports 23034 and 46068 MiB, with ECC.
-    {"L4", "sm_89", 24576, 300, {.fp32 = 30.3, .bf16 = 121, .fp8 = 242, .int8 = 242}, pcie4, {}, "NVIDIA L4 data sheet",
-     "L4"},
+    {"L4", "sm_89", 23034, 300, {.fp32 = 30.3, .bf16 = 121, .fp8 = 242, .int8 = 242}, pcie4, {},
+     "NVIDIA L4 data sheet; memory: nvidia-smi, with ECC", "L4"},
     {"L40", "sm_89", 46068, 864, {.fp32 = 90.5, .bf16 = 181, .fp8 = 362, .int8 = 362}, pcie4, {},
      "NVIDIA L40 data sheet; memory: nvidia-smi, with ECC", "L40"},
-    {"L40S", "sm_89", 49152, 864, {.fp32 = 91.6, .bf16 = 362, .fp8 = 733, .int8 = 733}, pcie4, {},
-     "NVIDIA L40S data sheet", "L40S"},
+    {"L40S", "sm_89", 46068, 864, {.fp32 = 91.6, .bf16 = 362, .fp8 = 733, .int8 = 733}, pcie4, {},
+     "NVIDIA L40S data sheet; memory: nvidia-smi, with ECC", "L40S"},
 }};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
