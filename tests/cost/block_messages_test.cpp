@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/cost/block_messages.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/model/body_builder.hpp>
 #include <shardwise/model/presets.hpp>
 
 #include <doctest/doctest.h>
+
+#include <utility>
 
 using namespace shardwise;
 
@@ -48,6 +51,23 @@ TEST_CASE("messages: a layer reduces attention and MLP, forwards and backwards")
     CHECK(layer.forward == near(2.0 * all_reduce(hidden, 4)));
     CHECK(layer.backward == near(2.0 * all_reduce(hidden, 4)));
     CHECK(layer.routed == 0.0);
+}
+
+TEST_CASE("messages: a norm over sharded columns adds up a double per row, in either pass") {
+    auto const body_of = [](bool is_of_heads) {
+        BodyBuilder body(64);
+        auto const q = body.linear(body.input(), "q", "q", 64, LinearSplit::column(8));
+        auto const normed =
+            is_of_heads ? body.head_norm(q, NormKind::rms, "norm", 8) : body.norm(q, NormKind::rms, "norm");
+        (void)body.linear(normed, "out", "out", 64, LinearSplit::row());
+        return std::move(body).finish();
+    };
+    auto const heads = messages(body_of(true), prompt, 4);
+    auto const all = messages(body_of(false), prompt, 4);
+    CHECK(all.forward == near(heads.forward + all_reduce(8.0 * 200, 4)));
+    CHECK(all.backward == near(heads.backward + all_reduce(8.0 * 200, 4)));
+    auto const alone = messages(body_of(false), prompt, 1);
+    CHECK(alone.forward + alone.backward == 0.0);
 }
 
 TEST_CASE("messages: one rank has none") {

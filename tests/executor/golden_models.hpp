@@ -29,28 +29,30 @@ struct GoldenCase {
     std::uint64_t seed = 0;
 };
 
+/// The cases of one file of tests/golden/executor/.
+inline void read_golden_cases(std::string const& name, std::vector<GoldenCase>& out) {
+    std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/" + name + ".json");
+    std::stringstream text;
+    text << file.rdbuf();
+    auto const document = parse_json(text.str());
+    REQUIRE(document);
+    for (auto const entry : document->root()) {
+        GoldenCase one{std::string(entry.key()), std::string(*entry.find("config")->string()), {}, {}};
+        if (auto const seed = entry.find("seed")) one.seed = static_cast<std::uint64_t>(*seed->integer());
+        auto const ids = entry.find("ids");
+        auto const logits = entry.find("logits");
+        for (auto const id : *ids) one.ids.push_back(static_cast<std::int32_t>(*id.integer()));
+        for (auto const row : *logits) {
+            one.logits.push_back({std::stoll(std::string(row.key())), {}});
+            for (auto const value : row) one.logits.back().second.push_back(static_cast<float>(*value.real()));
+        }
+        out.push_back(std::move(one));
+    }
+}
 [[nodiscard]] inline std::vector<GoldenCase> const& golden_cases() {
     static std::vector<GoldenCase> const cases = [] {
         std::vector<GoldenCase> out;
-        for (std::string const name : {"logits", "latent", "scaled", "classic", "experts"}) {
-            std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/executor/" + name + ".json");
-            std::stringstream text;
-            text << file.rdbuf();
-            auto const document = parse_json(text.str());
-            REQUIRE(document);
-            for (auto const entry : document->root()) {
-                GoldenCase one{std::string(entry.key()), std::string(*entry.find("config")->string()), {}, {}};
-                if (auto const seed = entry.find("seed")) one.seed = static_cast<std::uint64_t>(*seed->integer());
-                auto const ids = entry.find("ids");
-                auto const logits = entry.find("logits");
-                for (auto const id : *ids) one.ids.push_back(static_cast<std::int32_t>(*id.integer()));
-                for (auto const row : *logits) {
-                    one.logits.push_back({std::stoll(std::string(row.key())), {}});
-                    for (auto const value : row) one.logits.back().second.push_back(static_cast<float>(*value.real()));
-                }
-                out.push_back(std::move(one));
-            }
-        }
+        for (auto const* const name : {"logits", "latent", "scaled", "classic", "experts"}) read_golden_cases(name, out);
         return out;
     }();
     return cases;

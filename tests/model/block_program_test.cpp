@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <utility>
 
 using namespace shardwise;
@@ -92,4 +93,49 @@ TEST_CASE("BodyBuilder: halves, tables, the last rows and logits have their shap
     auto const logits = body.logits(last, "weight", 100);
     CHECK(body.at(logits).is_fp32);
     CHECK(body.at(logits).units == 100);
+}
+
+TEST_CASE("BodyBuilder: norms that the executor does not compute over sharded values are refused by their weight") {
+    auto const reason = [](auto write) {
+        BodyBuilder body(16);
+        write(body, body.linear(body.input(), "q", "q.weight", 24, LinearSplit::column(4)),
+              body.linear(body.input(), "qkv", "qkv.weight", 48, LinearSplit::qkv(4, 2)));
+        auto const checked = std::move(body).finish().check("layers");
+        return checked ? std::string() : checked.error().message();
+    };
+    using Body = BodyBuilder;
+    CHECK(reason([](Body& body, ValueId q, ValueId) { body.norm(q, NormKind::rms, "n.weight"); }).empty());
+    CHECK(reason([](Body& body, ValueId q, ValueId) { body.head_norm(q, NormKind::layer, "n.weight", 6, "n.bias"); })
+              .empty());
+    CHECK(reason([](Body& body, ValueId q, ValueId) { body.head_norm(q, NormKind::rms, "n.weight", 24); }).empty());
+    CHECK(reason([](Body& body, ValueId, ValueId qkv) { body.head_norm(qkv, NormKind::rms, "n.weight", 6); }).empty());
+    CHECK(reason([](Body& body, ValueId, ValueId) { body.part_norm(body.input(), NormKind::rms, "n.weight", 8); })
+              .empty());
+    CHECK(reason([](Body& body, ValueId, ValueId) { body.norm(body.input(), NormKind::layer, "n.weight", "n.bias"); })
+              .empty());
+
+    CHECK(reason([](Body& body, ValueId q, ValueId) { body.norm(q, NormKind::layer, "n.weight"); }) ==
+          "layers: n.weight: is a layer norm over a sharded value");
+    CHECK(reason([](Body& body, ValueId, ValueId qkv) { body.norm(qkv, NormKind::rms, "n.weight"); }) ==
+          "layers: n.weight: is a norm over packed queries, keys and values");
+    CHECK(reason([](Body& body, ValueId q, ValueId) { body.part_norm(q, NormKind::rms, "n.weight", 6); }) ==
+          "layers: n.weight: is a norm of a part of a sharded value");
+    CHECK(reason([](Body& body, ValueId q, ValueId) { body.head_norm(q, NormKind::rms, "n.weight", 12); }) ==
+          "layers: n.weight: is a norm of heads that the value is not made of");
+    CHECK(reason([](Body& body, ValueId, ValueId) { body.head_norm(body.input(), NormKind::rms, "n.weight", 0); }) ==
+          "layers: n.weight: is a norm of heads that the value is not made of");
+    CHECK(reason([](Body& body, ValueId, ValueId) { body.part_norm(body.input(), NormKind::rms, "n.weight", 17); }) ==
+          "layers: n.weight: is a norm of more than the value has");
+    CHECK(reason([](Body& body, ValueId, ValueId) { body.norm(body.input(), NormKind::rms, "n.weight", "n.bias"); }) ==
+          "layers: n.bias: is the bias of an rms norm, which has none");
+    CHECK(reason([](Body& body, ValueId q, ValueId) {
+              auto const k = body.linear(q, "k", "k.weight", 24, LinearSplit::column(4));
+              auto const v = body.norm(k, NormKind::rms, "v.weight");
+              body.attention(q, k, v, {.heads = 4, .kv_heads = 4, .key_dim = 6, .value_dim = 6, .latent = 8});
+          }) == "layers: v.weight: changes the values of an attention that makes them of a latent");
+    // The first note stays.
+    CHECK(reason([](Body& body, ValueId q, ValueId) {
+              body.norm(q, NormKind::layer, "a.weight");
+              body.norm(q, NormKind::layer, "b.weight");
+          }) == "layers: a.weight: is a layer norm over a sharded value");
 }

@@ -4,6 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/cost/collective.hpp>
 #include <shardwise/memory/activations.hpp>
+#include <shardwise/op/norm.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@ struct BlockMessages {
 struct BlockMessage {
     enum class Kind : std::uint8_t {
         reduction,           // of partial sums, in the forward pass
+        squares,             // of a norm's rows, in either pass: a number per row
         backward_reduction,  // the same in the backward pass
         exchange,            // of rows with the ranks that hold their experts, there and back
         losses,              // three sums of a number per token
@@ -110,6 +112,8 @@ private:
         } else {
             for (auto const id : op.inputs) reduce(id);
         }
+        if (tp_ > 1 && spans_ranks(op, out))
+            send(BlockMessage::Kind::squares, static_cast<double>(square_bytes(context_.rows(out)).count()));
         if (op.kind == OpKind::combine) exchange(op);
         if (makes_sum && out.is_fp32 && out.spread == Spread::sharded && tp_ > 1) score(op);
     }
@@ -196,6 +200,10 @@ struct BlockSharing {
         switch (message.kind) {
             case BlockMessage::Kind::reduction:
                 seconds.forward += reduction(message.bytes);
+                break;
+            case BlockMessage::Kind::squares:
+                seconds.forward += all_reduce_seconds(message.bytes, tp, efficiency);
+                seconds.backward += all_reduce_seconds(message.bytes, tp, efficiency);
                 break;
             case BlockMessage::Kind::backward_reduction:
                 seconds.backward += reduction(message.bytes);

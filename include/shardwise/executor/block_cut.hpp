@@ -6,10 +6,13 @@
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/input_pieces.hpp>
+#include <shardwise/op/norm.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
+#include <shardwise/parallel/sharded_norm.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,6 +32,8 @@ struct BlockCut {
     std::vector<std::optional<InputPieces>> pieces;
     /// Of the block's attention, where it has one.
     std::optional<HeadShare> heads;
+    /// By operation: of a norm whose rows are sharded, what the rank adds up of them.
+    std::vector<std::optional<NormShare>> norms;
 
     [[nodiscard]] std::int64_t width(ValueId id) const {
         std::int64_t sum = 0;
@@ -52,19 +57,26 @@ public:
         : body_(body), place_(place), grain_of_(std::move(grain_of)) {
         cut_.columns.resize(body.values().size());
         cut_.pieces.resize(body.values().size());
+        counted_from_.resize(body.values().size(), 0);
     }
 
     [[nodiscard]] Result<BlockCut> cut() {
+        if (auto const checked = body_.check("block"); !checked) return checked.error();
         auto const& operations = body_.operations();
         for (auto i = operations.size(); i-- > 0;) {
             if (auto const done = look_at(operations[i]); !done) return done.error();
         }
         for (std::size_t id = 0; id < body_.values().size(); ++id) {
-            auto& columns = cut_.columns[id];
-            auto const& value = body_.values()[id];
-            if (!columns.empty()) continue;
-            bool const is_dealt = value.spread == Spread::sharded && place_.ranks > 1;
-            columns = {is_dealt ? split_units(value.width, place_.ranks, place_.rank) : UnitRange{0, value.width}};
+            if (cut_.columns[id].empty()) cut_units(static_cast<ValueId>(id));
+        }
+        cut_.norms.resize(operations.size());
+        for (std::size_t i = 0; i < operations.size(); ++i) {
+            auto const& op = operations[i];
+            bool const is_shared = place_.ranks > 1 || Policy::has_fixed_tree;
+            if (!is_shared || !spans_ranks(op, value(op.output))) continue;
+            auto share = share_norm(op.output);
+            if (!share) return share.error();
+            cut_.norms[i] = std::move(*share);
         }
         return std::move(cut_);
     }
@@ -83,8 +95,10 @@ private:
                 return cut_heads(op);
             case OpKind::activation:
                 return cut_activation(op);
-            case OpKind::embedding:
             case OpKind::norm:
+                if (value(op.inputs[0]).spread == Spread::sharded) copy_cut(op.output, op.inputs[0]);
+                return {};
+            case OpKind::embedding:
             case OpKind::rope:
             case OpKind::add:
             case OpKind::last_token:
@@ -107,12 +121,72 @@ private:
         columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
         return {};
     }
-    /// The shape of the attention that makes a value, where one does.
+    /// The shape of the attention that makes a value, where one does: norms and gates follow its heads.
     [[nodiscard]] std::optional<AttentionShape> attention_of(ValueId id) const {
-        for (auto const& op : body_.operations()) {
-            if (op.output == id && op.kind == OpKind::attention) return op.attention;
+        for (auto i = body_.operations().size(); i-- > 0;) {
+            auto const& op = body_.operations()[i];
+            if (op.output != id) continue;
+            if (op.kind == OpKind::attention) return op.attention;
+            bool const follows = op.kind == OpKind::norm || op.kind == OpKind::activation;
+            for (auto const in : op.inputs) {
+                bool const is_other = follows && in != no_value && in != id && value(in).width == value(id).width;
+                if (auto const shape = is_other ? attention_of(in) : std::nullopt; shape) return shape;
+            }
         }
         return std::nullopt;
+    }
+    /// What `to` is cut like, unless something else says.
+    void copy_cut(ValueId from, ValueId to) {
+        if (columns(from).empty() || !columns(to).empty()) return;
+        columns(to) = columns(from);
+        pieces(to) = pieces(from);
+        counted_from_[static_cast<std::size_t>(to)] = counted_from_[static_cast<std::size_t>(from)];
+    }
+    /// A value that nothing says more of: its units are dealt.
+    void cut_units(ValueId id) {
+        auto const& of = value(id);
+        if (of.spread != Spread::sharded || place_.ranks == 1) {
+            columns(id) = {UnitRange{0, of.width}};
+            return;
+        }
+        if (of.units < 1 || of.width % of.units != 0) {
+            columns(id) = {split_units(of.width, place_.ranks, place_.rank)};
+            return;
+        }
+        auto const units = [&](std::int64_t rank) {
+            return of.serves_heads > 0 ? split_kv_heads(of.serves_heads, of.units, place_.ranks, rank)
+                                       : split_units(of.units, place_.ranks, rank);
+        };
+        auto const width = of.width / of.units;
+        auto const own = units(place_.rank);
+        columns(id) = {UnitRange{own.begin * width, own.end * width}};
+        auto& counted = counted_from_[static_cast<std::size_t>(id)];
+        for (std::int64_t rank = 0; rank < place_.rank; ++rank)
+            counted = std::max(counted, units(rank).end * width);
+    }
+
+    /// What this rank adds up of a norm's rows: under a fixed tree its leaves, or its units where no sum follows.
+    [[nodiscard]] Result<NormShare> share_norm(ValueId id) {
+        auto const& own = columns(id);
+        if (own.size() != 1) return not_executed("a norm over several sharded parts");
+        auto const width = value(id).width;
+        auto const first = own.front().begin;
+        auto const counted = std::max(first, counted_from_[static_cast<std::size_t>(id)]);
+        NormShare share;
+        share.width = width;
+        auto const add = [&](UnitRange whole, std::int64_t sum) {
+            UnitRange const part{std::max(whole.begin, counted), std::min(whole.end, own.front().end)};
+            if (part.size() > 0) share.parts.push_back({{part.begin - first, part.end - first}, sum});
+        };
+        if constexpr (!Policy::has_fixed_tree) {
+            add({0, width}, 0);
+        } else {
+            auto const units = value(id).units;
+            auto const leaves = pieces(id) ? *pieces(id) : InputPieces{width, width / units, units};
+            share.sums = leaves.count;
+            for (std::int64_t leaf = 0; leaf < leaves.count; ++leaf) add(leaves.inputs_of({leaf, leaf + 1}), leaf);
+        }
+        return share;
     }
 
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
@@ -135,6 +209,15 @@ private:
             columns(op.inputs[0]) = {of(share->query, shape.key_dim)};
             columns(op.inputs[1]) = {of(share->kv, shape.key_dim)};
             columns(op.inputs[2]) = {of(share->kv, shape.value_dim)};
+            // Ranks whose query heads read one key-value head hold it each.
+            std::int64_t counted = 0;
+            for (std::int64_t rank = 0; rank < place_.rank; ++rank) {
+                auto const before = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, rank);
+                if (!before) return before.error();
+                counted = std::max(counted, before->kv.end);
+            }
+            counted_from_[static_cast<std::size_t>(op.inputs[1])] = counted * shape.key_dim;
+            counted_from_[static_cast<std::size_t>(op.inputs[2])] = counted * shape.value_dim;
             return {};
         }
         auto const keys = shape.heads * shape.key_dim;
@@ -151,6 +234,10 @@ private:
             auto const in = op.inputs[slot];
             if (in == no_value || !columns(in).empty()) continue;
             auto const width = value(op.output).width;
+            if (value(in).width == width) {
+                copy_cut(op.output, in);
+                continue;
+            }
             columns(in) = own;
             // Gate and up in one value, one behind the other.
             if (value(in).width == 2 * width) {
@@ -164,6 +251,8 @@ private:
     TensorPlace place_;
     std::function<Result<WeightGrain>(Operation const&)> grain_of_;
     BlockCut cut_;
+    /// By value: where the columns begin that no rank before this one has.
+    std::vector<std::int64_t> counted_from_;
 };
 
 }  // namespace detail

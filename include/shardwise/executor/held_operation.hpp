@@ -86,7 +86,7 @@ public:
     [[nodiscard]] Result<Held> load(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
         switch (op.kind) {
             case OpKind::norm:
-                return load_norm(op);
+                return load_norm(op, body, cut);
             case OpKind::embedding:
                 return load_table(op);
             case OpKind::linear:
@@ -130,9 +130,12 @@ private:
         return hold_floats<Backend>(context_, *values);
     }
 
-    [[nodiscard]] Result<Held> load_norm(Operation const& op) const {
+    [[nodiscard]] Result<Held> load_norm(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
         HeldNorm<Backend> norm;
-        auto weight = hold_vector(op.parameters[0], op.in_features);
+        auto const made = static_cast<std::size_t>(op.output);
+        std::optional<std::span<UnitRange const>> own;
+        if (spans_ranks(op, body.values()[made])) own = cut.columns[made];
+        auto weight = hold_vector(op.parameters[0], op.in_features, own);
         if (!weight) return weight.error();
         norm.weight = std::move(*weight);
         auto bias = hold_vector(op.parameters[1], op.in_features);

@@ -144,7 +144,8 @@ private:
         };
         switch (op.kind) {
             case OpKind::norm:
-                vector(0, op.in_features);
+                vector(0, spans_ranks(op, body.values()[static_cast<std::size_t>(op.output)]) ? cut.width(op.output)
+                                                                                              : op.in_features);
                 vector(1, op.in_features);
                 return {};
             case OpKind::embedding: {

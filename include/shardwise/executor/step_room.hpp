@@ -82,6 +82,9 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
 [[nodiscard]] std::int64_t scratch_floats(BlockBody const& body, BlockCut const& cut, TensorPlace place,
                                           ExecutorLimits const& limits, std::int64_t vocabulary) {
     std::int64_t most = 0;
+    for (auto const& norm : cut.norms) {
+        if (norm) most = std::max(most, norm->workspace(limits.step_tokens));
+    }
     for (auto const& op : body.operations()) {
         auto const& made = body.values()[static_cast<std::size_t>(op.output)];
         if (op.kind == OpKind::linear && made.spread == Spread::partial && Policy::has_fixed_tree) {

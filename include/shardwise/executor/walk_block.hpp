@@ -10,6 +10,7 @@
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
+#include <shardwise/parallel/sharded_norm.hpp>
 #include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -78,7 +80,7 @@ private:
             case OpKind::embedding:
                 return embed(op, std::get<HeldTable<Backend>>(held));
             case OpKind::norm:
-                return normalise(op, std::get<HeldNorm<Backend>>(held));
+                return normalise(op, std::get<HeldNorm<Backend>>(held), block_.cut.norms[index]);
             case OpKind::linear:
                 return multiply(op, held);
             case OpKind::rope:
@@ -128,23 +130,35 @@ private:
         return {};
     }
 
-    [[nodiscard]] Result<> normalise(Operation const& op, HeldNorm<Backend> const& norm) {
+    [[nodiscard]] Result<> normalise(Operation const& op, HeldNorm<Backend> const& norm,
+                                     std::optional<NormShare> const& share) {
         auto in = view(op.inputs[0]);
         auto out = view(op.output);
+        auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : model_.config.norm_epsilon);
+        auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
+        if (share) {
+            return sharded_rms_norm(in, *share, vector(norm.weight), out, epsilon, step_.scratch, comm_, stream_, offset);
+        }
         if (op.is_first_part) {
             in = in.columns(0, op.in_features);
             out = out.columns(0, op.in_features);
         } else if (in.extent(1) != op.in_features) {
             // A norm of each head: heads are rows.
+            if (op.in_features < 1 || in.extent(1) % op.in_features != 0) {
+                return Error{ErrorCode::shape_mismatch}
+                    .in("norm")
+                    .at(op.parameters[0])
+                    .because("a rank's columns are not whole heads of it")
+                    .got(in.extent(1))
+                    .expected(op.in_features);
+            }
             auto const heads = in.extent(1) / op.in_features;
             in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
             out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
         }
-        auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : model_.config.norm_epsilon);
         if (op.norm == NormKind::layer) {
             return layer_norm<float>(in, vector(norm.weight), vector(norm.bias), out, epsilon, stream_);
         }
-        auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
         return rms_norm<float>(in, vector(norm.weight), out, epsilon, stream_, offset);
     }
 

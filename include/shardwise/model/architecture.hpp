@@ -67,12 +67,17 @@ struct Model {
 
 /// Completes a config and asks the architecture for the model's description.
 ///
-/// Errors  what Arch::complete refuses: invalid_field, missing_field, capacity_exceeded
+/// Errors  what Arch::complete refuses: invalid_field, missing_field, capacity_exceeded; unsupported for a program that no rank
+///         could compute
 template <ModelArchitecture Arch>
 [[nodiscard]] constexpr Result<Model> describe(ModelConfig config) {
     if (auto const completed = Arch::complete(config); !completed) return completed.error();
     if (config.model_type.empty()) config.model_type = Arch::name;
-    return Model{config, Arch::tree(config), Arch::program(config)};
+    Model model{config, Arch::tree(config), Arch::program(config)};
+    for (auto const& block : model.program.blocks()) {
+        if (auto const checked = model.program.body(block).check(block.module); !checked) return checked.error();
+    }
+    return static_cast<Model&&>(model);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/op/operation.hpp>
 
@@ -29,6 +30,18 @@ public:
         return operation.output;
     }
 
+    /// Notes what no rank could compute; the first note stays, and `describe` and the executor refuse the body with it.
+    constexpr void refuse(std::string_view parameter, std::string_view reason) {
+        if (!refusal_.empty()) return;
+        refused_ = parameter;
+        refusal_ = reason;
+    }
+    /// Errors  unsupported for what was refused
+    [[nodiscard]] constexpr Result<> check(std::string_view module) const {
+        if (refusal_.empty()) return {};
+        return Error{ErrorCode::unsupported}.in(module).at(refused_).because(refusal_);
+    }
+
     /// The operation appended last, to set what its call had no argument for.
     constexpr Operation& last() { return operations_.back(); }
 
@@ -38,6 +51,8 @@ public:
 private:
     List<Value> values_;
     List<Operation> operations_;
+    std::string_view refused_;
+    std::string_view refusal_;
 };
 
 /// A place in the program: one block, or a run of repeated layers that all execute `body`.

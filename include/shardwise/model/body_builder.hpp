@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/model/block_program.hpp>
+#include <shardwise/op/norm.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -66,7 +67,8 @@ public:
         return body_.value(Value{.name = name, .width = width, .is_external = true});
     }
 
-    /// A norm over the last axis.
+    /// A norm over the last axis. Of a sharded value, whose rows no rank holds whole, ranks add up the squares: the weight's shard
+    /// rule is that of the value. Layer norms and packed values are not shared so.
     constexpr ValueId norm(ValueId in, NormKind kind, std::string_view weight, std::string_view bias = {},
                            double epsilon = 0.0) {
         Operation op{.kind = OpKind::norm};
@@ -74,6 +76,7 @@ public:
         op.in_features = op.out_features = at(in).width;
         op.norm = kind;
         op.epsilon = epsilon;
+        check_norm(op, in);
         auto out = at(in);
         out.name = "normed";
         if (out.spread == Spread::partial) out.spread = Spread::replicated;
@@ -86,16 +89,28 @@ public:
         op.parameters = {weight, bias};
         op.in_features = op.out_features = head_dim;
         op.norm = kind;
+        auto const& value = at(in);
+        auto const heads = value.units + 2 * value.packed_kv_heads;
+        auto const unit = value.spread == Spread::sharded && heads > 0 ? value.width / heads : value.width;
+        if (head_dim < 1 || (unit % head_dim != 0 && head_dim != value.width))
+            body_.refuse(weight, "is a norm of heads that the value is not made of");
+        check_norm(op, in);
         return append_in_place(op, in);
     }
 
     /// A norm over the first `width` elements of a row, in place.
     constexpr ValueId part_norm(ValueId in, NormKind kind, std::string_view weight, std::int64_t width,
                                 double epsilon = 0.0) {
-        auto const out = head_norm(in, kind, weight, width);
-        body_.last().epsilon = epsilon;
-        body_.last().is_first_part = true;
-        return out;
+        Operation op{.kind = OpKind::norm};
+        op.parameters = {weight};
+        op.in_features = op.out_features = width;
+        op.norm = kind;
+        op.epsilon = epsilon;
+        op.is_first_part = true;
+        if (at(in).spread == Spread::sharded) body_.refuse(weight, "is a norm of a part of a sharded value");
+        if (width < 1 || width > at(in).width) body_.refuse(weight, "is a norm of more than the value has");
+        check_norm(op, in);
+        return append_in_place(op, in);
     }
 
     /// in * weight^T + bias; `in_features` above 0 reads only so many of each row.
@@ -122,6 +137,10 @@ public:
         Operation op{.kind = OpKind::attention};
         op.parameters = {scores};
         op.attention = shape;
+        for (auto const& made : body_.operations()) {
+            if (shape.latent > 0 && made.output == v && made.kind != OpKind::linear)
+                body_.refuse(made.parameters[0], "changes the values of an attention that makes them of a latent");
+        }
         return append(op, {q, k, v},
                       Value{.name = "attention", .rows = at(q).rows, .width = shape.heads * shape.value_dim,
                             .spread = Spread::sharded, .units = shape.heads});
@@ -221,6 +240,18 @@ public:
     }
 
 private:
+    /// Notes the norms that the executor does not compute.
+    constexpr void check_norm(Operation const& op, ValueId in) {
+        auto const& value = at(in);
+        if (op.norm != NormKind::layer && !op.parameters[1].empty())
+            return body_.refuse(op.parameters[1], "is the bias of an rms norm, which has none");
+        if (!spans_ranks(op, value)) return;
+        auto const weight = op.parameters[0];
+        if (op.norm == NormKind::layer) return body_.refuse(weight, "is a layer norm over a sharded value");
+        if (value.packed_kv_heads > 0)
+            return body_.refuse(weight, "is a norm over packed queries, keys and values");
+        if (value.rows == Rows::routed) return body_.refuse(weight, "is a norm over experts' sharded rows");
+    }
     static constexpr Value split_value(std::string_view name, Rows rows, std::int64_t width, LinearSplit split) {
         Value out{.name = name, .rows = rows, .width = width};
         if (split.kind == LinearSplit::Kind::column) {

@@ -7,15 +7,27 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// True for a norm whose rows are sharded: tensor-parallel ranks add up their squares. `made` is what it makes.
+[[nodiscard]] constexpr bool spans_ranks(Operation const& op, Value const& made) {
+    return op.kind == OpKind::norm && made.spread == Spread::sharded && made.units > 1 && !op.is_first_part &&
+           op.in_features == made.width;
+}
+
+/// What ranks add up for each row of such a norm: its squares in double.
+[[nodiscard]] constexpr Bytes square_bytes(std::int64_t rows) { return Bytes{8 * rows}; }
+
 /// A norm over the last axis, or over each head of it.
 ///
 /// Shapes  in and out [rows, width]
+/// Memory  where ranks add up their squares, a number per row
 /// Units   operations per element: rms 4 (square, sum, scale, weight), layer 7 (sum, centre, square, sum, scale,
 ///         weight, bias)
 [[nodiscard]] constexpr OpWork norm_work(Operation const& op, OpContext const& context) {
     auto const& value = context.value(op.output);
+    bool const is_summed = context.rank.tp > 1 && spans_ranks(op, value);
     return {.flops = (op.norm == NormKind::layer ? 7.0 : 4.0) * static_cast<double>(context.elements(value)),
-            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
+            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
+            .workspace = is_summed ? square_bytes(context.rows(value)) : Bytes{}};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

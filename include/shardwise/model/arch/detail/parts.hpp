@@ -58,6 +58,12 @@ public:
         if (!has_bias) return tree_.add("Linear", {weight});
         return tree_.add("Linear", {weight, make_.bias(out, shard.dim == 0 ? shard : ShardRule{})});
     }
+    /// A norm over a sharded value (olmo2 normalises all heads together): its weight is sharded as the value is.
+    constexpr ModuleId sharded_norm(std::string_view class_name, std::int64_t size, ShardRule shard) {
+        auto weight = make_.norm(size);
+        weight.shard = shard;
+        return tree_.add(class_name, {weight});
+    }
     /// A norm with a weight, and a bias where asked.
     constexpr ModuleId norm(std::string_view class_name, std::int64_t size, bool has_bias = false) {
         if (!has_bias) return tree_.add(class_name, {make_.norm(size)});
