@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/store_rows.hpp>
 
 #include <doctest/doctest.h>
 
@@ -58,7 +59,7 @@ struct Bytes8 {
         HostContext context({.threads = 1});
         auto stream = context.make_stream();
         AttentionOptions const options{.shape = {.heads = 2, .kv_heads = 2, .key_dim = 4, .value_dim = 4}};
-        CachedRows<std::int8_t, Host> const rows({elements.data(), {32, 8}}, pages.data(), page_rows, 4,
+        CachedRows<std::int8_t, Host> const rows({elements.data(), {32, 8}}, pages, page_rows, 4,
                                                  {scales.data(), {scale_rows, scale_heads}});
         return attention<float, std::int8_t>({q.data(), {1, 8}}, rows, rows, {out.data(), {1, 8}}, options, stream);
     }
@@ -119,7 +120,7 @@ TEST_CASE("attention: of a split context only the parts that a window shows are 
     problem.options.shape.window = 300;
     HostContext context({.threads = 2});
     auto stream = context.make_stream();
-    auto const keys = problem.options.first_query + 1;
+    auto const keys = *problem.options.first_query + 1;
     std::vector<float> workspace(static_cast<std::size_t>(attention_workspace(problem.options, 1, keys)), 123.0F);
     REQUIRE(workspace.size() == 20 * (4 + 2));
     std::vector<float> out(4);
@@ -203,4 +204,76 @@ TEST_CASE("attention: scales, soft caps, pages and scales of bytes that cannot b
         REQUIRE(!refused);
         CHECK(refused.error().message().find("power of two") != std::string::npos);
     }
+}
+
+TEST_CASE("attention: by default queries are the last of the keys; a first query that is not among them is refused") {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    constexpr std::int64_t keys = 50;
+    AttentionOptions options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 1, .value_dim = 1}};
+    std::vector<float> const q(60, 0.0F);
+    std::vector<float> const k(keys, 0.0F);
+    std::vector<float> v(keys);
+    for (std::int64_t i = 0; i < keys; ++i) v[static_cast<std::size_t>(i)] = static_cast<float>(i);
+    std::vector<float> out(60, 77.0F);
+    auto const attend = [&](std::int64_t queries) {
+        return attention<float, float>({q.data(), {queries, 1}}, TensorView<float const, 2, Host>{k.data(), {keys, 1}},
+                                       TensorView<float const, 2, Host>{v.data(), {keys, 1}}, {out.data(), {queries, 1}},
+                                       options, stream);
+    };
+    // Equal scores: the mean of the values that are seen.
+    REQUIRE(attend(1));
+    CHECK(out[0] == doctest::Approx(24.5));
+    REQUIRE(attend(2));
+    CHECK(out[0] == doctest::Approx(24.0));
+    CHECK(out[1] == doctest::Approx(24.5));
+    options.first_query = 0;
+    REQUIRE(attend(2));
+    CHECK(out[0] == 0.0F);
+    CHECK(out[1] == doctest::Approx(0.5));
+    for (std::int64_t const first : {std::int64_t{-1}, std::int64_t{-5}, std::int64_t{49}, std::int64_t{1000},
+                                     std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
+        CAPTURE(first);
+        options.first_query = first;
+        auto const refused = attend(2);
+        REQUIRE(!refused);
+        CHECK(refused.error().code() == ErrorCode::invalid_argument);
+        CHECK(refused.error().place() == "first_query");
+    }
+    options.first_query = 49;
+    CHECK(attend(1));
+    options.first_query.reset();
+    CHECK(!attend(51));
+    // Queries that see every key may be more than they are.
+    options.shape.is_causal = false;
+    REQUIRE(attend(60));
+    CHECK(out[59] == doctest::Approx(24.5));
+    options.first_query = 51;
+    CHECK(!attend(1));
+}
+
+TEST_CASE("CachedRows: too few pages and pages that the memory does not have are refused") {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    std::vector<float> memory(3 * 16 * 4);
+    std::vector<float> const q(4, 1.0F);
+    std::vector<float> out(4);
+    AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};
+    auto const refusal = [&](std::vector<std::int32_t> const& pages, std::int64_t count) {
+        CachedRows<float, Host> const rows({memory.data(), {3 * 16, 4}}, pages, 16, count);
+        auto const attended = attention<float, float>({q.data(), {1, 4}}, rows, rows, {out.data(), {1, 4}}, options, stream);
+        auto const stored = store_rows<float>({q.data(), {1, 4}}, {memory.data(), {3 * 16, 4}}, rows, 0, stream);
+        CHECK(stored.has_value() == attended.has_value());
+        return attended ? std::string() : attended.error().message();
+    };
+    CHECK(refusal({2, 0}, 32).empty());
+    CHECK(refusal({2, 0}, 17).empty());
+    // Pages that no row lies in are not looked at.
+    CHECK(refusal({2, 1'000'000}, 16).empty());
+    CHECK(refusal({2, 0}, 33) == "attention: pages: are fewer than the rows lie in (got 2, expected 3)");
+    CHECK(refusal({}, 1) == "attention: pages: are fewer than the rows lie in (got 0, expected 1)");
+    CHECK(refusal({2, 3}, 32) == "attention: pages: name one that the memory does not have (got 3, expected 2)");
+    CHECK(refusal({1'000'000}, 1).find("name one that the memory does not have") != std::string::npos);
+    CHECK(refusal({-1}, 1).find("name one that the memory does not have") != std::string::npos);
+    CHECK(!refusal({0}, -1).empty());
 }

@@ -68,13 +68,18 @@ Result<> run(Problem const& problem, Tensors<T>& tensors, HostStream& stream, st
         vector(workspace), vector(std::as_const(tensors.sinks)), vector(std::as_const(tensors.slopes)));
 }
 
+/// Queries are the last of the keys unless a problem says otherwise.
+std::int64_t first_query_of(Problem const& problem) {
+    return problem.options.first_query.value_or(problem.keys - problem.queries);
+}
+
 /// The definition in float64: the values of a query's head.
 template <class T>
 std::vector<double> reference(Problem const& problem, Tensors<T> const& tensors, std::int64_t query,
                               std::int64_t head) {
     auto const& shape = problem.options.shape;
     auto const value = [](T stored) { return static_cast<double>(static_cast<float>(stored)); };
-    auto const position = problem.options.first_query + query;
+    auto const position = first_query_of(problem) + query;
     auto const kv_head = head / (shape.heads / shape.kv_heads);
     std::vector<double> scores;
     double largest = -INFINITY;
@@ -207,7 +212,7 @@ TEST_CASE_TEMPLATE("attention: a query's bits do not depend on the queries besid
         for (std::int64_t const query : {0, 6, 19}) {
             auto alone_problem = problem;
             alone_problem.queries = 1;
-            alone_problem.options.first_query += query;
+            alone_problem.options.first_query = first_query_of(problem) + query;
             Tensors<T> alone(problem);
             auto const row = static_cast<std::size_t>(shape.heads * shape.key_dim);
             alone.q.erase(alone.q.begin(), alone.q.begin() + static_cast<std::ptrdiff_t>(row) * query);
@@ -215,7 +220,7 @@ TEST_CASE_TEMPLATE("attention: a query's bits do not depend on the queries besid
             alone.out.resize(static_cast<std::size_t>(shape.heads * shape.value_dim));
             // Keys behind the query and in front of its window are not numbers.
             for (std::int64_t key = 0; key < problem.keys; ++key) {
-                auto const position = problem.options.first_query + query;
+                auto const position = first_query_of(problem) + query;
                 if (key <= position && key > position - shape.window) continue;
                 for (std::int64_t i = 0; i < shape.key_dim; ++i)
                     alone.k[static_cast<std::size_t>(key * shape.key_dim + i)] = T(NAN);
@@ -312,7 +317,7 @@ struct Paged {
     [[nodiscard]] CachedRows<Cache, Host> view() const {
         auto const all = static_cast<std::int64_t>(scales.size()) / heads;
         return {{memory.data(), {all, static_cast<std::int64_t>(memory.size()) / all}},
-                pages.data(),
+                pages,
                 16,
                 rows,
                 {scales.data(), {all, heads}}};

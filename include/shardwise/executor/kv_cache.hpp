@@ -260,7 +260,7 @@ private:
                                                   std::int64_t count) const {
         auto const& list = groups_[layer.group].lists[static_cast<std::size_t>(slot)];
         return {{reinterpret_cast<Cache const*>(side.elements.data()), {layer.rows, side.width}},
-                list.data(),
+                std::span<std::int32_t const>(list),
                 kv_page_tokens,
                 count,
                 {side.scales.data(), {side.scales.size() == 0 ? 0 : layer.rows, layer.shape.heads}}};

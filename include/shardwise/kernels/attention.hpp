@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -25,8 +26,9 @@ struct AttentionOptions {
     float scale = 0.0F;
     /// Scores become cap * tanh(score / cap); 0: they do not (gemma2).
     float soft_cap = 0.0F;
-    /// The position of the first query among the keys: keys before it are its past. Prefill from the start: 0.
-    std::int64_t first_query = 0;
+    /// The position of the first query among the keys: keys before it are its past. By default the queries are the last of the
+    /// keys, as in decoding and in prefill.
+    std::optional<std::int64_t> first_query{};
 };
 
 /// The floats that `attention` needs beside its tensors to deal the parts of a context to threads; 0 where queries and heads are
@@ -155,7 +157,8 @@ struct HostAttention {
 ///         dealt to threads
 /// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`
-/// Errors  shape_mismatch; invalid_argument for a scale or a soft cap that is negative or no finite number; what the
+/// Errors  shape_mismatch, also for pages that the memory does not have; invalid_argument for a first query that is not among the
+///         keys, and for a scale or a soft cap that is negative or no finite number; what the
 ///         stream says of its instruction set
 /// Source  Dao et al., FlashAttention, 2022 (online softmax); Press et al., ALiBi, 2021
 template <ActivationElement T, CacheElement Cache>
@@ -185,11 +188,8 @@ template <ActivationElement T, CacheElement Cache>
         return differs("the values are not as wide as the heads", v.width(), shape.kv_heads * shape.value_dim);
     }
     if (v.count() != keys) return differs("there are not as many values as keys", v.count(), keys);
-    if (!k.has_whole_pages() || !v.has_whole_pages()) {
-        auto const rows = k.has_whole_pages() ? v.page_rows() : k.page_rows();
-        return differs("pages hold a power of two of rows, and not fewer than the least", rows, k.least_page_rows);
-    }
     for (auto const* const rows : {&k, &v}) {
+        if (auto const checked = rows->check("attention"); !checked) return checked;
         if (!std::same_as<Cache, std::int8_t> || keys == 0) continue;
         auto const& scales = rows->scales();
         if (scales.extent(1) != shape.kv_heads)
@@ -214,6 +214,18 @@ template <ActivationElement T, CacheElement Cache>
             .at(is_size(options.scale) ? "soft_cap" : "scale")
             .because("must be at least 0, and finite");
     }
+    // A causal query is one of the keys; queries that see all of them may be more.
+    auto const last_first = shape.is_causal ? keys - queries : keys;
+    auto const first_query = options.first_query.value_or(shape.is_causal ? last_first : std::max<std::int64_t>(keys - queries, 0));
+    if (keys > 0 && (first_query < 0 || first_query > last_first)) {
+        return Error{ErrorCode::invalid_argument}
+            .in("attention")
+            .at("first_query")
+            .because("is not a position at which the queries are keys")
+            .got(first_query)
+            .expected(last_first)
+            .fix("give the number of keys before the first query, at most keys - queries");
+    }
 
     if (queries == 0 || shape.heads == 0) return {};
     if (!stream.isa()) return stream.isa().error();
@@ -222,7 +234,7 @@ template <ActivationElement T, CacheElement Cache>
 
     bool const splits = !workspace.empty() && needed > 0;
     detail::HostAttention<T, Cache> const host{
-        {q, k, v, shape, options.scale, options.soft_cap, options.first_query,
+        {q, k, v, shape, options.scale, options.soft_cap, first_query,
          slopes.empty() ? nullptr : slopes.data()},
         detail::AttentionCut(shape, queries, keys, splits ? 1 : stream.threads()),
         attend,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -38,12 +41,13 @@ public:
     CachedRows() = default;
     /// Rows in one piece.
     CachedRows(Matrix rows, Scales scales = {}) : memory_(rows), scales_(scales), count_(rows.extent(0)) {}
-    /// Row i is row i % page_rows of the page pages[i / page_rows] of `memory`. What reads the rows refuses pages of another size
-    /// than least_page_rows allows.
-    CachedRows(Matrix memory, std::int32_t const* pages, std::int64_t page_rows, std::int64_t count, Scales scales = {})
+    /// Row i is row i % page_rows of the page pages[i / page_rows] of `memory`. What reads the rows refuses what `check` does.
+    CachedRows(Matrix memory, std::span<std::int32_t const> pages, std::int64_t page_rows, std::int64_t count,
+               Scales scales = {})
         : memory_(memory),
           scales_(scales),
           pages_(pages),
+          is_paged_(true),
           shift_(is_page(page_rows) ? std::countr_zero(static_cast<std::uint64_t>(page_rows)) : 0),
           page_rows_(page_rows),
           count_(count) {}
@@ -57,8 +61,25 @@ public:
     [[nodiscard]] std::int64_t memory_rows() const { return memory_.extent(0); }
     /// Rows of a page; 0 where the rows lie in one piece.
     [[nodiscard]] std::int64_t page_rows() const { return page_rows_; }
-    /// Whether pages are powers of two of at least least_page_rows, or there are none.
-    [[nodiscard]] bool has_whole_pages() const { return pages_ == nullptr || is_page(page_rows_); }
+    /// Errors  shape_mismatch for pages that are no power of two of least_page_rows or more, for fewer pages than the rows lie in,
+    ///         and for a page that the memory does not have
+    [[nodiscard]] Result<> check(std::string_view subject) const {
+        if (!is_paged_) return {};
+        auto const differs = [&](std::string_view reason, std::int64_t got, std::int64_t expected) -> Result<> {
+            return Error{ErrorCode::shape_mismatch}.in(subject).at("pages").because(reason).got(got).expected(expected);
+        };
+        if (!is_page(page_rows_))
+            return differs("hold a power of two of rows, and not fewer than the least", page_rows_, least_page_rows);
+        auto const listed = static_cast<std::int64_t>(pages_.size());
+        auto const needed = count_ > 0 ? ((count_ - 1) >> shift_) + 1 : 0;
+        if (count_ < 0 || needed > listed) return differs("are fewer than the rows lie in", listed, needed);
+        auto const memory_pages = memory_.extent(0) >> shift_;
+        for (auto const page : pages_.first(static_cast<std::size_t>(needed))) {
+            if (page < 0 || page >= memory_pages)
+                return differs("name one that the memory does not have", page, memory_pages - 1);
+        }
+        return {};
+    }
     /// Some columns, and the scales of their heads.
     [[nodiscard]] CachedRows columns(std::int64_t begin, std::int64_t count, std::int64_t first_head,
                                      std::int64_t heads) const {
@@ -70,18 +91,18 @@ public:
 
     /// Where a row lies in the memory.
     [[nodiscard]] std::int64_t place(std::int64_t row) const {
-        if (pages_ == nullptr) return row;
+        if (!is_paged_) return row;
         auto const in_page = row & ((std::int64_t{1} << shift_) - 1);
-        return (static_cast<std::int64_t>(pages_[row >> shift_]) << shift_) + in_page;
+        return (static_cast<std::int64_t>(page(row >> shift_)) << shift_) + in_page;
     }
     [[nodiscard]] Cache const* row(std::int64_t row) const { return memory_.row(place(row)); }
     [[nodiscard]] float scale(std::int64_t row, std::int64_t head) const { return scales_.row(place(row))[head]; }
     /// The rows from `first` on, up to `end`, that lie together.
     [[nodiscard]] RowRun<Cache> run(std::int64_t first, std::int64_t end) const {
-        if (pages_ == nullptr) return {memory_.row(first), end - first};
-        auto page = first >> shift_;
-        auto next = (page + 1) << shift_;
-        for (; next < end && pages_[page + 1] == pages_[page] + 1; ++page) next += std::int64_t{1} << shift_;
+        if (!is_paged_) return {memory_.row(first), end - first};
+        auto at = first >> shift_;
+        auto next = (at + 1) << shift_;
+        for (; next < end && page(at + 1) == page(at) + 1; ++at) next += std::int64_t{1} << shift_;
         return {row(first), (next < end ? next : end) - first};
     }
 
@@ -90,9 +111,12 @@ private:
         return rows >= least_page_rows && std::has_single_bit(static_cast<std::uint64_t>(rows));
     }
 
+    [[nodiscard]] std::int32_t page(std::int64_t number) const { return pages_[static_cast<std::size_t>(number)]; }
+
     Matrix memory_;
     Scales scales_;
-    std::int32_t const* pages_ = nullptr;
+    std::span<std::int32_t const> pages_;
+    bool is_paged_ = false;
     int shift_ = 0;
     std::int64_t page_rows_ = 0;
     std::int64_t count_ = 0;

@@ -50,10 +50,7 @@ template <class Cache>
     auto const differs = [](std::string_view reason, std::int64_t got, std::int64_t expected) -> Result<> {
         return Error{ErrorCode::shape_mismatch}.in("store_rows").because(reason).got(got).expected(expected);
     };
-    if (!cache.has_whole_pages()) {
-        return differs("pages hold a power of two of rows, and not fewer than the least", cache.page_rows(),
-                       cache.least_page_rows);
-    }
+    if (auto const checked = cache.check("store_rows"); !checked) return checked;
     if (first < 0 || in.extent(0) > cache.count() - first)
         return differs("the cache does not have so many rows from the first one on", first,
                        cache.count() - in.extent(0));
