@@ -47,7 +47,7 @@ void check_equal(Topology const& read, Topology const& written) {
 /// A device with something in every field; doubles of any magnitude.
 Device any_device(std::mt19937_64& random, std::int32_t index) {
     auto const number = [&random] {
-        return std::ldexp(std::uniform_real_distribution<double>(0.5, 1)(random), static_cast<int>(random() % 80));
+        return std::ldexp(std::uniform_real_distribution<double>(1, 2)(random), static_cast<int>(random() % 79));
     };
     auto const rates = [&number] {
         return PeakRates{number(), number(), number(), number(), number(), number(), number(), number()};
@@ -79,7 +79,7 @@ TEST_CASE("topology_json: every field of every device and link is read back as i
     for (std::int32_t i = 0; i < 20; ++i) topology.devices.push_back(any_device(random, 3 * i));
     auto const others = parse_device_spec("cpu:64GiB+disk");
     topology.devices.append(others->begin(), others->end());
-    topology.links.push_back({0, 19, {LinkType::pcie, 1.0 / 3.0, 1e-6 / 3.0}});
+    topology.links.push_back({0, 19, {LinkType::pcie, 1e9 / 3.0, 1e-6 / 3.0}});
     topology.links.push_back({20, 4, {LinkType::none, 0.0, 0.0}});
     check_equal(read(topology_json(topology)), topology);
 }
@@ -156,6 +156,13 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
           Case{R"("preset": "T4", "bandwidth": -1)", "devices[0].bandwidth"},
           Case{R"("preset": "T4", "bandwidth": 1e300)", "devices[0].bandwidth"},
           Case{R"("preset": "T4", "bandwidth": null)", "devices[0].bandwidth"},
+          Case{R"("preset": "T4", "bandwidth": 0.9)", "devices[0].bandwidth"},
+          Case{R"("preset": "T4", "bandwidth": 1e-300)", "devices[0].bandwidth"},
+          Case{R"("preset": "T4", "peak": {"fp16": 0.065})", "devices[0].peak.fp16"},
+          Case{R"("preset": "T4", "measured": {"products": {"fp16": 0.5}})", "devices[0].measured.products.fp16"},
+          Case{R"("preset": "T4", "measured": {"one_row": {"int8": 0.5}})", "devices[0].measured.one_row.int8"},
+          Case{R"("preset": "T4", "measured": {"bandwidth": 0.3})", "devices[0].measured.bandwidth"},
+          Case{R"("preset": "T4", "link": {"type": "pcie", "bandwidth": 0.016})", "devices[0].link.bandwidth"},
           Case{R"("preset": "T4", "peak": 1)", "devices[0].peak"},
           Case{R"("preset": "T4", "network": {"bandwidth": 1})", "devices[0].network.type"},
           Case{R"("preset": "T4", "link": {"type": "nvlnk"})", "devices[0].link.type"},
@@ -181,6 +188,13 @@ TEST_CASE("read_topology: what is missing or impossible is refused by file, fiel
     }
     CHECK(refusal_of_device(R"("preset": "T4", "count": 16384}, {"preset": "T4")").code() ==
           ErrorCode::capacity_exceeded);
+    CHECK(refusal_of_device(R"("preset": "T4", "bandwidth": 0.9)").reason() ==
+          "must be 0 for unknown, or at least 1 per second");
+    // Latencies are seconds.
+    CHECK(read_topology(R"({"schema":"shardwise.hardware/1","devices":[{"preset":"T4","bandwidth":1,)"
+                        R"("peak":{"fp16":0},"link":{"type":"pcie","bandwidth":0,"latency":1e-6},)"
+                        R"("measured":{"launch":1e-6}}]})",
+                        "machine.json"));
 }
 
 TEST_CASE("read_topology: a cpu with a number is a rank, planned for like an accelerator") {

@@ -17,13 +17,21 @@ TEST_CASE("max_memory is read with text keys, bytes as integers and sizes with u
     CHECK(limits->limits()[3] == DeviceLimit{DeviceId::cpu(), 30_GB});
 }
 
-TEST_CASE("No device at all is a max_memory, and a limit beyond 63 bits is the largest") {
+TEST_CASE("No device at all is a max_memory, and a limit beyond 2^60 is refused") {
     auto const none = parse_max_memory("{}");
     REQUIRE(none);
     CHECK(none->empty());
-    auto const huge = parse_max_memory(R"({"0": 18446744073709551615})");
-    REQUIRE(huge);
-    CHECK(huge->of(DeviceId::gpu(0)) == Bytes{INT64_MAX});
+    auto const largest = parse_max_memory(R"({"0": 1152921504606846976})");
+    REQUIRE(largest);
+    CHECK(largest->of(DeviceId::gpu(0)) == Bytes{std::int64_t{1} << 60U});
+    for (auto const* size : {"1152921504606846977", "9223372036854775807", "18446744073709551615", "\"2e9GiB\""}) {
+        CAPTURE(size);
+        auto const huge = parse_max_memory(std::string("{\"0\": ") + size + "}");
+        REQUIRE_FALSE(huge);
+        CHECK(huge.error().subject() == "max_memory");
+        CHECK(huge.error().code() == ErrorCode::invalid_argument);
+        CHECK(huge.error().reason() == "a limit is beyond 2^60 bytes");
+    }
 }
 
 TEST_CASE("What is no max_memory is refused and says so") {

@@ -98,6 +98,12 @@ struct Field {
         copy.aliases = {alias, second};
         return copy;
     }
+    /// Why a number cannot be this real's; empty where it can.
+    [[nodiscard]] constexpr std::string_view refusal_of(double value) const {
+        if (rope != nullptr && !(value > 0.0)) return "must be above 0";
+        if (real == &ModelConfig::norm_epsilon && !(value >= 0.0)) return "must be at least 0";
+        return {};
+    }
     /// `alias` is a former name of the key: as `named`, but null is as if absent.
     [[nodiscard]] constexpr Field formerly(Literal alias) const {
         auto copy = named(alias);

@@ -59,6 +59,20 @@ struct DeviceLimit {
     return {};
 }
 
+/// The largest limit that is read: no machine has more.
+inline constexpr Bytes max_memory_limit{std::int64_t{1} << 60U};
+
+/// Errors  invalid_argument for a limit beyond max_memory_limit
+[[nodiscard]] constexpr Result<> check_memory_limit(Bytes limit) {
+    if (limit <= max_memory_limit) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("max_memory")
+        .because("a limit is beyond 2^60 bytes")
+        .got(limit.count())
+        .expected(max_memory_limit.count())
+        .fix("give what the device has");
+}
+
 /// How much of a model each device may hold, as accelerate's `max_memory` says it.
 ///
 /// Order  GPUs by number, then mps, cpu, disk, however they were added
@@ -93,6 +107,7 @@ public:
         if (!device) return device.error();
         auto const limit = parse_memory_size(size);
         if (!limit) return limit.error();
+        if (auto const checked = check_memory_limit(*limit); !checked) return checked;
         return add(*device, *limit);
     }
 

@@ -30,7 +30,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         bool const is_huge = member.kind() == JsonKind::unsigned_integer;
         if (auto const bytes = is_huge ? INT64_MAX : member.integer()) {
             auto const device = parse_device_key(member.key());
-            added = device ? limits.add(*device, Bytes{*bytes}) : Result<>{device.error()};
+            added = check_memory_limit(Bytes{*bytes});
+            if (added) added = device ? limits.add(*device, Bytes{*bytes}) : Result<>{device.error()};
         } else if (auto const size = member.string()) {
             added = limits.add(member.key(), *size);
         } else {

@@ -256,6 +256,25 @@ TEST_CASE("read_config: impossible values are refused by the name of their field
                   ErrorCode::invalid_field},
              Case{R"("tie_word_embeddings": "yes")", "tie_word_embeddings", ErrorCode::invalid_field},
              Case{R"("rms_norm_eps": "1e-6")", "rms_norm_eps", ErrorCode::invalid_field},
+             Case{R"("rms_norm_eps": -1e-6)", "rms_norm_eps", ErrorCode::invalid_field},
+             Case{R"("rope_theta": 0)", "rope_theta", ErrorCode::invalid_field},
+             Case{R"("rope_theta": -10000.0)", "rope_theta", ErrorCode::invalid_field},
+             Case{R"("rope_scaling": {"type": "linear", "factor": 0})", "rope_scaling.factor",
+                  ErrorCode::invalid_field},
+             Case{R"("rope_scaling": {"type": "linear", "factor": -2.0})", "rope_scaling.factor",
+                  ErrorCode::invalid_field},
+             Case{R"("rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 0.0})",
+                  "rope_parameters.factor", ErrorCode::invalid_field},
+             Case{R"("rope_parameters": {"rope_type": "default", "rope_theta": 0})", "rope_parameters.rope_theta",
+                  ErrorCode::invalid_field},
+             Case{R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 0})",
+                  "rope_scaling.low_freq_factor", ErrorCode::invalid_field},
+             Case{R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "high_freq_factor": -4})",
+                  "rope_scaling.high_freq_factor", ErrorCode::invalid_field},
+             Case{R"("rope_scaling": {"rope_type": "yarn", "factor": 8, "attention_factor": -1})",
+                  "rope_scaling.attention_factor", ErrorCode::invalid_field},
+             Case{R"("rope_scaling": {"rope_type": "yarn", "factor": 8, "beta_fast": -1})", "rope_scaling.beta_fast",
+                  ErrorCode::invalid_field},
              Case{R"("hidden_act": "wavelet")", "hidden_act", ErrorCode::unsupported},
              Case{R"("hidden_act": 3)", "hidden_act", ErrorCode::invalid_field},
              Case{R"("architectures": "LlamaForCausalLM")", "architectures", ErrorCode::invalid_field},
@@ -270,6 +289,9 @@ TEST_CASE("read_config: impossible values are refused by the name of their field
     }
     CHECK(refusal_of(llama_config(R"("num_attention_heads": 0)")) ==
           "config.json: num_attention_heads: must be at least 1 (got 0)");
+    CHECK(refusal_of(llama_config(R"("rms_norm_eps": -1e-6)")) == "config.json: rms_norm_eps: must be at least 0");
+    CHECK(refusal_of(R"({"model_type": "gpt_neox", "rotary_pct": 0})") == "config.json: rotary_pct: must be above 0");
+    CHECK(config_of(llama_config(R"("rms_norm_eps": 0)")).config.norm_epsilon == 0.0);
     CHECK(refusal_of(llama_config(R"("hidden_size": "32")")) ==
           "config.json: hidden_size: must be an integer, but is a string");
     // hidden_size need not be a multiple of the heads where head_dim is given (row 67).

@@ -127,6 +127,15 @@ TEST_CASE("Scaled positions have llama.cpp's keys") {
     REQUIRE_FALSE(unknown);
     CHECK(unknown.error().message().find("spiral") != std::string::npos);
     CHECK_FALSE(small_llama().real("llama.rope.scaling.factor", -1.0F).read());
+    for (float const base : {0.0F, -1e4F}) {
+        auto const refused = small_llama().real("llama.rope.freq_base", base).read();
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().place() == "llama.rope.freq_base");
+        CHECK(refused.error().reason() == "must be above 0");
+    }
+    auto const negative = small_llama().real("llama.attention.layer_norm_rms_epsilon", -1e-5F).read();
+    REQUIRE_FALSE(negative);
+    CHECK(negative.error().place() == "llama.attention.layer_norm_rms_epsilon");
 }
 
 }  // namespace

@@ -65,6 +65,13 @@ public:
         if (!(*real >= 0.0 && *real <= most)) return refuse(key, "must lie between 0 and 1e24");
         out = *real;
     }
+    /// A rate per second: below 1 is a slip of the unit, 0 says that it is not known.
+    void rate(std::string_view key, double& out) {
+        auto given = out;
+        number(key, given);
+        if (given > 0.0 && given < 1.0) return refuse(key, "must be 0 for unknown, or at least 1 per second");
+        out = given;
+    }
     void flag(std::string_view key, bool& out) {
         auto const found = find(key);
         if (!found) return;

@@ -89,7 +89,7 @@ private:
         fields.text("name", device.name);
         fields.memory("memory", device.memory, device.kind == DeviceKind::disk ? max_disk_memory : max_device_memory);
         fields.memory("memory_free", device.memory_free, device.memory);
-        fields.number("bandwidth", device.bandwidth);
+        fields.rate("bandwidth", device.bandwidth);
         read_rates(fields, "peak", device.peak);
         read_link(fields, "link", device.link);
         fields.integer("node", device.node, 0, static_cast<std::int32_t>(max_spec_devices));
@@ -125,14 +125,14 @@ private:
         auto const found = fields.find(key);
         if (!found) return;
         DescribedFields inner(*found, fields.path(key), fault_);
-        inner.number("fp64", rates.fp64);
-        inner.number("fp32", rates.fp32);
-        inner.number("bf16", rates.bf16);
-        inner.number("fp16", rates.fp16);
-        inner.number("fp8", rates.fp8);
-        inner.number("int8", rates.int8);
-        inner.number("fp4", rates.fp4);
-        inner.number("int4", rates.int4);
+        inner.rate("fp64", rates.fp64);
+        inner.rate("fp32", rates.fp32);
+        inner.rate("bf16", rates.bf16);
+        inner.rate("fp16", rates.fp16);
+        inner.rate("fp8", rates.fp8);
+        inner.rate("int8", rates.int8);
+        inner.rate("fp4", rates.fp4);
+        inner.rate("int4", rates.int4);
         inner.finish();
     }
 
@@ -141,7 +141,7 @@ private:
         if (!found) return;
         DescribedFields inner(*found, fields.path("measured"), fault_);
         read_rates(inner, "products", measured.products);
-        inner.number("bandwidth", measured.bandwidth);
+        inner.rate("bandwidth", measured.bandwidth);
         inner.number("launch", measured.launch);
         read_rates(inner, "one_row", measured.one_row);
         inner.finish();
@@ -157,7 +157,7 @@ private:
     void read_link_members(DescribedFields& fields, Link& link) {
         if (link.type == LinkType::none) fields.require("type");
         fields.word("type", link.type, std::span<LinkType const>{link_types});
-        fields.number("bandwidth", link.bandwidth);
+        fields.rate("bandwidth", link.bandwidth);
         fields.number("latency", link.latency);
         fields.flag("measured", link.is_measured);
     }

@@ -146,6 +146,8 @@ private:
             case FieldType::real: {
                 auto const value = found.is_null() ? Result<double>{0.0} : real(key, found);
                 if (!value) return value.error();
+                auto const refusal = found.is_null() ? std::string_view{} : field.refusal_of(*value);
+                if (!refusal.empty()) return error(ErrorCode::invalid_field, key, refusal);
                 field.store(config, *value);
                 return {};
             }

@@ -18,6 +18,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 struct RopeMember {
     std::string_view key;
     double RopeParameters::*member;
+    /// 0 means that the others tell it.
+    bool may_be_zero = false;
 };
 
 inline constexpr std::array<RopeMember, 10> rope_members{
@@ -25,11 +27,11 @@ inline constexpr std::array<RopeMember, 10> rope_members{
      {"factor", &RopeParameters::factor},
      {"low_freq_factor", &RopeParameters::low_frequency_factor},
      {"high_freq_factor", &RopeParameters::high_frequency_factor},
-     {"attention_factor", &RopeParameters::attention_factor},
-     {"beta_fast", &RopeParameters::beta_fast},
-     {"beta_slow", &RopeParameters::beta_slow},
-     {"mscale", &RopeParameters::mscale},
-     {"mscale_all_dim", &RopeParameters::mscale_all_dim},
+     {"attention_factor", &RopeParameters::attention_factor, true},
+     {"beta_fast", &RopeParameters::beta_fast, true},
+     {"beta_slow", &RopeParameters::beta_slow, true},
+     {"mscale", &RopeParameters::mscale, true},
+     {"mscale_all_dim", &RopeParameters::mscale_all_dim, true},
      {"partial_rotary_factor", &RopeParameters::partial_rotary_factor}}};
 
 /// The method that `rope_type` (or the older `type`) names.
@@ -68,6 +70,9 @@ inline constexpr std::array<RopeMember, 10> rope_members{
         if (!found) continue;
         auto const value = object.real(row.key, *found);
         if (!value) return value.error();
+        if (!(row.may_be_zero ? *value >= 0.0 : *value > 0.0))
+            return object.error(ErrorCode::invalid_field, row.key,
+                                row.may_be_zero ? "must be at least 0" : "must be above 0");
         rope.*row.member = *value;
     }
     if (auto const found = object.find_set("truncate")) {

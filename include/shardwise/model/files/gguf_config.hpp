@@ -130,6 +130,8 @@ private:
         if (!value) return read_absent(field, key, config);
         if (field.type == FieldType::real) {
             if (width_of(value->type) == 0) return error(ErrorCode::invalid_field, key, "must be a number");
+            if (auto const refusal = field.refusal_of(value->real); !refusal.empty())
+                return error(ErrorCode::invalid_field, key, refusal);
             field.store(config, value->real);
             return {};
         }
