@@ -52,7 +52,8 @@ inline void read_golden_cases(std::string const& name, std::vector<GoldenCase>& 
 [[nodiscard]] inline std::vector<GoldenCase> const& golden_cases() {
     static std::vector<GoldenCase> const cases = [] {
         std::vector<GoldenCase> out;
-        for (auto const* const name : {"logits", "latent", "scaled", "classic", "experts"}) read_golden_cases(name, out);
+        for (auto const* const name : {"logits", "latent", "scaled", "classic", "experts"})
+            read_golden_cases(name, out);
         return out;
     }();
     return cases;

@@ -45,18 +45,18 @@ struct Olmo2Norms {
         auto const kv = part.linear(kv_width, config.hidden_size, false, kv_rule);
         List<Child> heads{
             {"q_proj", part.linear(q_width, config.hidden_size, false, q_rule)},
-             {"k_proj", kv},
-             {"v_proj", kv},
-             {"o_proj", part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads))},
-             {"q_norm", part.sharded_norm("Olmo2RMSNorm", q_width, q_rule)},
-             {"k_norm", part.sharded_norm("Olmo2RMSNorm", kv_width, kv_rule)}};
+            {"k_proj", kv},
+            {"v_proj", kv},
+            {"o_proj", part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads))},
+            {"q_norm", part.sharded_norm("Olmo2RMSNorm", q_width, q_rule)},
+            {"k_norm", part.sharded_norm("Olmo2RMSNorm", kv_width, kv_rule)}};
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         if (sub_norms) heads.push_back({"sub_norm", part.sharded_norm("Olmo2RMSNorm", q_width, q_rule)});
         auto const attention = tree.add("Olmo2Attention", {}, heads);
         auto const norm = part.norm("Olmo2RMSNorm", config.hidden_size);
         auto const width = config.intermediate_size;
-        auto const ffn_norm = sub_norms ? part.sharded_norm("Olmo2RMSNorm", width, ShardRule::units(0, width))
-                                        : part.plain("Identity");
+        auto const ffn_norm =
+            sub_norms ? part.sharded_norm("Olmo2RMSNorm", width, ShardRule::units(0, width)) : part.plain("Identity");
         auto const layer = tree.add("Olmo2DecoderLayer", {},
                                     {{"self_attn", attention},
                                      {"mlp", mlp},
@@ -86,9 +86,10 @@ private:
         k = body.rope(body.norm(k, NormKind::rms, "self_attn.k_norm.weight"), shape);
         auto context = body.attention(q, k, v, shape);
         if (sub_norms) context = body.norm(context, NormKind::rms, "self_attn.sub_norm.weight");
-        auto const attended = body.linear(context, "attention_out", "self_attn.o_proj.weight",
-                                          config.hidden_size, LinearSplit::row());
-        auto const middle = body.add(body.input(), body.norm(attended, NormKind::rms, "post_attention_layernorm.weight"));
+        auto const attended =
+            body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size, LinearSplit::row());
+        auto const middle =
+            body.add(body.input(), body.norm(attended, NormKind::rms, "post_attention_layernorm.weight"));
         auto const width = config.intermediate_size;
         auto const gate = body.linear(middle, "gate", "mlp.gate_proj.weight", width, LinearSplit::column(width));
         auto const up = body.linear(middle, "up", "mlp.up_proj.weight", width, LinearSplit::column(width));

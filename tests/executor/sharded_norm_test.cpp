@@ -71,11 +71,11 @@ std::vector<std::vector<float>> compute(Olmo2Model<Family> const& model, GoldenC
         auto stream = context.make_stream();
         auto const& stage = stages[static_cast<std::size_t>(rank / tp)];
         ExecutorLimits limits{.sequences = 1, .context = 32, .step_tokens = 16};
-        auto const predicted = predict_memory<Host, Policy>(model.model, formats_of(*parameters), {tp, rank % tp}, limits,
-                                                            *stream.isa(), {}, stage);
+        auto const predicted = predict_memory<Host, Policy>(model.model, formats_of(*parameters), {tp, rank % tp},
+                                                            limits, *stream.isa(), {}, stage);
         if (!predicted) return predicted.error();
-        auto executor = RankExecutor<Host, Policy>::create(context, model.model, *parameters, {tp, rank % tp}, limits, {},
-                                                           {}, stage);
+        auto executor = RankExecutor<Host, Policy>::create(context, model.model, *parameters, {tp, rank % tp}, limits,
+                                                           {}, {}, stage);
         if (!executor) return executor.error();
         CHECK(executor->weight_bytes() == predicted->weights);
         CHECK(executor->activation_bytes() == predicted->activations);

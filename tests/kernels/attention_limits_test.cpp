@@ -218,8 +218,8 @@ TEST_CASE("attention: by default queries are the last of the keys; a first query
     std::vector<float> out(60, 77.0F);
     auto const attend = [&](std::int64_t queries) {
         return attention<float, float>({q.data(), {queries, 1}}, TensorView<float const, 2, Host>{k.data(), {keys, 1}},
-                                       TensorView<float const, 2, Host>{v.data(), {keys, 1}}, {out.data(), {queries, 1}},
-                                       options, stream);
+                                       TensorView<float const, 2, Host>{v.data(), {keys, 1}},
+                                       {out.data(), {queries, 1}}, options, stream);
     };
     // Equal scores: the mean of the values that are seen.
     REQUIRE(attend(1));
@@ -231,8 +231,9 @@ TEST_CASE("attention: by default queries are the last of the keys; a first query
     REQUIRE(attend(2));
     CHECK(out[0] == 0.0F);
     CHECK(out[1] == doctest::Approx(0.5));
-    for (std::int64_t const first : {std::int64_t{-1}, std::int64_t{-5}, std::int64_t{49}, std::int64_t{1000},
-                                     std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
+    for (std::int64_t const first :
+         {std::int64_t{-1}, std::int64_t{-5}, std::int64_t{49}, std::int64_t{1000},
+          std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
         CAPTURE(first);
         options.first_query = first;
         auto const refused = attend(2);
@@ -261,7 +262,8 @@ TEST_CASE("CachedRows: too few pages and pages that the memory does not have are
     AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};
     auto const refusal = [&](std::vector<std::int32_t> const& pages, std::int64_t count) {
         CachedRows<float, Host> const rows({memory.data(), {3 * 16, 4}}, pages, 16, count);
-        auto const attended = attention<float, float>({q.data(), {1, 4}}, rows, rows, {out.data(), {1, 4}}, options, stream);
+        auto const attended =
+            attention<float, float>({q.data(), {1, 4}}, rows, rows, {out.data(), {1, 4}}, options, stream);
         auto const stored = store_rows<float>({q.data(), {1, 4}}, {memory.data(), {3 * 16, 4}}, rows, 0, stream);
         CHECK(stored.has_value() == attended.has_value());
         return attended ? std::string() : attended.error().message();

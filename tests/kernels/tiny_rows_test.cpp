@@ -40,7 +40,8 @@ double mean_of(auto const& in, std::int64_t row) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("norms without an epsilon: rows of any size that a float has become rows of size 1", T, float, Bfloat16) {
+TEST_CASE_TEMPLATE("norms without an epsilon: rows of any size that a float has become rows of size 1", T, float,
+                   Bfloat16) {
     for (auto const level : levels()) {
         CAPTURE(name_of(level));
         HostContext context({.threads = 1, .isa = level});
@@ -80,7 +81,9 @@ TEST_CASE_TEMPLATE("norms without an epsilon: rows of any size that a float has 
     }
 }
 
-TEST_CASE("square sums: the columns of several ranks give the norm of whole rows, and the first of a row's numbers are kept") {
+TEST_CASE(
+    "square sums: the columns of several ranks give the norm of whole rows, and the first of a row's numbers are "
+    "kept") {
     for (auto const level : levels()) {
         CAPTURE(name_of(level));
         HostContext context({.threads = 2, .isa = level});
@@ -99,7 +102,8 @@ TEST_CASE("square sums: the columns of several ranks give the norm of whole rows
             SquareSum const parts[] = {{{0, cut.size()}, number}};
             REQUIRE(sum_squares<float>(in.read().columns(cut.begin, cut.size()), parts, view, stream));
             for (std::size_t i = 0; i < total.size(); ++i) total[i] += sums[i];
-            for (std::int64_t row = 0; row < rows; ++row) CHECK(sums[static_cast<std::size_t>(2 * row + 1 - number)] == 0.0);
+            for (std::int64_t row = 0; row < rows; ++row)
+                CHECK(sums[static_cast<std::size_t>(2 * row + 1 - number)] == 0.0);
         }
         TensorView<double const, 2, Host> const whole(total.data(), {rows, 2});
         for (auto const& cut : cuts) {

@@ -105,14 +105,17 @@ TEST_CASE("BodyBuilder: norms that the executor does not compute over sharded va
     };
     using Body = BodyBuilder;
     CHECK(reason([](Body& body, ValueId q, ValueId) { body.norm(q, NormKind::rms, "n.weight"); }).empty());
-    CHECK(reason([](Body& body, ValueId q, ValueId) { body.head_norm(q, NormKind::layer, "n.weight", 6, "n.bias"); })
-              .empty());
+    CHECK(reason([](Body& body, ValueId q, ValueId) {
+              body.head_norm(q, NormKind::layer, "n.weight", 6, "n.bias");
+          }).empty());
     CHECK(reason([](Body& body, ValueId q, ValueId) { body.head_norm(q, NormKind::rms, "n.weight", 24); }).empty());
     CHECK(reason([](Body& body, ValueId, ValueId qkv) { body.head_norm(qkv, NormKind::rms, "n.weight", 6); }).empty());
-    CHECK(reason([](Body& body, ValueId, ValueId) { body.part_norm(body.input(), NormKind::rms, "n.weight", 8); })
-              .empty());
-    CHECK(reason([](Body& body, ValueId, ValueId) { body.norm(body.input(), NormKind::layer, "n.weight", "n.bias"); })
-              .empty());
+    CHECK(reason([](Body& body, ValueId, ValueId) {
+              body.part_norm(body.input(), NormKind::rms, "n.weight", 8);
+          }).empty());
+    CHECK(reason([](Body& body, ValueId, ValueId) {
+              body.norm(body.input(), NormKind::layer, "n.weight", "n.bias");
+          }).empty());
 
     CHECK(reason([](Body& body, ValueId q, ValueId) { body.norm(q, NormKind::layer, "n.weight"); }) ==
           "layers: n.weight: is a layer norm over a sharded value");

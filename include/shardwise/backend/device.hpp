@@ -9,6 +9,7 @@
 #include <shardwise/backend/gemm_extents.hpp>
 #include <shardwise/backend/gemm_options.hpp>
 #include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 
@@ -70,18 +71,21 @@ struct DeviceBackend {
     template <class T>
     [[nodiscard]] static Result<> copy(TensorView<T const, 1, DeviceBackend> from, TensorView<T, 1, DeviceBackend> to,
                                        Stream& stream) {
+        if (auto const known = check_views("copy", from, to); !known) return known;
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
     /// The same from the host's memory.
     template <class T>
     [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, DeviceBackend> to,
                                        Stream& stream) {
+        if (auto const known = check_views("copy", from, to); !known) return known;
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
     /// The same into the host's memory, which may be read once the stream has been waited for.
     template <class T>
     [[nodiscard]] static Result<> copy(TensorView<T const, 1, DeviceBackend> from, TensorView<T, 1, Host> to,
                                        Stream& stream) {
+        if (auto const known = check_views("copy", from, to); !known) return known;
         return copy_elements<T>(from.data(), from.elements(), to.data(), to.elements(), stream);
     }
 
@@ -94,6 +98,7 @@ struct DeviceBackend {
     template <class T>
     [[nodiscard]] static Result<> gemm(TensorView<T const, 2, DeviceBackend> a, TensorView<T const, 2, DeviceBackend> b,
                                        TensorView<float, 2, DeviceBackend> out, GemmOptions options, Stream& stream) {
+        if (auto const known = check_views("gemm", a, b, out); !known) return known;
         auto const factor = [](TensorView<T const, 2, DeviceBackend> const& view, bool is_transposed) {
             auto const row = row_distance(view);
             return is_transposed ? detail::GemmCall::Factor{view.data(), 1, row, true}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/device.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/split.hpp>
 
@@ -190,6 +191,7 @@ template <class Api>
 [[nodiscard]] Result<> check_device_product(TensorView<float const, 2, DeviceBackend<Api>> in,
                                             DeviceWeight<Api> const& weight, UnitRange inputs,
                                             TensorView<float, 2, DeviceBackend<Api>> out) {
+    if (auto const known = check_views("multiply", in, out); !known) return known;
     Error error{ErrorCode::shape_mismatch};
     error.in("multiply");
     if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())

@@ -9,6 +9,7 @@
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/backend/host/weight_chunks.hpp>
 #include <shardwise/backend/memory_counter.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/op/product_sums.hpp>
@@ -110,6 +111,7 @@ struct Host {
     /// Errors  shape_mismatch
     template <class T>
     [[nodiscard]] static Result<> copy(TensorView<T const, 1, Host> from, TensorView<T, 1, Host> to, Stream& stream) {
+        if (auto const known = check_views("copy", from, to); !known) return known;
         if (from.elements() != to.elements()) {
             return Error{ErrorCode::shape_mismatch}
                 .in("copy")

@@ -5,6 +5,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
@@ -58,6 +59,7 @@ template <class T, SharesMemory C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> all_gather(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1, Host> out,
                                   std::span<std::int64_t const> counts) {
+    if (auto const known = check_views("all_gather", in, out); !known) return known;
     auto const total = detail::sum_of_counts(counts);
     std::int64_t longest = 0;
     for (auto const count : counts) longest = std::max(longest, count);

@@ -5,6 +5,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/collective_load.hpp>
 
@@ -130,6 +131,7 @@ template <class T, SharesMemory C>
 /// Errors  collective_mismatch, rank_lost, deadline_exceeded; then the group has failed and `data` holds no result
 template <class T, Communicator C>
 [[nodiscard]] Result<> all_reduce(C& comm, TensorView<T, 1, Host> data, ReduceOp op = ReduceOp::sum) {
+    if (auto const known = check_views("all_reduce", data); !known) return known;
     auto const count = data.elements();
     CollectiveCall const call{CollectiveKind::all_reduce, dtype_of<T>, op, -1, count};
     if constexpr (HoldsCommunicator<C>) {

@@ -6,6 +6,7 @@
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/rank_names.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/quant/half_types.hpp>
 
@@ -154,6 +155,7 @@ template <class T, SharesMemory C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> all_to_all(C& comm, TensorView<T const, 1, Host> in, std::span<std::int64_t const> send_counts,
                                   TensorView<T, 1, Host> out, std::span<std::int64_t const> receive_counts) {
+    if (auto const known = check_views("all_to_all", in, out); !known) return known;
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto const sent = detail::sum_of_counts(send_counts);
     auto const received = detail::sum_of_counts(receive_counts);

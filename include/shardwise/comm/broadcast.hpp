@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <algorithm>
@@ -39,6 +40,7 @@ template <class T, SharesMemory C>
 /// Errors  invalid_argument for a root that is no rank; collective_mismatch, rank_lost, deadline_exceeded
 template <class T, Communicator C>
 [[nodiscard]] Result<> broadcast(C& comm, TensorView<T, 1, Host> data, std::int32_t root) {
+    if (auto const known = check_views("broadcast", data); !known) return known;
     if (root < 0 || root >= comm.size()) {
         return Error{ErrorCode::invalid_argument}
             .in("broadcast")

@@ -6,6 +6,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/element.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
 
@@ -93,6 +94,7 @@ template <class T, class Find>
 template <class T, Communicator C>
 [[nodiscard]] Result<> deterministic_sum(C& comm, std::span<UnitRange const> owners, TensorView<T const, 1, Host> own,
                                          TensorView<T, 1, Host> out) {
+    if (auto const known = check_views("deterministic_sum", own, out); !known) return known;
     auto const width = out.elements();
     auto const ranks = static_cast<std::size_t>(comm.size());
     Error differs{ErrorCode::shape_mismatch};

@@ -6,6 +6,7 @@
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/message_collectives.hpp>
 #include <shardwise/comm/detail/reduce.hpp>
+#include <shardwise/core/check_views.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -53,6 +54,7 @@ template <class T, SharesMemory C>
 template <class T, Communicator C>
 [[nodiscard]] Result<> reduce_scatter(C& comm, TensorView<T const, 1, Host> in, TensorView<T, 1, Host> out,
                                       std::span<std::int64_t const> counts, ReduceOp op = ReduceOp::sum) {
+    if (auto const known = check_views("reduce_scatter", in, out); !known) return known;
     auto const total = detail::sum_of_counts(counts);
     auto const ranks = static_cast<std::size_t>(comm.size());
     auto const rank = static_cast<std::size_t>(comm.rank());

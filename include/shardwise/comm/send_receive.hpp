@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/quant/half_types.hpp>
 
 #include <cstdint>
@@ -31,6 +32,7 @@ template <HasRank C>
 /// Errors  invalid_argument; rank_lost, deadline_exceeded, or the group's first error
 template <class T, Communicator C>
 [[nodiscard]] Result<> send(C& comm, TensorView<T const, 1, Host> data, std::int32_t to) {
+    if (auto const known = check_views("send", data); !known) return known;
     if (auto const known = detail::check_peer(comm, to, "send"); !known) return known;
     return comm.send_bytes(to, dtype_of<T>, reinterpret_cast<std::byte const*>(data.data()), data.elements(),
                            sizeof(T));
@@ -41,6 +43,7 @@ template <class T, Communicator C>
 /// Errors  invalid_argument; collective_mismatch where type or count differ; rank_lost, deadline_exceeded
 template <class T, Communicator C>
 [[nodiscard]] Result<> receive(C& comm, TensorView<T, 1, Host> data, std::int32_t from) {
+    if (auto const known = check_views("receive", data); !known) return known;
     if (auto const known = detail::check_peer(comm, from, "receive"); !known) return known;
     return comm.receive_bytes(from, dtype_of<T>, reinterpret_cast<std::byte*>(data.data()), data.elements(), sizeof(T));
 }

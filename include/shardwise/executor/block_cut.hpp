@@ -161,8 +161,7 @@ private:
         auto const own = units(place_.rank);
         columns(id) = {UnitRange{own.begin * width, own.end * width}};
         auto& counted = counted_from_[static_cast<std::size_t>(id)];
-        for (std::int64_t rank = 0; rank < place_.rank; ++rank)
-            counted = std::max(counted, units(rank).end * width);
+        for (std::int64_t rank = 0; rank < place_.rank; ++rank) counted = std::max(counted, units(rank).end * width);
     }
 
     /// What this rank adds up of a norm's rows: under a fixed tree its leaves, or its units where no sum follows.

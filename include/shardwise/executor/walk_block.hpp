@@ -137,7 +137,8 @@ private:
         auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : model_.config.norm_epsilon);
         auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
         if (share) {
-            return sharded_rms_norm(in, *share, vector(norm.weight), out, epsilon, step_.scratch, comm_, stream_, offset);
+            return sharded_rms_norm(in, *share, vector(norm.weight), out, epsilon, step_.scratch, comm_, stream_,
+                                    offset);
         }
         if (op.is_first_part) {
             in = in.columns(0, op.in_features);

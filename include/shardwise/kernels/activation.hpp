@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -78,6 +79,7 @@ template <ActivationElement T>
 template <ActivationElement T>
 [[nodiscard]] Result<> gated_activation(TensorView<T const, 2, Host> gate, TensorView<T const, 2, Host> up,
                                         TensorView<T, 2, Host> out, ActivationKind kind, HostStream& stream) {
+    if (auto const known = check_views("gated_activation", gate, up, out); !known) return known;
     auto const width = gate.extent(1);
     if (auto const checked = detail::check_rows("gated_activation", gate, width, out); !checked) return checked;
     bool const has_rows = up.extent(0) == gate.extent(0);

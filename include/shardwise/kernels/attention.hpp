@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/detail/attention_task.hpp>
@@ -167,6 +168,10 @@ template <ActivationElement T, CacheElement Cache>
                                  AttentionOptions const& options, HostStream& stream,
                                  TensorView<float, 1, Host> workspace = {}, TensorView<float const, 1, Host> sinks = {},
                                  TensorView<float const, 1, Host> slopes = {}) {
+    if (auto const known =
+            check_views("attention", q, k.memory(), k.scales(), v.memory(), v.scales(), out, workspace, sinks, slopes);
+        !known)
+        return known;
     auto const& shape = options.shape;
     auto const queries = q.extent(0);
     auto const keys = k.count();
@@ -216,7 +221,8 @@ template <ActivationElement T, CacheElement Cache>
     }
     // A causal query is one of the keys; queries that see all of them may be more.
     auto const last_first = shape.is_causal ? keys - queries : keys;
-    auto const first_query = options.first_query.value_or(shape.is_causal ? last_first : std::max<std::int64_t>(keys - queries, 0));
+    auto const first_query =
+        options.first_query.value_or(shape.is_causal ? last_first : std::max<std::int64_t>(keys - queries, 0));
     if (keys > 0 && (first_query < 0 || first_query > last_first)) {
         return Error{ErrorCode::invalid_argument}
             .in("attention")
@@ -234,8 +240,7 @@ template <ActivationElement T, CacheElement Cache>
 
     bool const splits = !workspace.empty() && needed > 0;
     detail::HostAttention<T, Cache> const host{
-        {q, k, v, shape, options.scale, options.soft_cap, first_query,
-         slopes.empty() ? nullptr : slopes.data()},
+        {q, k, v, shape, options.scale, options.soft_cap, first_query, slopes.empty() ? nullptr : slopes.data()},
         detail::AttentionCut(shape, queries, keys, splits ? 1 : stream.threads()),
         attend,
         out,

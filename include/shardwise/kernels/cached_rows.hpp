@@ -57,6 +57,7 @@ public:
     [[nodiscard]] std::int64_t stride() const { return memory_.stride(0); }
     [[nodiscard]] bool has_scales() const { return !scales_.empty(); }
     [[nodiscard]] Scales const& scales() const { return scales_; }
+    [[nodiscard]] Matrix const& memory() const { return memory_; }
     /// Rows of the memory, which pages take from it.
     [[nodiscard]] std::int64_t memory_rows() const { return memory_.extent(0); }
     /// Rows of a page; 0 where the rows lie in one piece.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <ActivationElement T>
 [[nodiscard]] Result<> embedding(TensorView<std::int32_t const, 1, Host> ids, TensorView<T const, 2, Host> table,
                                  TensorView<T, 2, Host> out, HostStream& stream, std::int64_t first_row = 0) {
+    if (auto const known = check_views("embedding", ids, table, out); !known) return known;
     auto const width = table.extent(1);
     Error error{ErrorCode::shape_mismatch};
     error.in("embedding");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -20,6 +21,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> layer_norm(TensorView<T const, 2, Host> in, TensorView<T const, 1, Host> weight,
                                   TensorView<T const, 1, Host> bias, TensorView<T, 2, Host> out, float epsilon,
                                   HostStream& stream) {
+    if (auto const known = check_views("layer_norm", weight, bias); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("layer_norm", in, weight.elements(), out); !checked) return checked;
     if (!bias.empty() && bias.elements() != width) {

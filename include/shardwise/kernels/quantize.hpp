@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
@@ -117,6 +118,7 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
 [[nodiscard]] inline Result<> quantize(TensorView<float const, 2, Host> in, WeightFormat format,
                                        std::span<std::byte> data, std::span<std::byte> scales, HostStream& stream,
                                        std::int64_t group = 0) {
+    if (auto const known = check_views("quantize", in); !known) return known;
     if (!can_quantize(format)) {
         return Error{ErrorCode::unsupported}
             .in("quantize")
@@ -150,6 +152,7 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
 /// Errors  shape_mismatch; invalid_argument
 [[nodiscard]] inline Result<> dequantize(WeightSource const& source, TensorView<float, 2, Host> out,
                                          HostStream& stream) {
+    if (auto const known = check_views("dequantize", out); !known) return known;
     if (auto const checked = detail::check_source(source); !checked) return checked;
     if (out.extent(0) != source.outputs || out.extent(1) != source.inputs) {
         bool const has_rows = out.extent(0) == source.outputs;

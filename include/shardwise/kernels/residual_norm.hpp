@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -27,6 +28,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> residual_norm(std::span<T const* const> parts, TensorView<T, 2, Host> residual,
                                      TensorView<T const, 1, Host> weight, TensorView<T, 2, Host> out, float epsilon,
                                      HostStream& stream, float offset = 0.0F) {
+    if (auto const known = check_views("residual_norm", residual, weight, out); !known) return known;
     constexpr std::size_t most_parts = 64;
     auto const width = residual.extent(1);
     TensorView<T const, 2, Host> const read = residual;
@@ -35,6 +37,10 @@ template <ActivationElement T>
     auto const count = static_cast<std::int64_t>(parts.size());
     if (parts.empty()) {
         return Error{ErrorCode::invalid_argument}.in("residual_norm").at("parts").because("there is nothing to add");
+    }
+    for (auto const* const part : parts) {
+        TensorView<T const, 2, Host> const rows(part, residual.extents());
+        if (auto const known = check_views("residual_norm", rows); !known) return known;
     }
     if (parts.size() > most_parts) {
         return Error{ErrorCode::capacity_exceeded}
@@ -68,6 +74,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> residual_norm(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> residual,
                                      TensorView<T const, 1, Host> weight, TensorView<T, 2, Host> out, float epsilon,
                                      HostStream& stream, float offset = 0.0F) {
+    if (auto const known = check_views("residual_norm", in, residual, weight, out); !known) return known;
     if (auto const checked = detail::check_rows("residual_norm", in, weight.elements(), residual); !checked) {
         return checked;
     }

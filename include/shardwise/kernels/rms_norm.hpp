@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -20,6 +21,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <ActivationElement T>
 [[nodiscard]] Result<> rms_norm(TensorView<T const, 2, Host> in, TensorView<T const, 1, Host> weight,
                                 TensorView<T, 2, Host> out, float epsilon, HostStream& stream, float offset = 0.0F) {
+    if (auto const known = check_views("rms_norm", weight); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("rms_norm", in, weight.elements(), out); !checked) return checked;
     if (!stream.isa()) return stream.isa().error();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -49,6 +50,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> rope(TensorView<T, 2, Host> values, TensorView<std::int32_t const, 1, Host> positions,
                             TensorView<float const, 1, Host> frequencies, std::int64_t head_dim, RopeLayout layout,
                             HostStream& stream, float scale = 1.0F, std::int64_t first = 0) {
+    if (auto const known = check_views("rope", values, positions, frequencies); !known) return known;
     Error error{ErrorCode::shape_mismatch};
     error.in("rope");
     auto const pairs = frequencies.elements();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/op/router_score.hpp>
 
@@ -123,6 +124,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
                                     TensorView<float const, 1, Host> correction, TensorView<std::int32_t, 2, Host> ids,
                                     TensorView<float, 2, Host> weights, RouterOptions const& options,
                                     HostStream& stream) {
+    if (auto const known = check_views("route", logits, correction, ids, weights); !known) return known;
     auto const experts = logits.extent(1);
     auto const chosen = options.experts_per_token;
     Error error{ErrorCode::shape_mismatch};

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/sampling_weights.hpp>
 #include <shardwise/kernels/philox.hpp>
@@ -290,6 +291,7 @@ private:
 /// Source  transformers 4.57 generation/logits_process.py, in the order of _get_logits_processor
 [[nodiscard]] inline Result<> sample(TensorView<float const, 2, Host> logits, std::span<SamplingRow const> rows,
                                      TensorView<std::int32_t, 1, Host> out, HostStream& stream) {
+    if (auto const known = check_views("sample", logits, out); !known) return known;
     auto const count = logits.extent(0);
     auto const tokens = logits.extent(1);
     Error error{ErrorCode::shape_mismatch};

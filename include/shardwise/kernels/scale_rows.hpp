@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
@@ -19,6 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Source  transformers 4.57 Qwen2MoeSparseMoeBlock
 [[nodiscard]] inline Result<> scale_rows(TensorView<float const, 2, Host> gate, TensorView<float const, 2, Host> in,
                                          TensorView<float, 2, Host> out, ActivationKind kind, HostStream& stream) {
+    if (auto const known = check_views("scale_rows", gate); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("scale_rows", in, width, out); !checked) return checked;
     if (gate.extent(0) != in.extent(0) || gate.extent(1) != 1) {

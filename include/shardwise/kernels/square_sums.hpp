@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
@@ -30,6 +31,7 @@ struct SquareSum {
 template <ActivationElement T>
 [[nodiscard]] Result<> sum_squares(TensorView<T const, 2, Host> in, Span<SquareSum const> parts,
                                    TensorView<double, 2, Host> sums, HostStream& stream) {
+    if (auto const known = check_views("sum_squares", in, sums); !known) return known;
     Error error{ErrorCode::shape_mismatch};
     error.in("sum_squares");
     if (in.extent(0) != sums.extent(0))
@@ -66,6 +68,7 @@ template <ActivationElement T>
                                         std::int64_t whole, TensorView<T const, 1, Host> weight,
                                         TensorView<T, 2, Host> out, float epsilon, HostStream& stream,
                                         float offset = 0.0F) {
+    if (auto const known = check_views("scale_by_squares", sums, weight); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("scale_by_squares", in, weight.elements(), out); !checked)
         return checked;
@@ -77,9 +80,9 @@ template <ActivationElement T>
             .expected(in.extent(0));
     }
     if (!stream.isa()) return stream.isa().error();
-    auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, double, std::int64_t, float,
-                                                       float)>(*stream.isa(),
-                                                               SHARDWISE_KERNEL_LEVELS(rms_norm_columns<T>));
+    auto const kernel =
+        detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, double, std::int64_t, float, float)>(
+            *stream.isa(), SHARDWISE_KERNEL_LEVELS(rms_norm_columns<T>));
     auto const scale = [=](std::int64_t begin, std::int64_t end) {
         for (auto row = begin; row < end; ++row) {
             double squares = 0.0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/quant/encode_int8.hpp>
@@ -87,6 +88,7 @@ template <CacheElement Cache>
 [[nodiscard]] Result<> store_rows(TensorView<float const, 2, Host> in, TensorView<Cache, 2, Host> memory,
                                   CachedRows<Cache, Host> const& cache, std::int64_t first, HostStream& stream,
                                   TensorView<float, 2, Host> scales = {}) {
+    if (auto const known = check_views("store_rows", in, memory, cache.memory(), scales); !known) return known;
     if (auto const checked = detail::check_store_rows<Cache>(in, memory, cache, first, scales); !checked)
         return checked;
     Host::launch(in.extent(0), detail::StoreRowsBody<Cache>{in, memory, cache, first, scales}, stream,

@@ -248,8 +248,7 @@ private:
         if (!spans_ranks(op, value)) return;
         auto const weight = op.parameters[0];
         if (op.norm == NormKind::layer) return body_.refuse(weight, "is a layer norm over a sharded value");
-        if (value.packed_kv_heads > 0)
-            return body_.refuse(weight, "is a norm over packed queries, keys and values");
+        if (value.packed_kv_heads > 0) return body_.refuse(weight, "is a norm over packed queries, keys and values");
         if (value.rows == Rows::routed) return body_.refuse(weight, "is a norm over experts' sharded rows");
     }
     static constexpr Value split_value(std::string_view name, Rows rows, std::int64_t width, LinearSplit split) {

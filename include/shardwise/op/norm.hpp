@@ -14,7 +14,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// What ranks add up for each row of such a norm: its squares in double.
-[[nodiscard]] constexpr Bytes square_bytes(std::int64_t rows) { return Bytes{8 * rows}; }
+[[nodiscard]] constexpr Bytes square_bytes(std::int64_t rows) {
+    return Bytes{8 * rows};
+}
 
 /// A norm over the last axis, or over each head of it.
 ///

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
@@ -61,6 +62,9 @@ template <ComputeBackend Backend, CacheElement Cache>
                                     typename Backend::Stream& stream, TensorView<float, 1, Backend> workspace = {},
                                     TensorView<float const, 1, Backend> sinks = {},
                                     TensorView<float const, 1, Backend> slopes = {}) {
+    if (auto const known = check_views("attend_heads", q, k.memory(), v.memory(), out, workspace, sinks, slopes);
+        !known)
+        return known;
     auto const& shape = options.shape;
     Error error{ErrorCode::shape_mismatch};
     error.in("attend_heads");

@@ -7,6 +7,7 @@
 #include <shardwise/comm/all_to_all.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/reduce_scatter.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -107,6 +108,7 @@ void submit_all_to_all(C& comm, TensorView<T const, 1, Host> in, Sent sent, Tens
 template <class Backend, Communicator C>
 [[nodiscard]] Result<> gather_tokens(C& comm, TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                      typename Backend::Stream& stream) {
+    if (auto const known = check_views("gather_tokens", in, out); !known) return known;
     auto const tokens = out.extent(0);
     auto const width = out.extent(1);
     auto const own = split_units(tokens, comm.size(), comm.rank()).size();

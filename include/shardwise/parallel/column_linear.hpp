@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
@@ -55,6 +56,7 @@ public:
     /// Errors  shape_mismatch
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                    Stream& stream) const {
+        if (auto const known = check_views("column_linear", in, out); !known) return known;
         if (in.extent(1) != inputs_ || out.extent(1) != outputs_ || in.extent(0) != out.extent(0)) {
             return Error{ErrorCode::shape_mismatch}
                 .in("column_linear")

@@ -6,6 +6,7 @@
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/comm/all_to_all.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/list.hpp>
@@ -161,6 +162,7 @@ private:
 
     template <class In, class Ids, class Weights, class Out>
     [[nodiscard]] Result<> check(In const& in, Ids const& ids, Weights const& weights, Out const& out) const {
+        if (auto const known = check_views("expert_parallel", in, ids, weights, out); !known) return known;
         Error error{ErrorCode::shape_mismatch};
         error.in("expert parallelism");
         auto const tokens = in.extent(0);

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/collective_load.hpp>
@@ -147,6 +148,7 @@ private:
     template <Communicator C>
     [[nodiscard]] Result<> check(std::int64_t rows, Matrix out, Vector workspace, std::int64_t needed,
                                  C const& comm) const {
+        if (auto const known = check_views("fixed_tree_sum", out, workspace); !known) return known;
         Error error{ErrorCode::shape_mismatch};
         error.in("fixed_tree_sum");
         if (out.extent(0) != rows || out.extent(1) != width_ || !out.is_dense()) {

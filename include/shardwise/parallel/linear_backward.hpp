@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
@@ -34,6 +35,7 @@ template <ComputeBackend Backend>
 [[nodiscard]] Result<> linear_forward(TensorView<float const, 2, Backend> in,
                                       TensorView<float const, 2, Backend> weight, TensorView<float, 2, Backend> out,
                                       typename Backend::Stream& stream) {
+    if (auto const known = check_views("linear_forward", in, weight, out); !known) return known;
     return Backend::template gemm<float>(in, weight, out, {.is_b_transposed = true}, stream);
 }
 
@@ -48,6 +50,10 @@ template <ComputeBackend Backend>
 [[nodiscard]] Result<> linear_backward(LinearGradients<Backend> const& linear,
                                        TensorView<float, 2, Backend> in_gradient, bool is_added,
                                        typename Backend::Stream& stream) {
+    if (auto const known = check_views("linear_backward", linear.in, linear.out_gradient, linear.weight,
+                                       linear.weight_gradient, linear.bias_gradient, in_gradient);
+        !known)
+        return known;
     if (!linear.bias_gradient.empty() && linear.bias_gradient.elements() != linear.out_gradient.extent(1)) {
         return Error{ErrorCode::shape_mismatch}
             .in("linear_backward")
@@ -75,6 +81,7 @@ template <ComputeBackend Backend>
 template <ComputeBackend Backend, Communicator C>
 [[nodiscard]] Result<> sum_gradient(TensorView<float, 2, Backend> in_gradient, C& comm,
                                     typename Backend::Stream& stream) {
+    if (auto const known = check_views("sum_gradient", in_gradient); !known) return known;
     if (!in_gradient.is_dense()) {
         return Error{ErrorCode::shape_mismatch}
             .in("sum_gradient")
@@ -95,6 +102,7 @@ template <ComputeBackend Backend, Communicator C>
 template <ComputeBackend Backend, Communicator C>
 [[nodiscard]] Result<> scatter_gradient(TensorView<float const, 2, Backend> in_gradient,
                                         TensorView<float, 2, Backend> own, C& comm, typename Backend::Stream& stream) {
+    if (auto const known = check_views("scatter_gradient", in_gradient, own); !known) return known;
     auto const tokens = in_gradient.extent(0);
     auto const width = in_gradient.extent(1);
     auto const share = split_units(tokens, comm.size(), comm.rank()).size();

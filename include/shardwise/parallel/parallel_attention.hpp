@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/rope.hpp>
@@ -81,6 +82,10 @@ public:
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, RotaryPositions<Backend> const& rotary,
                                    KeyValueCache<Backend> const& cache, TensorView<float, 2, Backend> out,
                                    TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        if (auto const known = check_views("parallel_attention", in, rotary.positions, rotary.frequencies, cache.keys,
+                                           cache.values, out, workspace);
+            !known)
+            return known;
         auto const tokens = in.extent(0);
         auto const needed = this->workspace(tokens, cache.past + tokens);
         auto const heads = attend(in, rotary, cache, workspace, needed, stream);
@@ -93,6 +98,10 @@ public:
                                              RotaryPositions<Backend> const& rotary,
                                              KeyValueCache<Backend> const& cache, TensorView<float, 2, Backend> out,
                                              TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        if (auto const known = check_views("parallel_attention", in, rotary.positions, rotary.frequencies, cache.keys,
+                                           cache.values, out, workspace);
+            !known)
+            return known;
         auto const tokens = in.extent(0);
         auto const needed = workspace_scattered(tokens, cache.past + tokens);
         auto const heads = attend(in, rotary, cache, workspace, needed, stream);

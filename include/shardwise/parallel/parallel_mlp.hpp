@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/parallel/column_linear.hpp>
@@ -52,6 +53,7 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<> forward(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                    TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        if (auto const known = check_views("parallel_mlp", in, out, workspace); !known) return known;
         auto const hidden = make_hidden(in, workspace, this->workspace(in.extent(0)), stream);
         if (!hidden) return hidden.error();
         return down_.forward(*hidden, out, behind(workspace, in.extent(0)), comm, stream);
@@ -60,6 +62,7 @@ public:
     template <Communicator C>
     [[nodiscard]] Result<> forward_scattered(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                              TensorView<float, 1, Backend> workspace, C& comm, Stream& stream) const {
+        if (auto const known = check_views("parallel_mlp", in, out, workspace); !known) return known;
         auto const hidden = make_hidden(in, workspace, workspace_scattered(in.extent(0)), stream);
         if (!hidden) return hidden.error();
         return down_.forward_scattered(*hidden, out, behind(workspace, in.extent(0)), comm, stream);

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
@@ -128,6 +129,8 @@ public:
                                             TensorView<float, 2, Backend> residual, RmsNorm<Backend> const& norm,
                                             TensorView<float, 2, Backend> out, TensorView<float, 1, Backend> workspace,
                                             C& comm, Stream& stream) const {
+        if (auto const known = check_views("row_linear", in, residual, norm.weight, out, workspace); !known)
+            return known;
         auto const tokens = in.extent(0);
         auto const needed = workspace_add_norm(tokens);
         if (workspace.elements() < needed) {
@@ -227,6 +230,7 @@ private:
     [[nodiscard]] Result<> check_call(TensorView<float const, 2, Backend> in, TensorView<float, 2, Backend> out,
                                       std::int64_t rows, TensorView<float, 1, Backend> workspace, std::int64_t needed,
                                       C const& comm) const {
+        if (auto const known = check_views("row_linear", in, out, workspace); !known) return known;
         Error error{ErrorCode::shape_mismatch};
         error.in("row_linear");
         if (in.extent(1) != inputs())

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/square_sums.hpp>
 #include <shardwise/parallel/collectives.hpp>
@@ -43,6 +44,7 @@ template <Communicator C>
                                         TensorView<float const, 1, Host> weight, TensorView<float, 2, Host> out,
                                         float epsilon, TensorView<float, 1, Host> workspace, C& comm,
                                         HostStream& stream, float offset = 0.0F) {
+    if (auto const known = check_views("sharded_rms_norm", in, weight, out, workspace); !known) return known;
     auto const rows = in.extent(0);
     auto const needed = share.workspace(rows);
     auto const address = reinterpret_cast<std::uintptr_t>(workspace.data());

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
@@ -130,6 +131,8 @@ template <ComputeBackend Backend, Communicator C>
                                            TensorView<std::int32_t const, 1, Backend> targets,
                                            TensorView<float, 1, Backend> loss, TensorView<float, 1, Backend> workspace,
                                            C& comm, typename Backend::Stream& stream) {
+    if (auto const known = check_views("vocab_cross_entropy", logits.values, targets, loss, workspace); !known)
+        return known;
     auto const& values = logits.values;
     auto const rows = values.extent(0);
     auto const width = values.extent(1);
@@ -170,6 +173,9 @@ template <ComputeBackend Backend>
                                                     TensorView<std::int32_t const, 1, Backend> targets,
                                                     TensorView<float const, 1, Backend> loss_gradient,
                                                     typename Backend::Stream& stream) {
+    if (auto const known = check_views("vocab_cross_entropy_backward", probabilities.values, targets, loss_gradient);
+        !known)
+        return known;
     auto const& values = probabilities.values;
     if (targets.elements() != values.extent(0) || loss_gradient.elements() != values.extent(0)) {
         return Error{ErrorCode::shape_mismatch}

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/kernels/embedding.hpp>
@@ -25,6 +26,7 @@ template <ComputeBackend Backend, Communicator C>
 [[nodiscard]] Result<> vocab_embedding(TensorView<std::int32_t const, 1, Backend> ids,
                                        TensorView<float const, 2, Backend> table, std::int64_t first_row,
                                        TensorView<float, 2, Backend> out, C& comm, typename Backend::Stream& stream) {
+    if (auto const known = check_views("vocab_embedding", ids, table, out); !known) return known;
     if (!out.is_dense()) {
         return Error{ErrorCode::shape_mismatch}
             .in("vocab_embedding")
@@ -62,6 +64,7 @@ template <ComputeBackend Backend, Communicator C>
                                                  TensorView<float, 2, Backend> out,
                                                  TensorView<float, 1, Backend> workspace, C& comm,
                                                  typename Backend::Stream& stream) {
+    if (auto const known = check_views("vocab_embedding", ids, table, out, workspace); !known) return known;
     if (comm.size() == 1) return vocab_embedding(ids, table, first_row, out, comm, stream);
     auto const tokens = ids.elements();
     auto const width = table.extent(1);
@@ -121,6 +124,7 @@ template <ComputeBackend Backend>
                                                 TensorView<float const, 2, Backend> gradient, std::int64_t first_row,
                                                 TensorView<float, 2, Backend> table_gradient,
                                                 typename Backend::Stream& stream) {
+    if (auto const known = check_views("vocab_embedding_backward", ids, gradient, table_gradient); !known) return known;
     if (gradient.extent(0) != ids.elements() || gradient.extent(1) != table_gradient.extent(1)) {
         return Error{ErrorCode::shape_mismatch}
             .in("vocab_embedding_backward")

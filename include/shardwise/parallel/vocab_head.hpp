@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/parallel/collectives.hpp>
@@ -29,6 +30,7 @@ template <ComputeBackend Backend, Communicator C>
 [[nodiscard]] Result<> gather_logits(TensorView<float const, 2, Backend> own, TensorView<float, 2, Backend> out,
                                      TensorView<float, 1, Backend> workspace, C& comm,
                                      typename Backend::Stream& stream) {
+    if (auto const known = check_views("gather_logits", own, out, workspace); !known) return known;
     auto const rows = out.extent(0);
     auto const vocabulary = out.extent(1);
     auto const share = [vocabulary, ranks = comm.size()](std::int32_t rank) {
@@ -115,6 +117,7 @@ template <ComputeBackend Backend, Communicator C>
                                      TensorView<std::int32_t, 1, Backend> ids,
                                      TensorView<std::int64_t, 1, Backend> workspace, C& comm,
                                      typename Backend::Stream& stream) {
+    if (auto const known = check_views("vocab_arg_max", own, ids, workspace); !known) return known;
     auto const rows = own.extent(0);
     if (ids.elements() != rows || workspace.elements() < rows) {
         return Error{ErrorCode::shape_mismatch}

@@ -7,6 +7,7 @@
 #include <shardwise/backend/host/product/cut.hpp>
 #include <shardwise/backend/host/product/dense_gemm.hpp>
 #include <shardwise/backend/host/product/table.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -39,6 +40,7 @@ template <class T>
 template <class T>
 Result<> Host::gemm(TensorView<T const, 2, Host> a, TensorView<T const, 2, Host> b, TensorView<float, 2, Host> out,
                     GemmOptions options, Stream& stream) {
+    if (auto const known = check_views("gemm", a, b, out); !known) return known;
     auto const extents = gemm_extents("gemm", a, b, out, options);
     if (!extents) return extents.error();
     auto const m = extents->m;

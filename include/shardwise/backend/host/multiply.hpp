@@ -9,6 +9,7 @@
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/backend/host/weight.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/tensor_view.hpp>
@@ -191,6 +192,7 @@ inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight c
 
 inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight const& weight, UnitRange inputs,
                                TensorView<float, 2, Host> out, Stream& stream) {
+    if (auto const known = check_views("multiply", in, out); !known) return known;
     auto const checked = detail::check_product(weight, inputs, in.extent(1), out.extent(1));
     if (!checked) return checked;
     if (in.extent(0) != out.extent(0)) return detail::another_number_of_rows(out.extent(0), in.extent(0));
@@ -206,6 +208,7 @@ inline Result<> Host::multiply(TensorView<float const, 2, Host> in, HostWeight c
 
 inline Result<> Host::multiply_sums(TensorView<float const, 2, Host> in, HostWeight const& weight,
                                     ProductSums const& sums, TensorView<float, 3, Host> out, Stream& stream) {
+    if (auto const known = check_views("multiply", in, out); !known) return known;
     auto const checked = detail::check_product(weight, sums.inputs, in.extent(1), out.extent(2));
     if (!checked) return checked;
     if (auto const steps = detail::check_sums(weight, sums); !steps) return steps;

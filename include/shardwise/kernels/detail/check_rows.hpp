@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <cstdint>
@@ -13,6 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 template <class T>
 [[nodiscard]] Result<> check_rows(std::string_view kernel, TensorView<T const, 2, Host> const& in,
                                   std::int64_t parameters, TensorView<T, 2, Host> const& out) {
+    if (auto const known = check_views(kernel, in, out); !known) return known;
     Error error{ErrorCode::shape_mismatch};
     error.in(kernel);
     if (in.extent(0) != out.extent(0)) {

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/backend/host/gemm.hpp>
+#include <shardwise/comm/broadcast.hpp>
+#include <shardwise/comm/deterministic_sum.hpp>
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/quantize.hpp>
+#include <shardwise/kernels/residual_norm.hpp>
+#include <shardwise/kernels/rms_norm.hpp>
+#include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/route.hpp>
+#include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/scale_rows.hpp>
+#include <shardwise/kernels/softmax.hpp>
+#include <shardwise/kernels/square_sums.hpp>
+#include <shardwise/kernels/store_rows.hpp>
+#include <shardwise/parallel/attend_heads.hpp>
+#include <shardwise/parallel/column_linear.hpp>
+#include <shardwise/parallel/linear_backward.hpp>
+#include <shardwise/parallel/row_linear.hpp>
+#include <shardwise/parallel/sharded_norm.hpp>
+#include <shardwise/parallel/vocab_embedding.hpp>
+#include <shardwise/parallel/vocab_head.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+using namespace shardwise;
+
+namespace {
+
+/// Views of the extents that calls ask for; each in turn without memory.
+struct Views {
+    int missing = -1;
+    int next = 0;
+    std::vector<double> memory = std::vector<double>(256);
+
+    template <class T = float, std::size_t dimensions>
+    TensorView<T, dimensions, Host> view(std::int64_t const (&extents)[dimensions]) {
+        std::array<std::int64_t, dimensions> given{};
+        for (std::size_t i = 0; i < dimensions; ++i) given[i] = extents[i];
+        return {next++ == missing ? nullptr : reinterpret_cast<T*>(memory.data()), given};
+    }
+};
+
+/// Calls with all memory, which must do, and then without that of each view.
+template <class Call>
+void check(char const* name, Call const& call) {
+    CAPTURE(name);
+    Views whole;
+    auto const done = call(whole);
+    CHECK_MESSAGE(done, (done ? "" : done.error().message()));
+    for (int missing = 0; missing < whole.next; ++missing) {
+        CAPTURE(missing);
+        Views views{missing};
+        auto const refused = call(views);
+        REQUIRE(!refused);
+        CHECK(refused.error().code() == ErrorCode::invalid_argument);
+        CHECK(refused.error().reason() == "has elements but no memory");
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Kernels, products and copies refuse views that have elements but no memory") {
+    HostContext context({.threads = 1});
+    auto s = context.make_stream();
+    using F = float const;
+    using I = std::int32_t const;
+    check("activation", [&](Views& v) {
+        return activation<float>(v.view<F>({2, 4}), v.view({2, 4}), ActivationKind::silu, s);
+    });
+    check("gated_activation", [&](Views& v) {
+        return gated_activation<float>(v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({2, 4}), ActivationKind::silu, s);
+    });
+    check("attention", [&](Views& v) {
+        AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};
+        return attention<float, float>(v.view<F>({1, 4}), v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({1, 4}), options,
+                                       s, v.view<float>({8}), v.view<F>({1}), v.view<F>({1}));
+    });
+    check("embedding", [&](Views& v) {
+        return embedding<float>(v.view<I>({2}), v.view<F>({3, 4}), v.view({2, 4}), s);
+    });
+    check("layer_norm", [&](Views& v) {
+        return layer_norm<float>(v.view<F>({2, 4}), v.view<F>({4}), v.view<F>({4}), v.view({2, 4}), 1.0F, s);
+    });
+    check("rms_norm", [&](Views& v) {
+        return rms_norm<float>(v.view<F>({2, 4}), v.view<F>({4}), v.view({2, 4}), 1.0F, s);
+    });
+    check("residual_norm", [&](Views& v) {
+        return residual_norm<float>(v.view<F>({2, 4}), v.view({2, 4}), v.view<F>({4}), v.view({2, 4}), 1.0F, s);
+    });
+    check("residual_norm of parts", [&](Views& v) {
+        F* const parts[] = {v.view<F>({2, 4}).data(), v.view<F>({2, 4}).data()};
+        return residual_norm<float>(std::span<F* const>(parts), v.view({2, 4}), v.view<F>({4}), v.view({2, 4}), 1.0F,
+                                    s);
+    });
+    check("rope", [&](Views& v) {
+        return rope<float>(v.view({2, 4}), v.view<I>({2}), v.view<F>({2}), 4, RopeLayout::half, s);
+    });
+    check("route", [&](Views& v) {
+        return route(v.view<F>({2, 4}), v.view<F>({4}), v.view<std::int32_t>({2, 1}), v.view({2, 1}),
+                     RouterOptions{.experts_per_token = 1}, s);
+    });
+    check("sample", [&](Views& v) {
+        std::vector<SamplingRow> const rows(1);
+        return sample(v.view<F>({1, 4}), rows, v.view<std::int32_t>({1}), s);
+    });
+    check("scale_rows", [&](Views& v) {
+        return scale_rows(v.view<F>({2, 1}), v.view<F>({2, 4}), v.view({2, 4}), ActivationKind::sigmoid, s);
+    });
+    check("softmax", [&](Views& v) { return softmax<float>(v.view<F>({2, 4}), v.view({2, 4}), s); });
+    check("store_rows", [&](Views& v) {
+        auto const memory = v.view({2, 4});
+        return store_rows<float>(v.view<F>({1, 4}), memory, CachedRows<float, Host>(v.view<F>({2, 4})), 0, s);
+    });
+    check("sum_squares", [&](Views& v) {
+        SquareSum const parts[] = {{{0, 4}, 0}};
+        return sum_squares<float>(v.view<F>({2, 4}), parts, v.view<double>({2, 1}), s);
+    });
+    check("scale_by_squares", [&](Views& v) {
+        return scale_by_squares<float>(v.view<F>({2, 4}), v.view<double const>({2, 1}), 4, v.view<F>({4}),
+                                       v.view({2, 4}), 1.0F, s);
+    });
+    check("quantize", [&](Views& v) {
+        std::vector<std::byte> data(32);
+        std::vector<std::byte> scales(4);
+        return quantize(v.view<F>({1, 32}), WeightFormat::int8, data, scales, s);
+    });
+    check("copy", [&](Views& v) { return Host::copy<float>(v.view<F>({4}), v.view({4}), s); });
+    check("gemm", [&](Views& v) {
+        return Host::gemm<float>(v.view<F>({2, 4}), v.view<F>({4, 3}), v.view({2, 3}), {}, s);
+    });
+    std::vector<float> const values(12, 1.0F);
+    WeightSource source;
+    source.format = WeightFormat::f32;
+    source.outputs = 3;
+    source.inputs = 4;
+    source.data = std::as_bytes(std::span(values));
+    auto const weight = Host::hold_weight(context, source);
+    REQUIRE(weight);
+    check("multiply", [&](Views& v) { return Host::multiply(v.view<F>({2, 4}), *weight, v.view({2, 3}), s); });
+    check("dequantize", [&](Views& v) { return dequantize(source, v.view({3, 4}), s); });
+    UnitRange const all[] = {{0, 3}};
+    auto const column = ColumnLinear<Host>::create(context, source, all);
+    REQUIRE(column);
+    check("column_linear", [&](Views& v) { return column->forward(v.view<F>({2, 4}), v.view({2, 3}), s); });
+    check("linear_forward", [&](Views& v) {
+        return linear_forward<Host>(v.view<F>({2, 4}), v.view<F>({3, 4}), v.view({2, 3}), s);
+    });
+    check("attend_heads", [&](Views& v) {
+        AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};
+        return attend_heads<Host, float>(v.view<F>({1, 4}), v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({1, 4}),
+                                         options, HeadShare{{0, 1}, {0, 1}, 1}, s, v.view({8}), v.view<F>({1}),
+                                         v.view<F>({1}));
+    });
+}
+
+TEST_CASE("Collectives and layers over ranks refuse views that have elements but no memory") {
+    auto const ran = run_threads(1, [](Threads& comm) -> Result<> {
+        HostContext context({.threads = 1});
+        auto s = context.make_stream();
+        using F = float const;
+        std::int64_t const counts[] = {4};
+        check("all_reduce", [&](Views& v) { return all_reduce(comm, v.view({4})); });
+        check("all_gather", [&](Views& v) { return all_gather(comm, v.view<F>({4}), v.view({4}), counts); });
+        check("reduce_scatter", [&](Views& v) { return reduce_scatter(comm, v.view<F>({4}), v.view({4}), counts); });
+        check("all_to_all", [&](Views& v) { return all_to_all(comm, v.view<F>({4}), counts, v.view({4}), counts); });
+        check("broadcast", [&](Views& v) { return broadcast(comm, v.view({4}), 0); });
+        check("deterministic_sum", [&](Views& v) {
+            UnitRange const owners[] = {{0, 1}};
+            return deterministic_sum<float>(comm, owners, v.view<F>({4}), v.view({4}));
+        });
+        check("vocab_embedding", [&](Views& v) {
+            return vocab_embedding<Host>(v.view<std::int32_t const>({2}), v.view<F>({3, 4}), 0, v.view({2, 4}), comm,
+                                         s);
+        });
+        check("sharded_rms_norm", [&](Views& v) {
+            NormShare const share{.width = 4, .sums = 1, .parts = {{{0, 4}, 0}}};
+            return sharded_rms_norm(v.view<F>({2, 4}), share, v.view<F>({4}), v.view({2, 4}), 1.0F, v.view({4}), comm,
+                                    s);
+        });
+        std::vector<float> const values(12, 1.0F);
+        WeightSource source;
+        source.format = WeightFormat::f32;
+        source.outputs = 3;
+        source.inputs = 4;
+        source.data = std::as_bytes(std::span(values));
+        auto const row = RowLinear<Host, Fast>::create(context, source, block_pieces(4), {});
+        REQUIRE(row);
+        check("row_linear", [&](Views& v) {
+            return row->forward(v.view<F>({2, 4}), v.view({2, 3}), v.view({8}), comm, s);
+        });
+        return {};
+    });
+    CHECK(ran);
+}
