@@ -29,6 +29,6 @@ namespace shardwise::cli {
 
 /// "Exit status: 0 done, ...".
 inline constexpr std::string_view exit_status_text =
-    "Exit status: 0 done, 1 failure, 2 usage, 3 the plan does not fit, 4 no such device.";
+    "Exit status: 0 done, 1 failure, 2 usage, 3 the plan does not fit, 4 no such device, 130 interrupted.";
 
 }  // namespace shardwise::cli

@@ -8,6 +8,11 @@ namespace shardwise::cli {
 /// What the program's exit status says; fixed by the interface.
 enum class ExitCode : int { done = 0, failure = 1, usage = 2, does_not_fit = 3, no_such_device = 4 };
 
+/// The exit status of a program that a signal ended in good order, as shells give it.
+[[nodiscard]] constexpr ExitCode stopped_by(int signal) {
+    return static_cast<ExitCode>(128 + signal);
+}
+
 /// Where an error came up: while the command line was read, or in the work that it asked for.
 enum class Stage { arguments, work };
 

@@ -37,14 +37,17 @@ namespace {
 
 constexpr std::int64_t most_count = std::int64_t{1} << 24;
 
-/// Set by the handler of interrupts.
-volatile std::sig_atomic_t is_interrupted = 0;
+/// The signal that came, set by the handler of interrupts; 0: none.
+volatile std::sig_atomic_t interrupt = 0;
 
-[[nodiscard]] Result<float> read_real(std::string_view flag, std::string_view word, float least, float most) {
-    float value = 0.0F;
+[[nodiscard]] Result<float> read_real(std::string_view flag, std::string_view word, float least, double most) {
+    double value = 0.0;
     auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
-    bool const is_number = problem == std::errc{} && end == word.data() + word.size();
-    if (is_number && std::isfinite(value) && value >= least && value <= most) return value;
+    bool const is_whole = end == word.data() + word.size();
+    bool const is_number = is_whole && (problem == std::errc{} || problem == std::errc::result_out_of_range);
+    if (is_number && problem == std::errc{} && std::isfinite(value) && value >= static_cast<double>(least) &&
+        value <= most)
+        return static_cast<float>(std::min(value, static_cast<double>(std::numeric_limits<float>::max())));
     return Error{ErrorCode::invalid_argument}
         .in(flag)
         .at(word.empty() ? std::string_view{"\"\""} : word)
@@ -60,14 +63,17 @@ volatile std::sig_atomic_t is_interrupted = 0;
     struct Real {
         std::string_view flag;
         std::optional<std::string> const& word;
-        float least, most;
+        float least;
+        double most;
         float& to;
     };
-    constexpr auto large = 1e6F;
+    constexpr auto large = 1e6;
+    // At the highest temperatures all tokens are alike: what no float holds is the highest.
+    constexpr auto any = std::numeric_limits<double>::max();
     for (auto const& real :
-         {Real{"--temperature", arguments.temperature, 0.0F, large, sampling.temperature},
-          Real{"--top-p", arguments.top_p, 0.0F, 1.0F, sampling.top_p},
-          Real{"--min-p", arguments.min_p, 0.0F, 1.0F, sampling.min_p},
+         {Real{"--temperature", arguments.temperature, 0.0F, any, sampling.temperature},
+          Real{"--top-p", arguments.top_p, 0.0F, 1.0, sampling.top_p},
+          Real{"--min-p", arguments.min_p, 0.0F, 1.0, sampling.min_p},
           Real{"--repetition-penalty", arguments.repetition_penalty, 1e-6F, large, sampling.repetition_penalty}}) {
         if (!real.word) continue;
         auto const value = read_real(real.flag, *real.word, real.least, real.most);
@@ -136,9 +142,11 @@ struct RunInput {
 }
 
 /// Reads what describes the model; the prompt on the first rank only.
-[[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request, bool is_first) {
+[[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request, std::int64_t tp,
+                                          bool is_first) {
     auto model = find_runnable(*arguments.model);
     if (!model) return model.error();
+    if (auto const fits = check_heads(model->checkpoint.model.config, tp); !fits) return fits.error();
     auto stops = end_tokens(model->source);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
@@ -165,7 +173,7 @@ struct RunInput {
 /// word of the one that does.
 void catch_interrupts(RunRanks& ranks) {
     auto const handle = [](int signal) {
-        is_interrupted = 1;
+        interrupt = signal;
         std::signal(signal, SIG_DFL);
     };
     std::signal(SIGINT, ranks.is_first() ? +handle : SIG_IGN);
@@ -207,7 +215,7 @@ void catch_interrupts(RunRanks& ranks) {
     }
     options.on_token = [&progress](std::int64_t, std::int32_t) {
         progress.reset();
-        return is_interrupted == 0;
+        return interrupt == 0;
     };
     catch_interrupts(ranks);
     auto report = ranks.world() != nullptr
@@ -242,8 +250,8 @@ void catch_interrupts(RunRanks& ranks) {
                                            GenerationRequest request, RunOptions const& options, RunRanks& ranks,
                                            ColorMode color) {
     if (auto const joined = ranks.join(options); !joined) return joined.error();
-    auto input =
-        placed ? Result<RunInput>(*std::move(placed)) : read_input(arguments, std::move(request), ranks.is_first());
+    auto input = placed ? Result<RunInput>(*std::move(placed))
+                        : read_input(arguments, std::move(request), options.tp, ranks.is_first());
     if (auto* const world = ranks.world()) {
         auto const read = input ? Result<>{} : Result<>{input.error()};
         if (auto const agreed = agree_on(*world, read); !agreed) return agreed.error();
@@ -251,6 +259,11 @@ void catch_interrupts(RunRanks& ranks) {
     }
     if (!input) return input.error();
     return generate(arguments, *input, options, ranks, color);
+}
+
+/// What is wrong with a flag that only the model tells.
+[[nodiscard]] Stage stage_of_input(Error const& error) {
+    return error.subject().ends_with("--tp") ? Stage::arguments : Stage::work;
 }
 
 /// A flag that says something impossible is wrong usage.
@@ -319,6 +332,8 @@ ExitCode run_run(Arguments const& arguments) {
     if (talks) {
         auto const model = find_runnable(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
+        if (auto const fits = check_heads(model->checkpoint.model.config, options->tp); !fits)
+            return refuse(fits.error());
         options->context = conversation_context(model->checkpoint.model.config);
         if (has_placement(arguments)) {
             auto const done = place_run(arguments, model->checkpoint.model, options->context, *options);
@@ -330,8 +345,8 @@ ExitCode run_run(Arguments const& arguments) {
     // How many ranks there are follows from the placement, and that from the prompt.
     std::optional<RunInput> placed;
     if (has_placement(arguments)) {
-        auto input = read_input(arguments, *request, true);
-        if (!input) return refuse(input.error(), Stage::work);
+        auto input = read_input(arguments, *request, options->tp, true);
+        if (!input) return refuse(input.error(), stage_of_input(input.error()));
         auto const& model = input->model.checkpoint.model;
         auto const context = detail::limits_for({input->request}, model.config, *options).context;
         auto const done = place_run(arguments, model, context, *options);
@@ -340,7 +355,7 @@ ExitCode run_run(Arguments const& arguments) {
     }
     if (auto const fits = ranks->fit(arguments, *options); !fits) return refuse(fits.error());
     auto const answer = answer_run(arguments, std::move(placed), *std::move(request), *options, *ranks, *color);
-    if (!answer) return refuse(answer.error(), Stage::work);
+    if (!answer) return refuse(answer.error(), stage_of_input(answer.error()));
     if (!ranks->is_first()) return ExitCode::done;
     if (arguments.json) {
         print_text(run_json(*answer));
@@ -350,7 +365,8 @@ ExitCode run_run(Arguments const& arguments) {
         (void)flush_output();
         std::fputs(run_rates(*answer).c_str(), stderr);
     }
-    return ExitCode::done;
+    bool const was_cut = answer->report.generations.front().reason == FinishReason::cancelled;
+    return was_cut && interrupt != 0 ? stopped_by(interrupt) : ExitCode::done;
 }
 
 }  // namespace shardwise::cli

@@ -2,6 +2,7 @@
 #include "run_prompt.hpp"
 
 #include <shardwise/core/files/text_file.hpp>
+#include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/tokenizer/chat_layout.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
@@ -109,6 +110,13 @@ Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& sou
     auto ids = loaded->tokenizer.encode(*text);
     if (!ids) return ids.error();
     prompt.ids = *std::move(ids);
+    if (prompt.ids.empty()) {
+        // Nothing is written yet: the model begins as it begins a sequence.
+        auto const first = begin_token(source);
+        if (!first) return first.error();
+        auto const begin = *first ? *first : loaded->tokenizer.begin_of_sequence();
+        if (begin) prompt.ids.push_back(*begin);
+    }
     prompt.tokenizer = std::move(loaded->tokenizer);
     return prompt;
 }

@@ -4,6 +4,7 @@
 #include "run_answer.hpp"
 
 #include <cstdio>
+#include <string_view>
 
 namespace shardwise::cli {
 
@@ -19,6 +20,21 @@ namespace {
     return text;
 }
 
+/// As the interface names it.
+[[nodiscard]] std::string_view name_of(FinishReason reason) {
+    switch (reason) {
+        case FinishReason::stop_token:
+            return "eos";
+        case FinishReason::length:
+            return "length";
+        case FinishReason::stop_string:
+            return "stop";
+        case FinishReason::cancelled:
+            return "interrupt";
+    }
+    return {};
+}
+
 }  // namespace
 
 std::string run_json(RunAnswer const& answer) {
@@ -31,6 +47,7 @@ std::string run_json(RunAnswer const& answer) {
     };
     write_ids("prompt_ids", answer.prompt);
     write_ids("token_ids", answer.report.generations.front().tokens);
+    json.member("finish", name_of(answer.report.generations.front().reason));
     json.key("text");
     answer.text ? json.value(*answer.text) : json.value(nullptr);
     auto const& report = answer.report;

@@ -39,4 +39,14 @@ Result<RunnableModel> find_runnable(std::string const& name) {
     return RunnableModel{*std::move(source), *std::move(checkpoint)};
 }
 
+Result<> check_heads(ModelConfig const& config, std::int64_t tp) {
+    if (config.heads < 1 || tp <= config.heads) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("--tp")
+        .because("asks for more ranks than the model has query heads")
+        .got(tp)
+        .expected(config.heads)
+        .fix("use at most as many ranks as query heads; with --pp others compute other layers");
+}
+
 }  // namespace shardwise::cli

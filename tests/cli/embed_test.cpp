@@ -166,7 +166,7 @@ TEST_CASE("embed: what cannot be embedded is refused by name, with the right sta
     CHECK(status({"embed", path}, "--text") == 2);
     CHECK(status({"embed", "--text", "a"}, "MODEL: was not given") == 2);
     CHECK(status({"embed", path, "--text", "a", "--pooling", "meen"}, "did you mean mean?") == 2);
-    CHECK(status({"embed", path, "--text", "a", "--tp", "5"}, "query heads") == 1);
+    CHECK(status({"embed", path, "--text", "a", "--tp", "5"}, "query heads") == 2);
     std::string many;
     for (int i = 0; i < 60; ++i) many += "fox ";
     CHECK(status({"embed", path, "--text", "a", "--text", many},

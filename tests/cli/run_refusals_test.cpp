@@ -37,7 +37,14 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", "llama-3-8b", "--prompt-ids", "1"}, "there are no weights to run") == 1);
     CHECK(status({"run", path + "/config.json", "--prompt-ids", "1"}, "has no weights to run") == 1);
     CHECK(status({"run", path, "--prompt-ids", "61"}, "not in the vocabulary") == 1);
-    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--max-new-tokens", "2"}, "query heads") == 1);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--max-new-tokens", "2"}, "query heads") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--ranks", "processes"}, "query heads") == 2);
+    CHECK(status({"estimate", path, "--tp", "5"}, "query heads") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "1e309"}, "is out of range") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "-1"}, "is out of range") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "nan"}, "--temperature") == 2);
+    for (auto const* hot : {"1e308", "1e38", "1e7", "1e-320"})
+        CHECK(run({"run", path, "--prompt-ids", "1", "--temperature", hot, "--max-new-tokens", "1"}).status == 0);
 }
 
 TEST_CASE("run: text needs a tokenizer, and one prompt") {
@@ -55,4 +62,43 @@ TEST_CASE("run: text needs a tokenizer, and one prompt") {
     auto const stop = run({"run", path, "--prompt-ids", "1", "--stop", "."});
     CHECK(stop.status == 1);
     CHECK(stop.says("--stop"));
+}
+
+TEST_CASE("run: an empty prompt begins with the token that begins a sequence, where the model has one") {
+    auto const prompt_of = [](SmallLlama const& model) {
+        model.add_tokenizer();
+        auto const ran = run({"run", model.folder.path(), "--prompt", "", "--max-new-tokens", "1", "--json"});
+        if (ran.status != 0) return std::string("refused: ") + ran.err;
+        Answer const answer(ran.out);
+        std::string ids;
+        for (std::size_t i = 0; i < answer.size("prompt_ids"); ++i)
+            ids += std::to_string(answer.integer("prompt_ids", i)) + " ";
+        return ids;
+    };
+    CHECK(prompt_of(SmallLlama(R"("max_position_embeddings":64,"bos_token_id":7)")) == "7 ");
+    CHECK(prompt_of(SmallLlama(R"("max_position_embeddings":64)")).find("refused: ") == 0);
+    SmallLlama const generates(R"("max_position_embeddings":64,"bos_token_id":7)");
+    (void)generates.folder.write("generation_config.json", R"({"bos_token_id":9})");
+    CHECK(prompt_of(generates) == "9 ");
+}
+
+TEST_CASE("run: says how it ended") {
+    auto const finish = [](SmallLlama const& model, std::vector<std::string> const& more) {
+        std::vector<std::string> words{"run",   model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "4",
+                                       "--json"};
+        words.insert(words.end(), more.begin(), more.end());
+        auto const ran = run(words);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        return Answer(ran.out);
+    };
+    SmallLlama const endless(R"("max_position_embeddings":64)");
+    endless.add_tokenizer();
+    auto const whole = finish(endless, {});
+    CHECK(whole.text("finish") == "length");
+    REQUIRE(whole.size("token_ids") == 4);
+    // The second token as the end, then its text.
+    SmallLlama const ends(R"("max_position_embeddings":64,"eos_token_id":)" +
+                          std::to_string(whole.integer("token_ids", std::size_t{1})));
+    CHECK(finish(ends, {}).text("finish") == "eos");
+    CHECK(finish(endless, {"--stop", whole.text("text").substr(1, 1)}).text("finish") == "stop");
 }

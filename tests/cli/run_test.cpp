@@ -209,7 +209,8 @@ TEST_CASE("run: an interrupt ends threads, processes and MPI ranks cleanly, with
         auto all = words;
         for (auto const* more : {"--tp", "2", "--ranks", kind}) all.emplace_back(more);
         auto const ran = run_command_line(all, {}, interrupt);
-        CHECK_MESSAGE(ran.status == 0, ran.err);
+        CHECK_MESSAGE(ran.status == 130, ran.err);
+        CHECK(Answer(ran.out).text("finish") == "interrupt");
         auto const tokens = Answer(ran.out).size("token_ids");
         CHECK(tokens > 0);
         CHECK(tokens < 90000);

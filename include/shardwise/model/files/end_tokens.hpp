@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,8 +20,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Adds the id or the ids of a key of a JSON file, where the file and the key are there.
-[[nodiscard]] inline Result<> add_end_tokens(ModelSource const& source, std::string_view file,
-                                             std::vector<std::int32_t>& ids) {
+[[nodiscard]] inline Result<> add_token_ids(ModelSource const& source, std::string_view file, std::string_view key,
+                                            std::vector<std::int32_t>& ids) {
     auto const opened = source.open(file);
     if (!opened) return opened.error().code() == ErrorCode::file_not_found ? Result<>{} : Result<>(opened.error());
     constexpr std::size_t most = std::size_t{16} << 20U;
@@ -31,12 +33,12 @@ namespace detail {
         return error.in(opened->path());
     }
     if (!document->root().is_object()) return {};
-    auto const value = document->root().find("eos_token_id");
+    auto const value = document->root().find(key);
     if (!value || value->is_null()) return {};
     auto const add = [&](JsonValue const& one) -> Result<> {
         auto const id = one.integer();
         if (!id || *id < 0 || *id > std::numeric_limits<std::int32_t>::max()) {
-            return Error{ErrorCode::invalid_field}.in(opened->path()).at("eos_token_id").because("is no token's id");
+            return Error{ErrorCode::invalid_field}.in(opened->path()).at(key).because("is no token's id");
         }
         ids.push_back(static_cast<std::int32_t>(*id));
         return {};
@@ -48,6 +50,29 @@ namespace detail {
     return {};
 }
 
+/// The ids of a key of generation_config.json, else of config.json; or of a key of GGUF.
+[[nodiscard]] inline Result<std::vector<std::int32_t>> find_token_ids(ModelSource const& source, std::string_view key,
+                                                                      std::string const& gguf_key) {
+    std::vector<std::int32_t> ids;
+    if (source.kind == SourceKind::gguf) {
+        auto file = source.open(source.weights.front());
+        if (!file) return file.error();
+        auto const header = read_gguf(*std::move(file));
+        if (!header) return header.error();
+        auto const id = header->metadata.integer(gguf_key);
+        if (id && *id >= 0 && *id <= std::numeric_limits<std::int32_t>::max())
+            ids.push_back(static_cast<std::int32_t>(*id));
+        return ids;
+    }
+    if (!source.folder.empty()) {
+        if (auto const done = add_token_ids(source, "generation_config.json", key, ids); !done) return done.error();
+    }
+    if (ids.empty() && !source.config.empty()) {
+        if (auto const done = add_token_ids(source, source.config, key, ids); !done) return done.error();
+    }
+    return ids;
+}
+
 }  // namespace detail
 
 /// The tokens that end a model's text: `eos_token_id` of generation_config.json, else of config.json; or GGUF's
@@ -55,24 +80,16 @@ namespace detail {
 ///
 /// Errors  those of reading; invalid_field for what is no id
 [[nodiscard]] inline Result<std::vector<std::int32_t>> end_tokens(ModelSource const& source) {
-    std::vector<std::int32_t> ids;
-    if (source.kind == SourceKind::gguf) {
-        auto file = source.open(source.weights.front());
-        if (!file) return file.error();
-        auto const header = read_gguf(*std::move(file));
-        if (!header) return header.error();
-        auto const id = header->metadata.integer("tokenizer.ggml.eos_token_id");
-        if (id && *id >= 0 && *id <= std::numeric_limits<std::int32_t>::max())
-            ids.push_back(static_cast<std::int32_t>(*id));
-        return ids;
-    }
-    if (!source.folder.empty()) {
-        if (auto const done = detail::add_end_tokens(source, "generation_config.json", ids); !done) return done.error();
-    }
-    if (ids.empty() && !source.config.empty()) {
-        if (auto const done = detail::add_end_tokens(source, source.config, ids); !done) return done.error();
-    }
-    return ids;
+    return detail::find_token_ids(source, "eos_token_id", "tokenizer.ggml.eos_token_id");
+}
+
+/// The token that a text begins with, by the same files' `bos_token_id`; nothing where they name none.
+///
+/// Errors  as end_tokens
+[[nodiscard]] inline Result<std::optional<std::int32_t>> begin_token(ModelSource const& source) {
+    auto const ids = detail::find_token_ids(source, "bos_token_id", "tokenizer.ggml.bos_token_id");
+    if (!ids) return ids.error();
+    return ids->empty() ? std::optional<std::int32_t>{} : std::optional{ids->front()};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
