@@ -138,6 +138,10 @@ private:
         auto weight = hold_vector(op.parameters[0], op.in_features, own);
         if (!weight) return weight.error();
         norm.weight = std::move(*weight);
+        // llama.cpp's norms only multiply: its converter adds the one that gemma's add.
+        if (op.norm == NormKind::rms_offset && parameters_.is_gguf()) {
+            for (auto& value : std::span(norm.weight.data(), static_cast<std::size_t>(op.in_features))) value -= 1.0F;
+        }
         auto bias = hold_vector(op.parameters[1], op.in_features);
         if (!bias) return bias.error();
         norm.bias = std::move(*bias);

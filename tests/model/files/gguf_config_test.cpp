@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/gguf_config.hpp>
+#include <shardwise/op/rope_frequencies.hpp>
 
 #include <doctest/doctest.h>
 
 #include "checkpoint_fixtures.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -230,4 +232,157 @@ TEST_CASE("impossible metadata are refused with the key") {
     CHECK(with(2, 0).error().place() == "llama.attention.head_count");
     CHECK(with(1U << 20U, 4).error().code() == ErrorCode::capacity_exceeded);
     CHECK(with(0xFFFFFFFFU, 4).error().code() == ErrorCode::size_overflow);
+}
+
+TEST_CASE("gemma's scores are scaled by the width of a head, in the 27B models by hidden size over heads") {
+    struct Published {
+        char const* family;
+        std::uint32_t layers, hidden, heads, head_dim;
+        double scale;  // query_pre_attn_scalar of the published config.json
+    };
+    for (auto const& one : {Published{"gemma2", 26, 2304, 8, 256, 256.0}, Published{"gemma2", 42, 3584, 16, 256, 256.0},
+                            Published{"gemma2", 46, 4608, 32, 128, 144.0}, Published{"gemma3", 26, 1152, 4, 256, 256.0},
+                            Published{"gemma3", 34, 2560, 8, 256, 256.0}, Published{"gemma3", 48, 3840, 16, 256, 256.0},
+                            Published{"gemma3", 62, 5376, 32, 128, 168.0}}) {
+        CAPTURE(one.layers);
+        std::string const family = one.family;
+        auto const config = Written{}
+                                .text("general.architecture", family)
+                                .number(family + ".block_count", one.layers)
+                                .number(family + ".embedding_length", one.hidden)
+                                .number(family + ".attention.head_count", one.heads)
+                                .number(family + ".attention.key_length", one.head_dim)
+                                .number(family + ".feed_forward_length", 96)
+                                .tensor("token_embd.weight", {one.hidden, 2})
+                                .read();
+        REQUIRE(config);
+        CHECK(config->query_scale == one.scale);
+    }
+}
+
+TEST_CASE("what a GGUF file does not state is what llama.cpp takes for granted") {
+    CHECK(model("qwen3moe").read()->norm_expert_weights);
+    CHECK_FALSE(model("qwen3moe").number("qwen3moe.expert_weights_norm", 0).read()->norm_expert_weights);
+    CHECK_FALSE(model("qwen2moe").read()->norm_expert_weights);
+    CHECK(model("qwen2moe").number("qwen2moe.expert_weights_norm", 1).read()->norm_expert_weights);
+    // Their classes in transformers begin at a million and at 150,000.
+    CHECK(model("llama").number("llama.expert_count", 4).read()->rope.theta == 10000.0);
+    CHECK(model("gpt-oss").read()->rope.theta == 10000.0);
+    CHECK(model("gemma3").read()->sliding_window == 0);
+    CHECK(model("gemma3").number("gemma3.attention.sliding_window", 8).read()->sliding_window == 8);
+    CHECK(model("gemma3").read()->rope.local_theta == 10000.0);
+    CHECK(model("gemma3").real("gemma3.rope.freq_base_swa", 5000.0F).read()->rope.local_theta == 5000.0);
+    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 2).read()->expert_choice == 1);
+    CHECK(model("deepseek2").number("deepseek2.expert_group_count", 1).read()->expert_choice == 0);
+    auto const v3 = model("deepseek2").tensor("blk.1.exp_probs_b.bias", {4}, 0).read();
+    REQUIRE(v3);
+    CHECK(v3->model_type.view() == "deepseek_v3");
+    CHECK_FALSE(v3->norm_expert_weights);
+    CHECK(v3->routed_scale == 1.0);
+    CHECK(v3->first_dense_layers == 0);
+    CHECK(v3->expert_groups == 1);
+    CHECK(model("t5").read()->activation == ActivationKind::relu);
+    CHECK(model("t5").tensor("enc.blk.0.ffn_gate.weight", {64, 96}, 0).read()->activation == ActivationKind::gelu_new);
+}
+
+TEST_CASE("gpt_oss is scaled as its file says, and its ramp is not rounded") {
+    auto file = [] {
+        return std::move(model("gpt-oss")
+                             .number("gpt-oss.expert_count", 4)
+                             .number("gpt-oss.expert_feed_forward_length", 32)
+                             .number("gpt-oss.attention.sliding_window", 8));
+    };
+    auto const plain = describe<GptOss>(*file().read());
+    REQUIRE(plain);
+    CHECK(plain->config.rope.kind == RopeKind::standard);
+    auto const scaled = describe<GptOss>(
+        *file().text("gpt-oss.rope.scaling.type", "yarn").real("gpt-oss.rope.scaling.factor", 32.0F).read());
+    REQUIRE(scaled);
+    CHECK(scaled->config.rope.kind == RopeKind::yarn);
+    CHECK(scaled->config.rope.factor == 32.0);
+    CHECK_FALSE(scaled->config.rope.truncates);
+}
+
+TEST_CASE("yarn_attn_factor replaces what follows from the factor, attn_factor multiplies it") {
+    auto const yarn = [] {
+        return std::move(small_llama().text("llama.rope.scaling.type", "yarn").real("llama.rope.scaling.factor", 4.0F));
+    };
+    auto const derived = 1.0 + 0.1 * std::log(4.0);
+    CHECK(yarn().read()->rope.attention_factor == 0.0);
+    CHECK(yarn().real("llama.rope.scaling.yarn_attn_factor", 1.5F).read()->rope.attention_factor == 1.5);
+    CHECK(yarn().real("llama.rope.scaling.attn_factor", 2.0F).read()->rope.attention_factor ==
+          doctest::Approx(2.0 * derived));
+    CHECK(yarn()
+              .real("llama.rope.scaling.yarn_attn_factor", 1.5F)
+              .real("llama.rope.scaling.attn_factor", 2.0F)
+              .read()
+              ->rope.attention_factor == 3.0);
+}
+
+TEST_CASE("the elements that turn are those that the file states, whatever the width of a head") {
+    for (std::int64_t width = 2; width <= 300; width += 2) {
+        for (std::int64_t turning = 2; turning <= width; turning += 2) {
+            ModelConfig config;
+            config.head_dim = width;
+            config.rotary_dim = turning;
+            REQUIRE(detail::derive_rotary_dim(config, "partial_rotary_factor"));
+            REQUIRE(rotary_elements(config.rope, width) == turning);
+        }
+    }
+    for (std::string const family : {"phi3", "phi2", "gptneox"}) {
+        CAPTURE(family);
+        CHECK(model(family).number(family + ".rope.dimension_count", 4).read()->rotary_dim == 4);
+    }
+    auto const phi3 = describe<Phi3>(*model("phi3").number("phi3.rope.dimension_count", 12).read());
+    REQUIRE(phi3);
+    CHECK(rotary_elements(phi3->config.rope, phi3->config.head_dim) == 12);
+}
+
+TEST_CASE("layers slide as the file's pattern says") {
+    auto const gemma = [] { return std::move(model("gemma2").number("gemma2.attention.sliding_window", 8)); };
+    std::string const key = "gemma2.attention.sliding_window_pattern";
+    auto const slides = [](Result<ModelConfig> const& config) {
+        auto const model_of = describe<Gemma2>(*config);
+        REQUIRE(model_of);
+        auto const& layers = model_of->config.sliding_layers;
+        return std::string(layers.contains(0) ? "1" : "0") + (layers.contains(1) ? "1" : "0");
+    };
+    CHECK(slides(gemma().read()) == "10");
+    CHECK(slides(gemma().number(key, 2).read()) == "10");
+    CHECK(slides(gemma().number(key, 1).read()) == "00");
+    CHECK(slides(gemma().number(key, 0).read()) == "11");
+    CHECK(slides(gemma().numbers(key, {0, 1}).read()) == "01");
+    auto const shorter = gemma().numbers(key, {1}).read();
+    REQUIRE_FALSE(shorter);
+    CHECK(shorter.error().code() == ErrorCode::invalid_field);
+    CHECK(shorter.error().place() == key);
+}
+
+TEST_CASE("what a GGUF file states and the family does not do is refused by its key") {
+    auto const refused = [](Result<ModelConfig> const& config) {
+        if (config) return std::string("taken");
+        CHECK(config.error().code() == ErrorCode::unsupported);
+        return std::string(config.error().place());
+    };
+    CHECK(refused(model("llama").number("llama.rope.dimension_count", 16).read()) == "taken");
+    CHECK(refused(model("llama").number("llama.rope.dimension_count", 8).read()) == "llama.rope.dimension_count");
+    CHECK(refused(model("llama").number("llama.attention.value_length", 8).read()) == "llama.attention.value_length");
+    CHECK(refused(model("llama").number("llama.attention.causal", 1).read()) == "taken");
+    CHECK(refused(model("llama").number("llama.attention.causal", 0).read()) == "llama.attention.causal");
+    CHECK(refused(model("bert").number("bert.attention.causal", 0).read()) == "taken");
+    CHECK(refused(model("llama").real("llama.logit_scale", 1.0F).read()) == "taken");
+    CHECK(refused(model("llama").real("llama.logit_scale", 0.5F).read()) == "llama.logit_scale");
+    CHECK(refused(model("qwen2").real("qwen2.final_logit_softcapping", 30.0F).read()) ==
+          "qwen2.final_logit_softcapping");
+    CHECK(refused(model("gemma2").real("gemma2.final_logit_softcapping", 20.0F).read()) == "taken");
+    auto const experts = [](std::uint32_t gating) {
+        return model("qwen3moe")
+            .number("qwen3moe.expert_count", 4)
+            .number("qwen3moe.expert_used_count", 2)
+            .number("qwen3moe.expert_gating_func", gating)
+            .tensor("blk.0.ffn_gate_inp.weight", {64, 4})
+            .read();
+    };
+    CHECK(refused(experts(1)) == "taken");
+    CHECK(refused(experts(2)) == "qwen3moe.expert_gating_func");
 }

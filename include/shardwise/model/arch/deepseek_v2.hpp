@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/deepseek_layout.hpp>
 #include <shardwise/model/arch/detail/deepseek_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -54,6 +55,12 @@ struct DeepseekV2 {
 
     static constexpr auto aliases = detail::gguf_deepseek;
 
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "topk_method", [](ModelConfig& config) { config.expert_choice = config.expert_groups > 1 ? 1 : 0; },
+            "llama.cpp 0c1e570, src/llama-graph.cpp: build_moe_ffn chooses by groups where there are several"),
+    };
+
     static constexpr detail::DeepseekLayout layout{.common = {.prefix = "DeepseekV2"},
                                                    .router_class = "DeepseekV2MoEGate"};
 
@@ -70,9 +77,7 @@ struct DeepseekV2 {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::deepseek_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::deepseek_program(config, layout);
-    }
+    static constexpr BlockProgram program(auto const& config) { return detail::deepseek_program(config, layout); }
 };
 
 static_assert(ModelArchitecture<DeepseekV2>);

@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/deepseek_layout.hpp>
 #include <shardwise/model/arch/detail/deepseek_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -51,6 +52,21 @@ struct DeepseekV3 {
     };
 
     static constexpr auto aliases = detail::gguf_deepseek;
+
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "norm_topk_prob", [](ModelConfig& config) { config.norm_expert_weights = false; },
+            "llama.cpp 0c1e570, src/llama-hparams.h: expert_weights_norm"),
+        GgufDefault(
+            "routed_scaling_factor", [](ModelConfig& config) { config.routed_scale = 1.0; },
+            "llama.cpp 0c1e570, src/llama-graph.cpp: build_moe_ffn does not scale by 0"),
+        GgufDefault(
+            "first_k_dense_replace", [](ModelConfig& config) { config.first_dense_layers = 0; },
+            "llama.cpp 0c1e570, src/llama-hparams.h: n_layer_dense_lead"),
+        GgufDefault(
+            "n_group", [](ModelConfig& config) { config.expert_groups = config.kept_expert_groups = 1; },
+            "llama.cpp 0c1e570, src/llama-hparams.h: n_expert_groups"),
+    };
 
     static constexpr detail::DeepseekLayout layout{
         .common = {.prefix = "DeepseekV3"}, .router_class = "DeepseekV3TopkRouter", .has_correction = true};

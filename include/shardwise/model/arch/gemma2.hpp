@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/gemma_layer.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -39,6 +40,12 @@ struct Gemma2 {
 
     static constexpr auto aliases =
         detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_four_norms, detail::gguf_gated_mlp);
+
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "query_pre_attn_scalar", [](ModelConfig& config) { detail::assume_query_scale(config, 46); },
+            "llama.cpp 0c1e570, src/models/gemma2.cpp: f_attention_scale"),
+    };
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Gemma2", .norm = NormKind::rms_offset, .has_post_norms = true};

@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/gemma_layer.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -32,7 +33,7 @@ struct Gemma3Text {
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 1000000.0).in_gguf("rope.freq_base"),
-        rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0),
+        rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0).in_gguf("rope.freq_base_swa"),
         real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),
         real_field("attn_logit_softcapping", &ModelConfig::attention_softcap, 0.0).in_gguf("attn_logit_softcapping"),
         real_field("final_logit_softcapping", &ModelConfig::logit_softcap, 0.0).in_gguf("final_logit_softcapping"),
@@ -41,6 +42,19 @@ struct Gemma3Text {
 
     static constexpr auto aliases = detail::join_aliases(detail::gguf_frame, detail::gguf_qkv, detail::gguf_qk_norms,
                                                          detail::gguf_four_norms, detail::gguf_gated_mlp);
+
+    /// A file without a window has layers that see everything.
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "query_pre_attn_scalar", [](ModelConfig& config) { detail::assume_query_scale(config, 62); },
+            "llama.cpp 0c1e570, src/models/gemma3.cpp: f_attention_scale"),
+        GgufDefault(
+            "sliding_window", [](ModelConfig& config) { config.sliding_window = 0; },
+            "llama.cpp 0c1e570, src/models/gemma3.cpp: LLAMA_SWA_TYPE_NONE"),
+        GgufDefault(
+            "rope_local_base_freq", [](ModelConfig& config) { config.rope.local_theta = 10000.0; },
+            "llama.cpp 0c1e570, src/llama-hparams.h: rope_freq_base_train_swa"),
+    };
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Gemma3", .model_suffix = "TextModel", .norm = NormKind::rms_offset, .has_post_norms = true};

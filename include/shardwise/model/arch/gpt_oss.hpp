@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -54,6 +55,13 @@ struct GptOss {
             NameAlias{"model.layers.{}.mlp.experts.down_proj_blocks", "model.layers.{}.mlp.experts.down_proj"},
             NameAlias{"model.layers.{}.mlp.experts.down_proj_scales", "model.layers.{}.mlp.experts.down_proj"},
         });
+
+    static constexpr std::array gguf_defaults{
+        // llama.cpp itself rounds the ramp for all families (ggml.c: ggml_rope_yarn_corr_dims), which is not this model.
+        GgufDefault(
+            "rope_scaling.truncate", [](ModelConfig& config) { config.rope.truncates = false; },
+            "config.json of openai/gpt-oss-20b and gpt-oss-120b; gpt_oss/torch/model.py of openai/gpt-oss"),
+    };
 
     static constexpr detail::LlamaLayout layout{.prefix = "GptOss"};
 

@@ -30,6 +30,7 @@ struct Phi3 {
         real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-5).in_gguf("attention.layer_norm_rms_epsilon"),
         rope_field("rope_theta", &RopeParameters::theta, 10000.0).in_gguf("rope.freq_base"),
         rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 1.0),
+        natural_field("rotary_dim", &ModelConfig::rotary_dim, 0).in_gguf("rope.dimension_count"),
         activation_field("hidden_act", ActivationKind::silu),
     };
 
@@ -52,10 +53,7 @@ struct Phi3 {
             !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;
-        auto const part = config.rope.partial_rotary_factor;
-        if (!(part > 0.0 && part <= 1.0)) {
-            return Error{ErrorCode::invalid_field}.at("partial_rotary_factor").because("must be above 0 and at most 1");
-        }
+        if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
         auto& rope = config.rope;
         if (rope.kind == RopeKind::yarn) rope.kind = RopeKind::longrope;
         if (rope.kind == RopeKind::longrope && rope.original_max_positions == 0) rope.original_max_positions = 4096;
@@ -88,10 +86,8 @@ struct Phi3 {
                                      {"post_attention_layernorm", norm},
                                      {"resid_attn_dropout", dropout},
                                      {"resid_mlp_dropout", dropout}});
-        auto const rotary_dim =
-            static_cast<std::int64_t>(static_cast<double>(config.head_dim) * config.rope.partial_rotary_factor);
         detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
-                               rotary_dim);
+                               config.rotary_dim);
         return tree;
     }
 

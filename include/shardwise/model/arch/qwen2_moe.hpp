@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -30,7 +31,7 @@ struct Qwen2Moe {
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 1408)
             .in_gguf("expert_feed_forward_length"),
         positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
-        flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false),
+        flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false).in_gguf("expert_weights_norm"),
         positive_field("shared_expert_intermediate_size", &ModelConfig::shared_expert_intermediate_size, 5632)
             .in_gguf("expert_shared_feed_forward_length"),
         flag_field("qkv_bias", &ModelConfig::attention_bias, true),
@@ -51,6 +52,12 @@ struct Qwen2Moe {
             NameAlias{"blk.{}.ffn_up_shexp.weight", "model.layers.{}.mlp.shared_expert.up_proj.weight"},
             NameAlias{"blk.{}.ffn_down_shexp.weight", "model.layers.{}.mlp.shared_expert.down_proj.weight"},
         });
+
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "norm_topk_prob", [](ModelConfig& config) { config.norm_expert_weights = false; },
+            "llama.cpp 0c1e570, src/models/qwen2moe.cpp: build_moe_ffn without norm_w"),
+    };
 
     static constexpr detail::LlamaLayout layout{
         .prefix = "Qwen2Moe", .attention_suffix = "SdpaAttention", .has_layer_rotary = true};

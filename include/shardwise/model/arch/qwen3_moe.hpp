@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/arch/detail/sparse_mlp.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -30,7 +31,7 @@ struct Qwen3Moe {
         positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 768)
             .in_gguf("expert_feed_forward_length"),
         positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
-        flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false),
+        flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, false).in_gguf("expert_weights_norm"),
         flag_field("attention_bias", &ModelConfig::attention_bias, false),
         flag_field("use_sliding_window", &ModelConfig::use_sliding_window, false),
         natural_field("sliding_window", &ModelConfig::sliding_window, 4096).in_gguf("attention.sliding_window"),
@@ -42,6 +43,12 @@ struct Qwen3Moe {
 
     static constexpr auto aliases =
         detail::join_aliases(detail::gguf_llama, detail::gguf_qk_norms, detail::gguf_experts);
+
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "norm_topk_prob", [](ModelConfig& config) { config.norm_expert_weights = true; },
+            "llama.cpp 0c1e570, src/models/qwen3moe.cpp: build_moe_ffn with norm_w"),
+    };
 
     static constexpr detail::LlamaLayout layout{.prefix = "Qwen3Moe"};
 

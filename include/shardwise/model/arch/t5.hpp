@@ -4,6 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/t5_stack.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 
@@ -73,6 +74,15 @@ struct T5 {
         NameAlias{"dec.blk.{}.ffn_down.weight", "decoder.block.{}.layer.2.DenseReluDense.wo.weight"},
         NameAlias{"dec.output_norm.weight", "decoder.final_layer_norm.weight"},
         NameAlias{"output.weight", "lm_head.weight"},
+    };
+
+    static constexpr std::array gguf_defaults{
+        GgufDefault(
+            "dense_act_fn",
+            [](ModelConfig& config) {
+                config.activation = config.gated_mlp ? ActivationKind::gelu_new : ActivationKind::relu;
+            },
+            "llama.cpp 0c1e570, src/models/t5.cpp: LLM_FFN_GELU where there is a gate, else LLM_FFN_RELU"),
     };
 
     /// Absent decoder layers are as many as the encoder's; attention is num_heads * d_kv wide whatever d_model is.

@@ -6,6 +6,7 @@
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/config_fields.hpp>
 #include <shardwise/model/files/gguf.hpp>
+#include <shardwise/model/files/gguf_checks.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
 
 #include <algorithm>
@@ -107,6 +108,7 @@ private:
         read_from_tensors(config);
         read_latent_attention(config);
         if (auto const done = read_rope_scaling(config); !done) return done.error();
+        assume_defaults<Arch>(config);
         config.dtype = main_dtype();
         auto const layers = std::max(config.layers, config.decoder_layers);
         if (layers > LayerSet::capacity) {
@@ -115,7 +117,51 @@ private:
                 .got(layers)
                 .expected(LayerSet::capacity);
         }
+        if (auto const done = read_window_pattern(config); !done) return done.error();
+        if (auto const done = check_gguf_values<Arch>(header_, path_, config); !done) return done.error();
         return config;
+    }
+
+    [[nodiscard]] std::optional<GgufValue> value_of(std::string_view key) const {
+        return header_.metadata.find(architecture_ + "." + std::string(key));
+    }
+    /// What the file does not state and llama.cpp takes for granted.
+    template <ModelArchitecture Arch>
+    void assume_defaults(ModelConfig& config) const {
+        if constexpr (requires { Arch::gguf_defaults; }) {
+            for (auto const& row : Arch::gguf_defaults) {
+                bool is_stated = false;
+                for (auto const& field : Arch::fields)
+                    is_stated = is_stated || (field.key == row.key && !field.gguf.empty() && value_of(field.gguf));
+                if (!is_stated) row.set(config);
+            }
+        }
+    }
+    /// Which layers slide, where the file states it: a flag for each, or n where every n-th layer sees everything.
+    ///
+    /// Source  llama.cpp 0c1e570, src/llama-model.cpp (load_swa_pattern), src/llama-hparams.cpp (set_swa_pattern)
+    Result<> read_window_pattern(ModelConfig& config) const {
+        auto const value = value_of("attention.sliding_window_pattern");
+        if (!value || config.sliding_window == 0) return {};
+        auto const count = static_cast<std::size_t>(std::max(config.layers, std::int64_t{0}));
+        std::vector<std::int64_t> slides;
+        if (value->type == GgufValueType::array) {
+            slides = header_.metadata.integers(*value, count);
+        } else if (value->integer && *value->integer >= 0) {
+            auto const n = *value->integer;
+            for (std::int64_t layer = 0; layer < config.layers; ++layer)
+                slides.push_back(n == 0 || layer % n < n - 1 ? 1 : 0);
+        }
+        if (slides.size() != count || count == 0) {
+            return error(ErrorCode::invalid_field, architecture_ + ".attention.sliding_window_pattern",
+                         "must be a number of layers, or a flag for each layer");
+        }
+        config.sliding_layers = {};
+        for (std::size_t layer = 0; layer < count; ++layer) {
+            if (slides[layer] != 0) config.sliding_layers.insert(static_cast<std::int64_t>(layer));
+        }
+        config.layer_types_count = config.layers;
+        return {};
     }
 
     Result<> read_field(Field const& field, ModelConfig& config) const {
@@ -182,6 +228,8 @@ private:
             return error(ErrorCode::missing_field, key, "is needed and has no default");
         }
         if (field.is_zero_in_gguf && field.integer != nullptr) config.*field.integer = 0;
+        // llama.cpp 0c1e570, src/llama-model.cpp: rope_freq_base_train
+        if (field.rope == &RopeParameters::theta) config.rope.theta = 10000.0;
         if (field.integer == &ModelConfig::kv_heads) config.kv_heads = config.heads;
         if (field.integer == &ModelConfig::head_dim && config.heads > 0)
             config.head_dim = config.hidden_size / config.heads;
@@ -239,6 +287,8 @@ private:
             return value && width_of(value->type) > 0 && std::isfinite(value->real) ? value->real : 0.0;
         };
         auto& rope = config.rope;
+        // A file without keys has no scaling.
+        rope.is_given = true;
         auto const type = header_.metadata.text(prefix + "scaling.type");
         auto factor = number("scaling.factor");
         if (factor == 0.0) factor = number("scale_linear");
@@ -257,9 +307,14 @@ private:
             rope.kind = RopeKind::linear;
         } else if (type == "yarn") {
             rope.kind = RopeKind::yarn;
-            // It multiplies what follows from the factor, and deepseek's is told as a tenth of mscale_all_dim.
+            // transformers' attention_factor replaces what follows from the factor, llama.cpp's attn_factor multiplies
+            // it, and deepseek's is told as a tenth of mscale_all_dim.
+            rope.attention_factor = number("scaling.yarn_attn_factor");
             auto const given = number("scaling.attn_factor");
-            if (given > 0.0 && given != 1.0) rope.attention_factor = given * (1.0 + 0.1 * std::log(factor));
+            if (given > 0.0 && given != 1.0) {
+                auto const base = rope.attention_factor > 0.0 ? rope.attention_factor : 1.0 + 0.1 * std::log(factor);
+                rope.attention_factor = given * base;
+            }
             rope.mscale = rope.mscale_all_dim = 10.0 * number("scaling.yarn_log_multiplier");
             if (auto const fast = number("scaling.yarn_beta_fast"); fast > 0.0) rope.beta_fast = fast;
             if (auto const slow = number("scaling.yarn_beta_slow"); slow > 0.0) rope.beta_slow = slow;

@@ -63,27 +63,6 @@ struct ConfigKeys {
     return check_products(config);
 }
 
-/// The rotated part of a head, where the file does not say it: head_dim * partial_rotary_factor, cut to an integer.
-///
-/// Errors  invalid_field, which names the key of the factor
-[[nodiscard]] constexpr Result<> derive_rotary_dim(ModelConfig& config, std::string_view key) {
-    auto const factor = config.rope.partial_rotary_factor;
-    if (config.rotary_dim == 0) {
-        if (!(factor > 0.0 && factor <= 1.0)) {
-            return Error{ErrorCode::invalid_field}.at(key).because("is not within (0, 1]");
-        }
-        config.rotary_dim = static_cast<std::int64_t>(static_cast<double>(config.head_dim) * factor);
-    }
-    if (config.rotary_dim < 0 || config.rotary_dim > config.head_dim) {
-        return Error{ErrorCode::invalid_field}
-            .at("rope.dimension_count")
-            .because("is more than a head has")
-            .got(config.rotary_dim)
-            .expected(config.head_dim);
-    }
-    return {};
-}
-
 /// nn.LayerNorm with weight and bias.
 [[nodiscard]] constexpr ModuleId add_layer_norm(PartMaker& part, std::int64_t size) {
     return part.norm("LayerNorm", size, true);

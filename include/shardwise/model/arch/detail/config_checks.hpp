@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 /// What `complete` of the families refuses, and the values that many of them derive alike.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -151,6 +152,34 @@ template <class Slides>
             .because("must be at least 1")
             .got(config.expert_intermediate_size);
     }
+    return {};
+}
+
+/// The elements of a head that are rotated: as a GGUF file states them, which then decides partial_rotary_factor, else
+/// head_dim * partial_rotary_factor, cut to an integer.
+///
+/// Errors  invalid_field, which names the key of the factor
+[[nodiscard]] constexpr Result<> derive_rotary_dim(ModelConfig& config, std::string_view key) {
+    auto& factor = config.rope.partial_rotary_factor;
+    auto const head_dim = static_cast<double>(config.head_dim);
+    if (config.rotary_dim == 0) {
+        if (!(factor > 0.0 && factor <= 1.0)) {
+            return Error{ErrorCode::invalid_field}.at(key).because("is not within (0, 1]");
+        }
+        config.rotary_dim = static_cast<std::int64_t>(head_dim * factor);
+        return {};
+    }
+    if (config.rotary_dim < 0 || config.rotary_dim > config.head_dim) {
+        return Error{ErrorCode::invalid_field}
+            .at("rope.dimension_count")
+            .because("is more than a head has")
+            .got(config.rotary_dim)
+            .expected(config.head_dim);
+    }
+    factor = static_cast<double>(config.rotary_dim) / head_dim;
+    // Where the quotient was rounded down, the product would be cut to one element less.
+    if (static_cast<std::int64_t>(head_dim * factor) < config.rotary_dim)
+        factor = (static_cast<double>(config.rotary_dim) + 0.5) / head_dim;
     return {};
 }
 

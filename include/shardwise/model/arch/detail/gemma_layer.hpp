@@ -24,4 +24,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return {};
 }
 
+/// The scale of gemma's scores where a GGUF file does not state it: the width of a head, in the 27B models the hidden
+/// size over the heads. llama.cpp tells those by their number of layers.
+constexpr void assume_query_scale(ModelConfig& config, std::int64_t layers_of_27b) {
+    bool const is_27b = config.layers == layers_of_27b && config.heads > 0;
+    config.query_scale = static_cast<double>(is_27b ? config.hidden_size / config.heads : config.head_dim);
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/literal.hpp>
+#include <shardwise/model/config.hpp>
+
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// One row of a family's `gguf_defaults`: what llama.cpp takes for granted of a value that the family's GGUF files do not
+/// state. Rows are applied in order, after the file's metadata and tensors were read.
+struct GgufDefault {
+    /// config.json's key of the value. Where the file states the GGUF key of that field, the row does nothing.
+    std::string_view key;
+    /// Stores the value.
+    void (*set)(ModelConfig& config) = nullptr;
+    /// The file, and the commit of llama.cpp or the publisher's document, that says so.
+    std::string_view source;
+
+    constexpr GgufDefault(Literal config_key, void (*setter)(ModelConfig&), Literal where)
+        : key(config_key), set(setter), source(where) {}
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

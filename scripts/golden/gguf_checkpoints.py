@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Small models as transformers and as llama.cpp's converter write them, and what transformers computes with them.
+
+Writes FOLDER/<case>/ (safetensors), FOLDER/<case>-<type>.gguf for f32, bf16 and q8_0, and FOLDER/golden.json. Weights are those
+of executor_logits.py's formula, rounded so that every type holds the same values: what transformers computes with them in fp32
+is right for all three files. The converter is llama.cpp's own; only its set_vocab is replaced, for the models have no
+tokenizer. A sample of the files goes to KEEP (tests/golden/gguf), unless only some cases are made. Needs transformers==4.57.6,
+torch, and a checkout of llama.cpp (the source distribution of llama-cpp-python 0.3.36 has 0c1e570).
+
+    gguf_checkpoints.py LLAMA_CPP FOLDER KEEP [CASE...]
+"""
+import json
+import pathlib
+import sys
+
+LLAMA_CPP = pathlib.Path(sys.argv[1]).resolve()
+sys.path.insert(0, str(LLAMA_CPP / "gguf-py"))
+sys.path.insert(0, str(LLAMA_CPP))
+
+import gguf  # noqa: E402
+import numpy  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from conversion import ModelBase, get_model_class  # noqa: E402
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, T5ForConditionalGeneration  # noqa: E402
+
+from executor_logits import fill  # noqa: E402
+
+assert transformers.__version__.startswith("4.57"), transformers.__version__
+
+VOCABULARY = 64
+COMMON = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+ALONE = dict(COMMON, num_key_value_heads=4)
+EXPERTS = dict(COMMON, intermediate_size=32, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2)
+LATENT = dict(ALONE, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=8, v_head_dim=16, first_k_dense_replace=1,
+              moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1)
+YARN = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=32, beta_fast=32, beta_slow=1)
+CASES = {
+    "llama": dict(COMMON, model_type="llama", attention_bias=True, head_dim=16, rope_theta=500000.0,
+                  rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                    original_max_position_embeddings=32)),
+    "llama_linear": dict(COMMON, model_type="llama", tie_word_embeddings=True, rope_theta=20000.0,
+                         rope_scaling=dict(rope_type="linear", factor=4.0)),
+    "llama_yarn": dict(COMMON, model_type="llama", rope_scaling=dict(YARN, factor=4.0)),
+    "llama_yarn_factor": dict(COMMON, model_type="llama", rope_scaling=dict(YARN, factor=4.0, attention_factor=1.3)),
+    "mistral": dict(COMMON, model_type="mistral", head_dim=16, rope_theta=1e6, sliding_window=None),
+    "mixtral": dict(COMMON, model_type="mixtral", intermediate_size=32, num_local_experts=4, num_experts_per_tok=2,
+                    rope_theta=1e6, sliding_window=None),
+    "qwen2": dict(COMMON, model_type="qwen2", tie_word_embeddings=True, rope_theta=1e6),
+    "qwen2_moe": dict(EXPERTS, model_type="qwen2_moe", shared_expert_intermediate_size=64, norm_topk_prob=False),
+    "qwen3": dict(COMMON, model_type="qwen3", head_dim=16, rope_theta=1e6),
+    "qwen3_moe": dict(EXPERTS, model_type="qwen3_moe", head_dim=16, norm_topk_prob=True, rope_theta=1e6),
+    "phi": dict(ALONE, model_type="phi", intermediate_size=128, partial_rotary_factor=0.5),
+    "phi3": dict(COMMON, model_type="phi3", sliding_window=6),
+    "phi3_longrope": dict(COMMON, model_type="phi3", original_max_position_embeddings=8, sliding_window=None,
+                          rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5, 2.0, 3.0],
+                                            long_factor=[1.0, 4.0, 9.0, 20.0])),
+    "phi3_partial": dict(COMMON, model_type="phi3", partial_rotary_factor=0.5, sliding_window=None),
+    "gemma": dict(COMMON, model_type="gemma", head_dim=16),
+    "gemma2": dict(COMMON, model_type="gemma2", head_dim=16, query_pre_attn_scalar=16, sliding_window=6),
+    "gemma3": dict(COMMON, model_type="gemma3_text", intermediate_size=32, head_dim=16, query_pre_attn_scalar=16,
+                   sliding_window=6, num_hidden_layers=6, rope_scaling=dict(rope_type="linear", factor=8.0)),
+    "gpt2": dict(model_type="gpt2", vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64),
+    "gpt_neox": dict(ALONE, model_type="gpt_neox", rotary_pct=0.5, use_parallel_residual=True),
+    "gpt_neox_sequential": dict(ALONE, model_type="gpt_neox", rotary_pct=0.25, use_parallel_residual=False),
+    "bloom": dict(ALONE, model_type="bloom", n_head=4, n_layer=2),
+    "falcon_one_key": dict(ALONE, model_type="falcon", multi_query=True, parallel_attn=True, bias=False, num_kv_heads=1),
+    "falcon_groups": dict(ALONE, model_type="falcon", num_kv_heads=2, new_decoder_architecture=True, bias=False),
+    "gpt_oss": dict(COMMON, model_type="gpt_oss", intermediate_size=32, head_dim=16, num_local_experts=4,
+                    num_experts_per_tok=2, sliding_window=6, max_position_embeddings=256,
+                    rope_scaling=dict(YARN, truncate=False)),
+    "deepseek_v2": dict(LATENT, model_type="deepseek_v2", q_lora_rank=None, topk_method="greedy",
+                        norm_topk_prob=False, routed_scaling_factor=1.5),
+    "deepseek_v2_groups": dict(LATENT, model_type="deepseek_v2", q_lora_rank=32, topk_method="group_limited_greedy",
+                               n_group=2, topk_group=1, norm_topk_prob=False, routed_scaling_factor=4.0,
+                               rope_scaling=dict(YARN, mscale=0.707, mscale_all_dim=0.707)),
+    "deepseek_v3": dict(LATENT, model_type="deepseek_v3", q_lora_rank=32, n_group=2, topk_group=1, norm_topk_prob=True,
+                        routed_scaling_factor=2.5, rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=1.0)),
+    "bert": dict(ALONE, model_type="bert", type_vocab_size=2, max_position_embeddings=32),
+    "roberta": dict(ALONE, model_type="roberta", type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
+                    max_position_embeddings=32),
+    "t5": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2,
+               num_heads=4, feed_forward_proj="relu", decoder_start_token_id=0, pad_token_id=0),
+    "t5_gated": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2,
+                     num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
+                     decoder_start_token_id=0, pad_token_id=0),
+}
+COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
+    llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
+    gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
+    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0""".split()
+# Keys that the published configs have as well, which transformers' class does not save.
+ALSO = {"gpt2": dict(n_ctx=64)}
+TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
+
+
+def rounded(values, is_transposed):
+    """Values that bf16 and, by rows of inputs, Q8_0 hold exactly: at most 127 times a power of two, once 127 in a block."""
+    blocks = values.transpose(-1, -2) if is_transposed else values
+    shape = blocks.shape
+    if shape[-1] % 32 != 0:
+        return values.bfloat16().float()
+    blocks = blocks.reshape(-1, 32)
+    # Q8_0's scale is the largest / 127 in fp16: with 127 * 2^-n as the largest, all are whole multiples of 2^-n.
+    unit = 2.0 ** torch.ceil(torch.log2(blocks.abs().amax(1, keepdim=True) / 127))
+    whole = torch.round(blocks / unit).clamp(-127, 127)
+    first = whole.abs().argmax(1, keepdim=True)
+    whole.scatter_(1, first, 127.0 * torch.sign(whole.gather(1, first)))
+    blocks = (whole * unit).reshape(shape)
+    return (blocks.transpose(-1, -2) if is_transposed else blocks).contiguous()
+
+
+def make(config):
+    made = AutoConfig.for_model(**config)
+    made._attn_implementation = "eager"
+    torch.manual_seed(0)
+    if config["model_type"] == "t5":
+        model = T5ForConditionalGeneration(made)
+    else:
+        kind = AutoModel if config["model_type"] in ("bert", "roberta") else AutoModelForCausalLM
+        model = kind.from_config(made)
+    model = fill(model.float().eval())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # [inputs, outputs]: gpt2's Conv1D and the stacked experts of gpt_oss.
+            is_transposed = (".c_" in name or ".experts." in name and config["model_type"] == "gpt_oss")
+            if "kv_b_proj" in name:
+                # Blocks run along its inputs in one half and along its outputs in the other.
+                parameter.copy_(torch.sign(parameter) * 127 / 512)
+            elif parameter.dim() > 1:
+                parameter.copy_(rounded(parameter, is_transposed and "bias" not in name))
+    return model
+
+
+def set_vocab(self):
+    tokens = ["<unk>", "<s>", "</s>"] + [chr(ord("A") + i) for i in range(VOCABULARY - 3)]
+    # RobertaModel.set_vocab writes a BPE vocabulary, by whose merges the reader knows the family.
+    is_merged = self.hparams["model_type"] == "roberta"
+    self.gguf_writer.add_tokenizer_model("gpt2" if is_merged else "llama")
+    if is_merged:
+        self.gguf_writer.add_token_merges(["A B"])
+    self.gguf_writer.add_tokenizer_pre("default")
+    self.gguf_writer.add_token_list(tokens)
+    self.gguf_writer.add_token_scores([float(-i) for i in range(VOCABULARY)])
+    self.gguf_writer.add_token_types([2, 3, 3] + [1] * (VOCABULARY - 3))
+    self.gguf_writer.add_bos_token_id(1)
+    self.gguf_writer.add_eos_token_id(2)
+    # What BertModel.set_vocab and RobertaModel.set_vocab write besides the vocabulary.
+    if "type_vocab_size" in self.hparams:
+        self.gguf_writer.add_token_type_count(self.hparams["type_vocab_size"])
+
+
+def convert(folder, kind, path):
+    hparams = ModelBase.load_hparams(folder, False)
+    original = get_model_class(hparams["architectures"][0])
+    made = type(original.__name__, (original,), {"set_vocab": set_vocab, "model_arch": original.model_arch})
+    made(folder, TYPES[kind], path).write()
+
+
+def main(folder, keep, wanted):
+    folder.mkdir(parents=True, exist_ok=True)
+    golden = {}
+    for case, config in CASES.items():
+        if wanted and case not in wanted:
+            continue
+        model = make(config)
+        place = folder / case
+        model.save_pretrained(place)
+        saved = json.loads((place / "config.json").read_text()) | ALSO.get(case, {})
+        (place / "config.json").write_text(json.dumps(saved, indent=1))
+        # Gemma3Model.modify_tensors counts the tokens of this file.
+        (place / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(VOCABULARY)}},
+                                                          "added_tokens": []}))
+        for kind in TYPES:
+            convert(place, kind, folder / f"{case}-{kind}.gguf")
+        (place / "tokenizer.json").unlink()
+        if config["model_type"] == "t5":
+            continue
+        ids = [(7 * i + i // 5 + 3) % VOCABULARY for i in range(14)]
+        with torch.no_grad():
+            got = model(torch.tensor([ids]))
+        # Of a decoder what follows the last token, of an encoder the states of all.
+        rows = got.logits[0, -1:] if "logits" in got else got.last_hidden_state[0]
+        golden[case] = {"ids": ids, "output": [float("%.8g" % value) for value in rows.double().flatten()]}
+        print(case, float(rows.abs().max()), flush=True)
+    if keep is not None:
+        committed = {}
+        for name in COMMITTED:
+            case, kind = name.rsplit("-", 1)
+            committed[name] = golden[case]
+            (keep / f"{name}.gguf").write_bytes((folder / f"{name}.gguf").read_bytes())
+        (keep / "golden.json").write_text(json.dumps(committed, separators=(",", ":")) + "\n")
+    path = folder / "golden.json"
+    if wanted and path.exists():
+        golden = json.loads(path.read_text()) | golden
+    path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    import logging
+    logging.disable(logging.INFO)
+    # The committed sample is copied only where all cases are made.
+    main(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]) if len(sys.argv) == 4 else None, sys.argv[4:])
