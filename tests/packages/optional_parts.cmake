@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each optional part where its library is absent, whole, or there by half: headers without a library, a library without headers.
+# What is not whole is as absent: SHARDWISE_X=AUTO leaves the part out and the build works, SHARDWISE_X=ON is an error that says
+# what to install. The libraries are stand-ins in a folder of the test's own; nothing that this machine has is found.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+
+find_program(ninja ninja REQUIRED)
+file(WRITE "${WORK}/project/CMakeLists.txt" "
+cmake_minimum_required(VERSION 3.24)
+project(parts LANGUAGES CXX)
+add_subdirectory(\"${SOURCE_DIR}\" shardwise)
+add_executable(program program.cpp)
+foreach(part mpi gloo onednn cuda hip)
+    if(TARGET shardwise::\${part})
+        message(STATUS \"part \${part}\")
+        target_link_libraries(program PRIVATE shardwise::\${part})
+    endif()
+endforeach()
+")
+file(WRITE "${WORK}/project/program.cpp" "int main() {}\n")
+file(WRITE "${WORK}/empty.cpp" "")
+
+# What stands in for each library: its header, the name of its library, and the symbols that CMake's own find modules link.
+set(header_mpi "mpi.h")
+set(text_mpi "#pragma once\n#define MPI_VERSION 3\n#define MPI_SUBVERSION 1\nextern \"C\" int MPI_Init(int*, char***);\nextern \"C\" int MPI_Finalize(void);\n")
+file(WRITE "${WORK}/mpi.cpp" "extern \"C\" int MPI_Init(int*, char***) { return 0; }\nextern \"C\" int MPI_Finalize(void) { return 0; }\n")
+set(header_gloo "gloo/config.h")
+set(header_onednn "oneapi/dnnl/dnnl.hpp")
+set(header_hip "hip/hip_runtime_api.h")
+set(header_cuda "cuda_runtime.h;cublasLt.h")
+set(library_mpi standin_mpi)  # of no other MPI: FindMPI looks into the compiler's own folders, too
+set(library_gloo gloo)
+set(library_onednn dnnl)
+set(library_hip amdhip64)
+set(library_cuda "cudart;cublasLt")
+
+# write_compiler(PART PREFIX STATUS): a stand-in for the compiler that comes with the library; the devices' end with STATUS.
+function(write_compiler part prefix status)
+    if(part STREQUAL "cuda")
+        set(path "${prefix}/bin/nvcc")
+        file(WRITE "${path}" "#!/bin/sh\necho '#$ TOP=${prefix}'\necho 'Cuda compilation tools, release 13.0, V13.0.48'\nexit ${status}\n")
+    elseif(part STREQUAL "mpi")
+        set(path "${prefix}/bin/mpicxx")
+        file(WRITE "${path}" "#!/bin/sh\ncase \"$1\" in\n-showme:compile) echo '-I${prefix}/include' ;;\n"
+                             "-showme:link) echo '-L${prefix}/lib -lstandin_mpi' ;;\n*) exit 1 ;;\nesac\n")
+    else()
+        set(path "${prefix}/bin/hipcc")
+        file(WRITE "${path}" "#!/bin/sh\nexit ${status}\n")
+    endif()
+    file(CHMOD "${path}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+endfunction()
+
+# write_headers(PART PREFIX), write_libraries(PART PREFIX)
+function(write_headers part prefix)
+    foreach(header IN LISTS header_${part})
+        file(WRITE "${prefix}/include/${header}" "${text_${part}}")
+    endforeach()
+endfunction()
+function(write_libraries part prefix)
+    file(MAKE_DIRECTORY "${prefix}/lib" "${prefix}/include")
+    set(source "${WORK}/empty.cpp")
+    if(EXISTS "${WORK}/${part}.cpp")
+        set(source "${WORK}/${part}.cpp")
+    endif()
+    foreach(library IN LISTS library_${part})
+        run("${COMPILER}" -shared -fPIC "${source}" -o "${prefix}/lib/lib${library}.so")
+    endforeach()
+endfunction()
+
+# expect_part(PART STATE IS_THERE): with AUTO the part is there or left out, and the project is built; with ON what is not
+# there is an error that says what to install.
+function(expect_part part state is_there)
+    set(prefix "${WORK}/${part}-${state}")
+    file(MAKE_DIRECTORY "${prefix}")
+    string(TOUPPER ${part} PART)
+    set(configure "${CMAKE_COMMAND}" -G Ninja "-DCMAKE_MAKE_PROGRAM=${ninja}" -S "${WORK}/project" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+                  "-DCMAKE_PREFIX_PATH=${prefix}" "-DCUDAToolkit_ROOT=${prefix}" -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF
+                  -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF -DSHARDWISE_TESTS=OFF -DSHARDWISE_EXAMPLES=OFF -DSHARDWISE_BENCH=OFF)
+    run(${configure} -B "${prefix}/auto" -DSHARDWISE_${PART}=AUTO)
+    string(FIND "${printed}" "part ${part}" found)
+    if(is_there AND found EQUAL -1)
+        message(FATAL_ERROR "${part}, ${state}: was not taken:\n${printed}")
+    elseif(NOT is_there AND NOT found EQUAL -1)
+        message(FATAL_ERROR "${part}, ${state}: was taken though it is not whole:\n${printed}")
+    endif()
+    run("${CMAKE_COMMAND}" --build "${prefix}/auto")
+    if(NOT is_there)
+        expect_refusal("SHARDWISE_${PART} needs" ${configure} -B "${prefix}/on" -DSHARDWISE_${PART}=ON)
+    endif()
+endfunction()
+
+foreach(part mpi gloo onednn cuda hip)
+    expect_part(${part} absent FALSE)
+
+    write_headers(${part} "${WORK}/${part}-headers")
+    write_libraries(${part} "${WORK}/${part}-libraries")
+    write_headers(${part} "${WORK}/${part}-whole")
+    write_libraries(${part} "${WORK}/${part}-whole")
+    if(part MATCHES "^(mpi|cuda|hip)$")
+        foreach(state headers libraries whole)
+            write_compiler(${part} "${WORK}/${part}-${state}" 0)
+        endforeach()
+    endif()
+    if(part MATCHES "^(cuda|hip)$")
+        write_headers(${part} "${WORK}/${part}-no_compiler")
+        write_libraries(${part} "${WORK}/${part}-no_compiler")
+        expect_part(${part} no_compiler FALSE)
+    endif()
+    expect_part(${part} headers FALSE)
+    expect_part(${part} libraries FALSE)
+    expect_part(${part} whole TRUE)
+endforeach()
+
+# hipcc without ROCm's device libraries compiles nothing.
+write_headers(hip "${WORK}/hip-no_device_libraries")
+write_libraries(hip "${WORK}/hip-no_device_libraries")
+write_compiler(hip "${WORK}/hip-no_device_libraries" 1)
+expect_part(hip no_device_libraries FALSE)
