@@ -12,7 +12,7 @@ endif()
 # README.md's table of what works, and the tests that it names.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
-    add_test(NAME works COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/readme_table.py" --check
+    add_test(NAME works COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/works_table.py" --check
                                 "${PROJECT_BINARY_DIR}")
 else()
     shardwise_skipped_test(works "Python 3 is not installed (Debian: python3)")

@@ -6,7 +6,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 set(ENV{PATH} "/usr/bin:/bin")
 blind_headers(cuda_runtime.h cuda.h nvml.h hip/hip_runtime.h mpi.h gloo/config.h oneapi/dnnl/dnnl.hpp Eigen/Dense Eigen/Core
               nlohmann/json.hpp nlohmann/json_fwd.hpp)
-file(READ "${SOURCE_DIR}/examples/09_inside_an_engine/expected.txt" expected_text)
+file(READ "${SOURCE_DIR}/examples/07_inside_an_engine/expected.txt" expected_text)
 
 function(expect_engine program)
     run("${program}")
@@ -22,6 +22,6 @@ expect_engine("${WORK}/build/engine")
 
 run("${CMAKE_COMMAND}" -E env "PKG_CONFIG_PATH=${PREFIX}/share/pkgconfig" pkg-config --cflags --libs shardwise-host)
 separate_arguments(flags UNIX_COMMAND "${printed}")
-run("${COMPILER}" -std=c++20 -isystem "${WORK}/blind" "${SOURCE_DIR}/examples/09_inside_an_engine/main.cpp" ${flags}
+run("${COMPILER}" -std=c++20 -isystem "${WORK}/blind" "${SOURCE_DIR}/examples/07_inside_an_engine/main.cpp" ${flags}
     -o "${WORK}/engine")
 expect_engine("${WORK}/engine")

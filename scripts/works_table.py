@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes README.md's table of what works from docs/works.txt, or checks it.
+"""Writes the table of docs/what-works.md from docs/works.txt, or checks it.
 
-    scripts/readme_table.py            writes the table between its two marks
-    scripts/readme_table.py --check BUILD_FOLDER
+    scripts/works_table.py            writes the table between its two marks
+    scripts/works_table.py --check BUILD_FOLDER
 
 The check fails where the table is another one, where ctest in BUILD_FOLDER does not know an entry, and where no test file of
 the entry's room has the case.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN = "<!-- works: by scripts/readme_table.py from docs/works.txt -->"
+BEGIN = "<!-- works: by scripts/works_table.py from docs/works.txt -->"
 END = "<!-- /works -->"
 CASE = re.compile(r'TEST_CASE(?:_TEMPLATE)?\(\s*"((?:[^"\\]|\\.)*)"')
 
@@ -49,7 +49,7 @@ def table(claims):
     lines = ["| what works | the test that proves it |", "|---|---|"]
     for claim, entry, case in claims:
         path = file_of(entry, case) if case else None
-        lines.append(f"| {claim} | " + (f"[`{entry}`]({path})" if path else f"`{entry}`") + " |")
+        lines.append(f"| {claim} | " + (f"[`{entry}`](../{path})" if path else f"`{entry}`") + " |")
     return "\n".join(lines)
 
 
@@ -65,20 +65,20 @@ def problems(claims, build):
 
 def main():
     if len(sys.argv) not in (1, 3) or (len(sys.argv) == 3 and sys.argv[1] != "--check"):
-        sys.exit("usage: readme_table.py [--check BUILD_FOLDER]")
+        sys.exit("usage: works_table.py [--check BUILD_FOLDER]")
     claims = list(read_claims())
-    readme = (ROOT / "README.md").read_text()
-    before, begin, rest = readme.partition(BEGIN)
+    page = (ROOT / "docs/what-works.md").read_text()
+    before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        sys.exit(f"README.md: the marks '{BEGIN}' and '{END}' are missing")
+        sys.exit(f"docs/what-works.md: the marks '{BEGIN}' and '{END}' are missing")
     made = f"{before}{BEGIN}\n{table(claims)}\n{END}{after}"
     if len(sys.argv) == 1:
-        (ROOT / "README.md").write_text(made)
+        (ROOT / "docs/what-works.md").write_text(made)
         return
     found = list(problems(claims, sys.argv[2]))
-    if made != readme:
-        found.append("README.md: the table of what works is not that of docs/works.txt; run scripts/readme_table.py")
+    if made != page:
+        found.append("docs/what-works.md: the table is not that of docs/works.txt; run scripts/works_table.py")
     for line in found:
         print(line)
     sys.exit(1 if found else 0)
