@@ -49,14 +49,17 @@ fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 cp /etc/hosts "$root/etc/hosts"
 cp /etc/pip.conf "$root/etc/pip.conf" 2>/dev/null || true
-mkdir -p "$root/etc/ssl/certs"
-cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" 2>/dev/null || true
+# Under another name than the package ca-certificates writes, which the demo installs.
+certificates=
+if cp -L "${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}" "$root/root/certificates.crt" 2>/dev/null; then
+    certificates=PIP_CERT=/root/certificates.crt
+fi
 git clone --quiet --no-hardlinks "$PWD" "$root/root/shardwise"
 
 # enter COMMAND...: in the root, with mounts and processes that end with the command.
 enter() {
-    local settings=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8) name
-    for name in CI http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_CERT PIP_DEFAULT_TIMEOUT; do
+    local settings=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 $certificates) name
+    for name in CI http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_DEFAULT_TIMEOUT; do
         [ -z "${!name:-}" ] || settings+=("$name=${!name}")
     done
     root=$root archives=$cache/archives unshare --mount --pid --fork --kill-child "${isolate[@]}" bash -c '
