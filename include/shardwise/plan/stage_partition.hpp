@@ -375,8 +375,7 @@ private:
     std::size_t stages_;
     std::size_t slots_;
     List<List<Way>> fronts_;
-    /// The least time of all slots from one on, each list for some stages and those behind them; which one is a
-    /// stage's.
+    /// Least time of slots s.. on any of the stages k..; stages with equal prices share a list, rest_of_[k] says which.
     List<List<double>> rests_;
     List<std::size_t> rest_of_;
     /// The least time of all messages from a stage on.
