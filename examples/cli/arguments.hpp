@@ -15,7 +15,7 @@ struct Arguments {
     std::optional<std::string> model;
     std::optional<std::string> dtype, quant, kv_dtype, batch, context, sliding_window, mla;
     std::optional<std::string> tp, pp, ep, dp, micro_batches;
-    std::optional<std::string> training, zero, offload, recompute, convention;
+    std::optional<std::string> training, zero, offload, recompute, attention, convention;
     std::optional<std::string> tree, devices, max_memory, strategy, custom, objective, dialect, no_split, max;
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;

@@ -30,10 +30,18 @@ inline constexpr std::array<Choice<Offload>, 3> offload_choices{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"all", Offload::all}}};
 inline constexpr std::array<Choice<Recompute>, 3> recompute_choices{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
-inline constexpr std::array<Choice<MemoryConvention>, 4> convention_choices{{{"shardwise", MemoryConvention::shardwise},
-                                                                             {"deepspeed", MemoryConvention::deepspeed},
-                                                                             {"megatron", MemoryConvention::megatron},
-                                                                             {"zero", MemoryConvention::zero}}};
+[[nodiscard]] constexpr std::string_view recompute_word(Recompute recompute) {
+    return recompute_choices[static_cast<std::size_t>(recompute)].word;
+}
+inline constexpr std::array<Choice<AttentionKind>, 2> attention_choices{
+    {{"blocked", AttentionKind::blocked}, {"eager", AttentionKind::eager}}};
+inline constexpr std::array<Choice<MemoryConvention>, 6> convention_choices{
+    {{"shardwise", MemoryConvention::shardwise},
+     {"transformers", MemoryConvention::transformers},
+     {"deepspeed", MemoryConvention::deepspeed},
+     {"megatron", MemoryConvention::megatron},
+     {"megatron-paper", MemoryConvention::megatron_paper},
+     {"zero", MemoryConvention::zero}}};
 
 /// The shardwise dialect's auto is optimal; the other dialects' is balanced.
 inline constexpr std::array<Choice<MapStrategy>, 6> strategy_choices{{{"auto", MapStrategy::optimal},

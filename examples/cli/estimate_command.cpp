@@ -19,7 +19,7 @@ namespace {
     std::string const place{error.place()};
     if (place == "micro_batches") return error.in("--micro-batches").at({});
     for (std::string_view const field :
-         {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "batch", "context"}) {
+         {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch", "context"}) {
         if (error.subject().empty() && place == field) return error.in("--" + place).at({});
     }
     return error;

@@ -104,9 +104,15 @@ constexpr std::array training_table{
     Option{.flag = "--recompute",
            .value = "WHAT",
            .help = "activations computed again rather than kept",
-           .standard = "none",
+           .standard = "none; plan: all are tried",
            .choices = words_of<recompute_choices>,
            .word = &Arguments::recompute},
+    Option{.flag = "--attention",
+           .value = "KIND",
+           .help = "whether training keeps the matrix of probabilities (eager)",
+           .standard = "blocked",
+           .choices = words_of<attention_choices>,
+           .word = &Arguments::attention},
     Option{.flag = "--convention",
            .value = "NAME",
            .help = "whose accounting",
@@ -193,6 +199,9 @@ constexpr std::array plan_table{
            .standard = "latency",
            .choices = words_of<plan_objective_choices>,
            .word = &Arguments::objective},
+    Option{.flag = "--sequence-parallel",
+           .help = "training: shard activations along the sequence over tensor-parallel ranks; else both are tried",
+           .is_set = &Arguments::sequence_parallel},
 };
 
 constexpr std::array detection_table{

@@ -87,7 +87,7 @@ struct Command {
 [[nodiscard]] OptionGroup cache_options();
 /// --tp, --pp, --ep, --dp, --micro-batches, --sequence-parallel.
 [[nodiscard]] OptionGroup parallel_options();
-/// --training, --zero, --offload, --recompute, --convention.
+/// --training, --zero, --offload, --recompute, --attention, --convention.
 [[nodiscard]] OptionGroup training_options();
 /// --tree.
 [[nodiscard]] OptionGroup tree_options();
@@ -95,7 +95,7 @@ struct Command {
 [[nodiscard]] OptionGroup device_options();
 /// --strategy, --custom, --objective, --profile, --dialect, --no-split, --fallback, --offload-buffers, --max.
 [[nodiscard]] OptionGroup placement_options();
-/// --devices, --objective of `plan`.
+/// --devices, --objective, --sequence-parallel of `plan`.
 [[nodiscard]] OptionGroup plan_options();
 /// --devices, --prefer, --out of `detect`.
 [[nodiscard]] OptionGroup detection_options();

@@ -23,7 +23,7 @@ namespace {
 /// The library names the fields of its request; here they are flags.
 [[nodiscard]] Error as_plan_flag(Error error) {
     std::string const place{error.place()};
-    for (std::string_view const field : {"zero", "offload", "training", "recompute", "batch", "context", "devices"}) {
+    for (std::string_view const field : {"zero", "offload", "training", "recompute", "convention", "batch", "context", "devices"}) {
         if (error.subject().empty() && place == field) return error.in("--" + place).at({});
     }
     return error;
@@ -35,6 +35,8 @@ namespace {
     PlanRequest request;
     request.estimate = *std::move(estimate);
     request.is_zero_fixed = arguments.zero.has_value();
+    request.is_recompute_fixed = arguments.recompute.has_value();
+    request.is_sequence_parallel_fixed = arguments.sequence_parallel;
     if (arguments.objective) {
         auto const objective = choose<PlanObjective>("--objective", *arguments.objective, plan_objective_choices);
         if (!objective) return objective.error();
@@ -55,9 +57,14 @@ namespace {
 
 /// The cut that comes closest to fitting, where none fits; nothing where one does.
 [[nodiscard]] std::optional<ClosestCut> closest_that_fails(PlanAnswer const& answer, PlanRequest const& request) {
-    PlanSearch search(answer.loaded.model, answer.topology, request);
-    auto cut = find_closest_cut(search);
-    return cut.fits() ? std::nullopt : std::optional(cut);
+    std::optional<ClosestCut> closest;
+    for (auto const& smallest : smallest_variants(request)) {
+        PlanSearch search(answer.loaded.model, answer.topology, smallest);
+        auto cut = find_closest_cut(search);
+        if (cut.fits()) return std::nullopt;
+        if (!closest) closest = std::move(cut);
+    }
+    return closest;
 }
 
 /// Plans; not fitting is an answer with changes that would help.
@@ -78,6 +85,8 @@ namespace {
     auto plan = plan_parallel(model, answer.topology, answer.request);
     if (!plan) return as_plan_flag(plan.error());
     if (answer.is_batch_chosen) answer.request.estimate.batch = plan->batch;
+    if (answer.request.estimate.training) answer.request.estimate.training->recompute = plan->recompute;
+    answer.request.estimate.parallel.sequence_parallel = plan->is_sequence_parallel;
     answer.plan = *std::move(plan);
     return {};
 }

@@ -95,7 +95,7 @@ private:
         }
         for (auto const& [what, word] :
              {std::pair{Recompute::selective, "selective"}, std::pair{Recompute::full, "full"}}) {
-            if (plan.recompute >= what) continue;
+            if (!changed.is_recompute_fixed || plan.recompute >= what) continue;
             plan.recompute = what;
             if (!fits(changed)) continue;
             fixes_.push_back({"recompute", 0, word, "compute activations again: --recompute " + std::string(word)});

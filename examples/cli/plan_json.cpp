@@ -59,6 +59,7 @@ void write_training(JsonWriter& json, std::optional<TrainingPlan> const& trainin
     json.begin_object().member("optimizer", word_of(optimizer_choices, training->optimizer));
     json.member("offload", word_of(offload_choices, training->offload));
     json.member("recompute", word_of(recompute_choices, training->recompute));
+    json.member("attention", word_of(attention_choices, training->attention));
     json.member("convention", word_of(convention_choices, training->convention)).end_object();
 }
 
@@ -129,6 +130,9 @@ void write_plan(JsonWriter& json, PlanAnswer const& answer) {
     auto const& plan = *answer.plan;
     json.key("plan").begin_object();
     write_degrees(json, plan.degrees);
+    if (answer.request.estimate.training) {
+        json.member("recompute", recompute_word(plan.recompute)).member("sequence_parallel", plan.is_sequence_parallel);
+    }
     json.member("batch", answer.request.estimate.batch).end_object();
     write_stages(json, plan);
     write_ranks(json, answer);

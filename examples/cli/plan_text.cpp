@@ -2,6 +2,7 @@
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/max_memory.hpp>
 
+#include "choices.hpp"
 #include "model_facts.hpp"
 #include "plan_answer.hpp"
 #include "text.hpp"
@@ -202,7 +203,10 @@ std::string plan_text(PlanAnswer const& answer, Style const& style) {
     auto const& plan = *answer.plan;
     auto const used = static_cast<std::int64_t>(plan.ranks.size());
     auto const given = static_cast<std::int64_t>(answer.topology.accelerators().size());
-    out += style.good(describe_degrees(plan.degrees));
+    auto degrees = describe_degrees(plan.degrees);
+    if (plan.is_sequence_parallel && plan.degrees.tp > 1) degrees += ", sequence parallel";
+    if (answer.request.estimate.training) degrees += ", recompute " + std::string(recompute_word(plan.recompute));
+    out += style.good(degrees);
     if (used != given) out += ": " + grouped(used) + " of " + counted(given, "device");
     out += "\n";
     if (answer.is_batch_chosen)

@@ -74,6 +74,8 @@ template <class Meaning, std::size_t count>
         return read;
     if (auto const read = read_choice("--recompute", arguments.recompute, recompute_choices, plan.recompute); !read)
         return read;
+    if (auto const read = read_choice("--attention", arguments.attention, attention_choices, plan.attention); !read)
+        return read;
     if (auto const read = read_choice("--convention", arguments.convention, convention_choices, plan.convention); !read)
         return read;
     plan.zero = static_cast<std::int32_t>(zero);
@@ -83,7 +85,8 @@ template <class Meaning, std::size_t count>
     }
     for (auto const& [flag, word] :
          {std::pair{"--zero", &arguments.zero}, std::pair{"--offload", &arguments.offload},
-          std::pair{"--recompute", &arguments.recompute}, std::pair{"--convention", &arguments.convention}}) {
+          std::pair{"--recompute", &arguments.recompute}, std::pair{"--attention", &arguments.attention},
+          std::pair{"--convention", &arguments.convention}}) {
         if (!*word) continue;
         return Error{ErrorCode::invalid_argument}
             .in(flag)

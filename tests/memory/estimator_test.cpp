@@ -184,7 +184,7 @@ TEST_CASE("estimate: DeepSpeed's convention finds the documented parameters and 
     CHECK(gib(estimate_of(t5_3b(), request).devices[0].total()) == doctest::Approx(6.10).epsilon(0.001));
 }
 
-TEST_CASE("estimate: Megatron's convention for GPT-3's shape, eight tensor-parallel ranks") {
+TEST_CASE("estimate: the convention of Megatron's paper for GPT-3's shape, eight tensor-parallel ranks") {
     auto config = presets::gpt2;
     config.hidden_size = 12288;
     config.heads = 96;
@@ -195,7 +195,7 @@ TEST_CASE("estimate: Megatron's convention for GPT-3's shape, eight tensor-paral
     config.max_positions = 2048;
     config.dtype = Dtype::bf16;
     EstimateRequest request{.context = 2048, .parallel = {.tp = 8, .sequence_parallel = true},
-                            .training = TrainingPlan{.convention = MemoryConvention::megatron}};
+                            .training = TrainingPlan{.convention = MemoryConvention::megatron_paper}};
     CHECK(estimate_of(config, request).devices[7].terms.activations == Bytes{4 * 358'612'992LL});
     request.training->recompute = Recompute::selective;
     CHECK(estimate_of(config, request).devices[7].terms.activations == Bytes{4 * 106'954'752LL});
@@ -223,7 +223,7 @@ TEST_CASE("estimate: our training takes 16 bytes per parameter, activations and 
 }
 
 TEST_CASE("estimate: in training the modules' states add up to those of one rank, in every convention") {
-    for (auto const convention : {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron}) {
+    for (auto const convention : {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron_paper}) {
         for (auto const* config : {&presets::gemma_2b, &presets::deepseek_v2_lite, &presets::t5_small}) {
             EstimateRequest const request{
                 .dtype = Dtype::bf16,

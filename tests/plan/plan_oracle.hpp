@@ -67,7 +67,8 @@ public:
     MemoryEstimate estimate(PlanDegrees const& degrees, std::vector<std::int64_t> const& begins) const {
         auto request = job_;
         request.batch = (job_.batch + degrees.dp * degrees.ep - 1) / (degrees.dp * degrees.ep);
-        request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp};
+        request.parallel = {.tp = degrees.tp, .pp = degrees.pp, .ep = degrees.ep, .dp = degrees.dp,
+                            .sequence_parallel = job_.parallel.sequence_parallel};
         request.micro_batches = degrees.micro_batches;
         if (request.training) request.training->zero = degrees.zero;
         request.device = DeviceClass::cpu;

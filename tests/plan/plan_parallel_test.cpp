@@ -104,16 +104,76 @@ TEST_CASE(
 }
 
 TEST_CASE("plan: training that does not fit is told to recompute or to shorten its context, and then fits") {
-    PlanRequest request{.estimate = {.batch = 8, .training = TrainingPlan{}}};
+    PlanRequest request{.estimate = {.batch = 8, .context = 8192, .training = TrainingPlan{}},
+                        .is_recompute_fixed = true,
+                        .is_sequence_parallel_fixed = true};
     auto const refused = plan_of(presets::llama_3_8b, "2xA100-80GB", request);
     REQUIRE(!refused);
-    CHECK(refused.error().message().find("--recompute selective") != std::string::npos);
-    request.estimate.training->recompute = Recompute::selective;
+    CHECK(refused.error().message().find("--recompute full") != std::string::npos);
+    request.estimate.training->recompute = Recompute::full;
     CHECK(plan_of(presets::llama_3_8b, "2xA100-80GB", request));
+    // Left to the search, it is found.
+    request.estimate.training->recompute = Recompute::none;
+    request.is_recompute_fixed = false;
+    CHECK(plan_of(presets::llama_3_8b, "2xA100-80GB", request)->recompute == Recompute::full);
+    CHECK(has_plan(*describe(presets::llama_3_8b), topology_named("2xA100-80GB"), request));
+}
+
+TEST_CASE("plan: Megatron-LM's report is refused by name, its paper's table is not") {
+    PlanRequest request{.estimate = {.batch = 8, .training = TrainingPlan{.convention = MemoryConvention::megatron}}};
+    auto const refused = plan_of(presets::llama_3_8b, "8xA100-80GB", request);
+    REQUIRE(!refused);
+    CHECK(refused.error().message().find("convention: is Megatron-LM's report") != std::string::npos);
+    request.estimate.training->convention = MemoryConvention::megatron_paper;
+    CHECK(plan_of(presets::llama_3_8b, "8xA100-80GB", request));
+}
+
+TEST_CASE("plan: training searches what it computes again and sequence parallelism, and names what it chose") {
+    auto const plan_with = [](int recompute, int sequence) {
+        PlanRequest request{.estimate = {.batch = 512, .context = 8192, .training = TrainingPlan{}},
+                            .is_recompute_fixed = recompute >= 0,
+                            .is_sequence_parallel_fixed = sequence >= 0};
+        if (recompute >= 0) request.estimate.training->recompute = static_cast<Recompute>(recompute);
+        request.estimate.parallel.sequence_parallel = sequence > 0;
+        return plan_of(presets::llama_3_1_70b, "8x(8xH100-80GB)", request);
+    };
+    auto const free = plan_with(-1, -1);
+    REQUIRE(free);
+    double best = 0.0;
+    for (int recompute = 0; recompute < 3; ++recompute) {
+        for (int sequence = 0; sequence < 2; ++sequence) {
+            auto const fixed = plan_with(recompute, sequence);
+            REQUIRE(fixed);
+            CHECK(fixed->recompute == static_cast<Recompute>(recompute));
+            CHECK(fixed->is_sequence_parallel == (sequence == 1));
+            best = std::max(best, fixed->cost.tokens_per_second);
+            bool const is_chosen = fixed->recompute == free->recompute &&
+                                   fixed->is_sequence_parallel == free->is_sequence_parallel;
+            if (is_chosen) CHECK(fixed->degrees == free->degrees);
+        }
+    }
+    CHECK(free->cost.tokens_per_second == best);
+    // What --recompute full given by hand finds.
+    CHECK(best >= plan_with(2, -1)->cost.tokens_per_second);
+    CHECK(best > 59000.0);
+    auto const says = [&](std::string_view text) {
+        return std::any_of(free->reasons.begin(), free->reasons.end(),
+                           [&](std::string const& reason) { return reason.find(text) == 0; });
+    };
+    CHECK(says(free->recompute == Recompute::none ? "no recomputation: " : "full recomputation: "));
+    CHECK(says(free->is_sequence_parallel ? "sequence parallel: " : "not sequence parallel: "));
+}
+
+TEST_CASE("plan: of equally good variants training takes what computes less again, without sequence parallelism") {
+    auto const plan = plan_of(presets::gpt2, "1xH100-80GB", {.estimate = {.batch = 1, .training = TrainingPlan{}}});
+    REQUIRE(plan);
+    CHECK(plan->recompute == Recompute::none);
+    CHECK(!plan->is_sequence_parallel);
 }
 
 TEST_CASE("plan: ZeRO's stage is searched in training unless it is fixed, and is 0 in inference") {
-    PlanRequest request{.estimate = {.batch = 16, .training = TrainingPlan{.recompute = Recompute::selective}}};
+    PlanRequest request{.estimate = {.batch = 16, .training = TrainingPlan{.recompute = Recompute::selective}},
+                        .is_recompute_fixed = true};
     auto const free = plan_of(presets::llama_3_8b, "8xA100-80GB", request);
     REQUIRE(free);
     CHECK(free->degrees.zero > 0);
@@ -222,7 +282,9 @@ TEST_CASE("plan: beside a GPU a processor's rank takes nothing of its runtime ei
 TEST_CASE("plan: what a lower stage of ZeRO would need is held against each rank's own device") {
     // The fullest rank lies on an H100; it need not fit the RTX4090 on which others lie.
     PlanRequest const request{
-        .estimate = {.batch = 272, .context = 1024, .training = TrainingPlan{.recompute = Recompute::selective}}};
+        .estimate = {.batch = 272, .context = 1024, .training = TrainingPlan{.recompute = Recompute::selective}},
+        .is_recompute_fixed = true,
+        .is_sequence_parallel_fixed = true};
     auto const plan = plan_of(presets::llama_2_7b, "3x(8xRTX4090)+3x(3xH100-80GB)", request);
     REQUIRE(plan);
     REQUIRE(plan->degrees.zero == 1);

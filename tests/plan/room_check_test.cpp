@@ -82,7 +82,7 @@ Passed check_jobs(ModelConfig const& config, EstimateRequest const& job) {
 TEST_CASE("RoomCheck: lets stages pass that fit, under every convention, and refuses most that lack a quarter") {
     for (auto const& config : {presets::llama_3_8b, presets::mixtral_8x7b}) {
         for (auto const convention :
-             {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron}) {
+             {MemoryConvention::shardwise, MemoryConvention::zero, MemoryConvention::megatron_paper}) {
             EstimateRequest job;
             job.batch = 32;
             job.training = TrainingPlan{.convention = convention};

@@ -91,6 +91,12 @@ enum class Assumption : std::uint8_t {
     momentum,
     full_pipeline,
     model_states_only,
+    blocked_attention,
+    eager_attention,
+    attention_again,
+    saved_by_operators,
+    fp32_norms,
+    megatron_report,
     megatron_formula,
     one_node,
     working_layer,
@@ -130,7 +136,19 @@ enum class Assumption : std::uint8_t {
             return "one-forward-one-backward: stage r of p keeps p - r micro-batches of this batch";
         case Assumption::model_states_only:
             return "this convention counts model states only: no activations, cache or overhead";
-        case Assumption::megatron_formula: return "activations by Megatron's formula for transformer layers at 16 bits";
+        case Assumption::blocked_attention:
+            return "attention is blocked: of its probabilities the log-sum-exp is kept";
+        case Assumption::eager_attention: return "attention is eager: its matrix of probabilities is kept";
+        case Assumption::attention_again:
+            return "attention is computed again in the backward pass from the queries, keys and values that are kept";
+        case Assumption::saved_by_operators:
+            return "layers keep what PyTorch's operators keep, norms their input without a copy in fp32; no dropout";
+        case Assumption::fp32_norms:
+            return "layers keep what PyTorch's operators keep, norms the copies in fp32 that transformers makes; no dropout";
+        case Assumption::megatron_report:
+            return "Megatron-LM's report: even stages, no biases, no padding of the vocabulary; attention is flash attention";
+        case Assumption::megatron_formula:
+            return "activations by the table of Megatron's paper for transformer layers at 16 bits";
         case Assumption::one_node: return "all ranks are in one node";
         case Assumption::working_layer:
             return "the largest layer is held whole while it is computed, the next one arrives meanwhile";

@@ -19,8 +19,9 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     };
     auto const& config = model.config;
     auto const& parallel = request.parallel;
-    bool const is_own = !request.training || request.training->convention == MemoryConvention::shardwise;
+    bool const is_own = !request.training || counts_everything(request.training->convention);
     bool const is_megatron = request.training && request.training->convention == MemoryConvention::megatron;
+    bool const is_paper = request.training && request.training->convention == MemoryConvention::megatron_paper;
     note(request.context == 0, Assumption::context_not_given);
     note(config.max_positions > 0 && estimate.context > config.max_positions, Assumption::context_beyond_model);
     note(model.program.blocks().empty(), Assumption::unknown_program);
@@ -38,10 +39,19 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     auto const dtype = request.dtype.value_or(config.dtype_or(Dtype::f32));
     note(bits(dtype) < 32, Assumption::mixed_precision_copy);
     note(plan.optimizer == OptimizerKind::sgd, Assumption::momentum);
-    note(parallel.pp > 1 && (is_own || is_megatron), Assumption::full_pipeline);
+    note(parallel.pp > 1 && (is_own || is_megatron || is_paper), Assumption::full_pipeline);
     note(plan.convention == MemoryConvention::zero || plan.convention == MemoryConvention::deepspeed,
          Assumption::model_states_only);
-    note(is_megatron, Assumption::megatron_formula);
+    if (is_own && plan.recompute != Recompute::full) {
+        bool const is_eager = plan.attention == AttentionKind::eager;
+        note(plan.recompute == Recompute::selective, Assumption::attention_again);
+        note(plan.recompute == Recompute::none && is_eager, Assumption::eager_attention);
+        note(plan.recompute == Recompute::none && !is_eager, Assumption::blocked_attention);
+        bool const has_copies = plan.convention == MemoryConvention::transformers;
+        note(true, has_copies ? Assumption::fp32_norms : Assumption::saved_by_operators);
+    }
+    note(is_megatron, Assumption::megatron_report);
+    note(is_paper, Assumption::megatron_formula);
     note(plan.convention == MemoryConvention::deepspeed, Assumption::one_node);
     note(is_own && (plan.zero >= 3 || plan.offload == Offload::all), Assumption::working_layer);
 }
@@ -84,13 +94,19 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
 
 /// What one block's activations take in a request without parallelism.
 [[nodiscard]] constexpr Bytes block_activations(Model const& model, BlockBody const& body, ModuleRole role,
-                                                EstimateRequest const& whole) {
+                                                EstimateRequest const& whole, bool is_sequence_parallel) {
     if (!whole.training) return activation_peak(body, whole, model.config);
     auto const& plan = *whole.training;
-    if (plan.convention == MemoryConvention::shardwise) {
-        return saved_activations(body, op_context(body, training_step(whole, model.config)), plan.recompute);
+    if (counts_everything(plan.convention)) {
+        return saved_activations(body, op_context(body, training_step(whole, model.config)), plan);
     }
-    if (plan.convention != MemoryConvention::megatron || role != ModuleRole::layer) return Bytes{0};
+    if (role != ModuleRole::layer) return Bytes{0};
+    if (plan.convention == MemoryConvention::megatron) {
+        // One layer of an inner stage: nothing but the layer.
+        return MegatronReport(model).activations(context_of(whole, model.config), whole.batch, 1, 1, 1,
+                                                 {.pp = 3, .sequence_parallel = is_sequence_parallel}, plan.recompute);
+    }
+    if (plan.convention != MemoryConvention::megatron_paper) return Bytes{0};
     return megatron_activations(context_of(whole, model.config), whole.batch, model.config.hidden_size,
                                 model.config.heads, 1, false, plan.recompute);
 }
@@ -123,7 +139,8 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
             auto const& body = model.program.bodies()[static_cast<std::size_t>(part.body)];
             if (!request.training) module.kv_cache = kv_cache_bytes(body, whole, model.config);
             auto& known = activations[static_cast<std::size_t>(part.body)];
-            if (known < Bytes{0}) known = block_activations(model, body, part.role, whole);
+            if (known < Bytes{0}) known = block_activations(model, body, part.role, whole,
+                                                                request.parallel.sequence_parallel);
             module.activations = known;
         }
         estimate.modules.push_back(module);
@@ -150,6 +167,9 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
         return Error{ErrorCode::invalid_argument}.at("stages")
             .because("are not one run of consecutive layers after another, one for each pipeline rank")
             .fix("give each stage's first layer in order, and then the number of layers");
+    }
+    if (request.training && request.training->convention == MemoryConvention::megatron) {
+        if (auto const checked = MegatronReport(model).check(request.parallel); !checked) return checked.error();
     }
     MemoryEstimate estimate;
     estimate.context = context_of(request, model.config);

@@ -21,8 +21,16 @@ enum class OptimizerKind : std::uint8_t { adam, sgd, adam8bit };
 enum class Offload : std::uint8_t { none, optimizer, all };
 /// Which activations the backward pass computes again instead of keeping them.
 enum class Recompute : std::uint8_t { none, selective, full };
-/// Whose accounting an estimate follows: our own, or one that users know, reproduced to the byte.
-enum class MemoryConvention : std::uint8_t { shardwise, deepspeed, megatron, zero };
+/// How a training run computes attention: in blocks that keep the log-sum-exp, or with its matrix of probabilities.
+enum class AttentionKind : std::uint8_t { blocked, eager };
+/// Whose accounting an estimate follows: our own, or one that users know. `transformers` is ours with the fp32 copies
+/// that its norms keep; `megatron` is Megatron-LM's report of theoretical memory, `megatron_paper` the table of its paper.
+enum class MemoryConvention : std::uint8_t { shardwise, transformers, deepspeed, megatron, megatron_paper, zero };
+
+/// True for conventions that count all that a rank takes: what blocks keep, buffers and the runtime beside states.
+[[nodiscard]] constexpr bool counts_everything(MemoryConvention convention) {
+    return convention == MemoryConvention::shardwise || convention == MemoryConvention::transformers;
+}
 
 /// How a training run keeps its state.
 struct TrainingPlan {
@@ -31,6 +39,7 @@ struct TrainingPlan {
     std::int32_t zero = 0;
     Offload offload = Offload::none;
     Recompute recompute = Recompute::none;
+    AttentionKind attention = AttentionKind::blocked;
     MemoryConvention convention = MemoryConvention::shardwise;
 };
 

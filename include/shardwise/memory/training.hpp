@@ -166,10 +166,12 @@ namespace detail {
 /// What training keeps of one rank's parameters under the plan's convention.
 [[nodiscard]] constexpr ModelStates model_states(TrainingPlan const& plan, TrainingShare const& share) {
     switch (plan.convention) {
-        case MemoryConvention::shardwise: return detail::shardwise_states(plan, share);
+        case MemoryConvention::shardwise:
+        case MemoryConvention::transformers: return detail::shardwise_states(plan, share);
         case MemoryConvention::zero: return detail::zero_paper_states(plan, share);
         case MemoryConvention::deepspeed: return detail::deepspeed_states(plan, share);
-        case MemoryConvention::megatron: return detail::megatron_states(plan, share);
+        case MemoryConvention::megatron:
+        case MemoryConvention::megatron_paper: return detail::megatron_states(plan, share);
     }
     return {};
 }
@@ -211,7 +213,8 @@ namespace detail {
     }
     bool const is_adam = plan.optimizer == OptimizerKind::adam;
     switch (plan.convention) {
-        case MemoryConvention::shardwise: break;
+        case MemoryConvention::shardwise:
+        case MemoryConvention::transformers: break;
         case MemoryConvention::zero:
             if (plan.offload != Offload::none) {
                 return Error{ErrorCode::unsupported}.at("offload").because("the ZeRO paper counts no offloading")
@@ -238,6 +241,7 @@ namespace detail {
             }
             break;
         case MemoryConvention::megatron:
+        case MemoryConvention::megatron_paper:
             if (plan.zero > 1 || plan.offload != Offload::none) {
                 return Error{ErrorCode::unsupported}.at(plan.zero > 1 ? "zero" : "offload")
                     .because("Megatron's table knows the distributed optimizer (stage 1) and no offloading")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/plan/plan_search.hpp>
+#include <shardwise/plan/plan_variant.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -286,8 +287,11 @@ private:
 [[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request,
                                    PlanSearch* like = nullptr) {
     if (request.estimate.batch == 0) request.estimate.batch = 1;
-    PlanSearch search(model, topology, request, like);
-    return detail::ClosestSearch(search).has_any();
+    for (auto const& smallest : smallest_variants(request)) {
+        PlanSearch search(model, topology, smallest, like);
+        if (detail::ClosestSearch(search).has_any()) return true;
+    }
+    return false;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -32,7 +32,8 @@ enum class PlanObjective : std::uint8_t {
     return "unknown";
 }
 
-/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; `estimate.batch`
+/// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
+/// sequence parallelism and what `estimate.training` computes again, unless they are fixed; `estimate.batch`
 /// counts the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a search for
 /// throughput in inference, and is 1 elsewhere.
 struct PlanRequest {
@@ -40,6 +41,10 @@ struct PlanRequest {
     PlanObjective objective = PlanObjective::latency;
     /// Training keeps to ZeRO's stage of `estimate.training`; else all of them are tried.
     bool is_zero_fixed = false;
+    /// Training computes again what `estimate.training` says; else all three ways are tried.
+    bool is_recompute_fixed = false;
+    /// Training is sequence-parallel where `estimate.parallel` says so, and only there; else both are tried.
+    bool is_sequence_parallel_fixed = false;
 };
 
 /// How a job is cut.
@@ -101,6 +106,10 @@ struct PlanAlternative {
 /// A model cut over the devices of a topology, with its reasons.
 struct ParallelPlan {
     PlanDegrees degrees{};
+    /// What training computes again, and whether activations are sharded along the sequence over tensor-parallel ranks:
+    /// the request's, or what was chosen.
+    Recompute recompute = Recompute::none;
+    bool is_sequence_parallel = false;
     /// The sequences of the whole job: the request's, or the ones that were chosen.
     std::int64_t batch = 1;
     List<PlanStage> stages;

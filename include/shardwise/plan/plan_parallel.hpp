@@ -5,6 +5,7 @@
 #include <shardwise/plan/plan_reasons.hpp>
 #include <shardwise/plan/plan_search.hpp>
 #include <shardwise/plan/plan_shortfall.hpp>
+#include <shardwise/plan/variant_search.hpp>
 
 #include <array>
 #include <cstddef>
@@ -26,6 +27,11 @@ namespace detail {
             .at("devices")
             .because("name no accelerator, and a parallel plan runs on nothing else")
             .fix("give --devices like 8xH100-80GB or 4x(8xH100-80GB)");
+    }
+    if (request.estimate.training && request.estimate.training->convention == MemoryConvention::megatron) {
+        return Error{ErrorCode::unsupported}.at("convention")
+            .because("is Megatron-LM's report, which knows stages of equally many layers only")
+            .fix("use --convention megatron-paper or shardwise");
     }
     auto job = request.estimate;
     job.parallel = {.sequence_parallel = job.parallel.sequence_parallel};
@@ -111,6 +117,9 @@ namespace detail {
 /// consecutive layers wherever they may be cut; batches whole or in pieces. The answer is the best of them under the
 /// cost model (plan_cost) among those whose every rank fits its device by the estimator's bytes.
 ///
+/// Training that does not say what it computes again, or whether it is sequence-parallel, is planned with each choice; the
+/// alternatives are those of the best.
+///
 /// Of a batch that is more than sizes are computed for (check_sizes), those cuts are considered whose ranks' shares are
 /// not.
 ///
@@ -118,7 +127,7 @@ namespace detail {
 /// per second.
 ///
 /// Order   by the objective, then the shorter prefill, then the fewest ranks, then the smaller tp, pp, ep, dp, ZeRO
-///         stage and number of micro-batches
+///         stage and number of micro-batches, then what computes less again
 /// Errors  no_such_device without accelerators; out_of_memory, naming the cut that comes closest; as check_request and
 ///         check_sizes
 [[nodiscard]] inline Result<ParallelPlan> plan_parallel(Model const& model, Topology const& topology,
@@ -126,7 +135,9 @@ namespace detail {
     bool const is_free = request.estimate.batch == 0;
     if (is_free) request.estimate.batch = 1;
     if (auto const checked = detail::check_plan(model, topology, request); !checked) return checked.error();
-    PlanSearch search(model, topology, request);
+    VariantSearch variants(model, topology, request);
+    auto const variant = variants.find_best();
+    auto& search = variants.at(variant);
     if (is_free && request.objective == PlanObjective::throughput && !request.estimate.training)
         search.use_batch(detail::choose_batch(search, topology));
     auto const& cuts = search.run();
@@ -134,6 +145,8 @@ namespace detail {
     if (cut == nullptr) return plan_shortfall(search, topology);
     ParallelPlan plan;
     plan.degrees = cut->degrees;
+    plan.recompute = variant.recompute;
+    plan.is_sequence_parallel = variant.is_sequence_parallel;
     plan.batch = search.request().estimate.batch;
     plan.stages = search.stages_of(*cut);
     plan.cost = search.price(*cut, plan.stages);
@@ -141,7 +154,7 @@ namespace detail {
     plan.examined = search.examined();
     plan.too_large = search.too_large();
     plan.alternatives = detail::list_alternatives(search, cuts, *cut);
-    plan.reasons = plan_reasons(search, *cut);
+    plan.reasons = plan_reasons(variants, variant, *cut);
     return plan;
 }
 

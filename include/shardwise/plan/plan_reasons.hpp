@@ -3,6 +3,7 @@
 
 #include <shardwise/plan/plan_search.hpp>
 #include <shardwise/plan/plan_words.hpp>
+#include <shardwise/plan/variant_search.hpp>
 
 #include <string>
 
@@ -48,7 +49,8 @@ namespace detail {
 /// Puts into words why a cut is what it is; asks the search what its neighbours would cost.
 class ReasonWriter {
 public:
-    ReasonWriter(PlanSearch& search, FoundCut const& cut) : search_(search), cut_(cut), degrees_(cut.degrees) {}
+    ReasonWriter(VariantSearch& variants, PlanVariant const& variant, FoundCut const& cut)
+        : variants_(variants), variant_(variant), search_(variants.at(variant)), cut_(cut), degrees_(cut.degrees) {}
 
     List<std::string> write() && {
         explain_ranks();
@@ -57,6 +59,8 @@ public:
         explain_data();
         explain_experts();
         explain_zero();
+        explain_recompute();
+        explain_sequence();
         explain_uneven();
         explain_memory();
         return static_cast<List<std::string>&&>(reasons_);
@@ -66,8 +70,9 @@ private:
     void say(std::string text) { reasons_.push_back(static_cast<std::string&&>(text)); }
 
     /// What a neighbour costs against the chosen cut: "would cost 1.4 times the step".
-    std::string verdict(PlanDegrees const& other) {
-        auto const found = search_.best_of(other);
+    std::string verdict(PlanDegrees const& other) { return verdict(search_, other); }
+    std::string verdict(PlanSearch& search, PlanDegrees const& other) {
+        auto const found = search.best_of(other);
         if (!found.is_found) return "would not fit";
         auto const ratio = found.cost.step.total() / cut_.cost.step.total();
         if (search_.request().objective == PlanObjective::devices && found.degrees.ranks() > degrees_.ranks())
@@ -221,6 +226,39 @@ private:
             times_text(search_.price(other, stages).step.total() / cut_.cost.step.total()));
     }
 
+    void explain_recompute() {
+        if (!search_.job().training) return;
+        auto const what = variant_.recompute == Recompute::full ? std::string("full recomputation")
+                          : variant_.recompute == Recompute::selective
+                              ? std::string("selective recomputation, of attention")
+                              : std::string("no recomputation");
+        if (search_.request().is_recompute_fixed) {
+            say(what + ", as asked for");
+            return;
+        }
+        auto other = variant_;
+        if (variant_.recompute == Recompute::none) {
+            other.recompute = Recompute::full;
+            say(what + ": in full it " + verdict(variants_.at(other), degrees_));
+            return;
+        }
+        other.recompute = Recompute::none;
+        say(what + ": keeping all activations " + verdict(variants_.at(other), degrees_));
+    }
+
+    void explain_sequence() {
+        if (!search_.job().training || degrees_.tp == 1) return;
+        auto const what = std::string(variant_.is_sequence_parallel ? "sequence parallel" : "not sequence parallel");
+        if (search_.request().is_sequence_parallel_fixed) {
+            say(what + ", as asked for");
+            return;
+        }
+        auto other = variant_;
+        other.is_sequence_parallel = !variant_.is_sequence_parallel;
+        say(what + (variant_.is_sequence_parallel ? ": without it these degrees " : ": with it these degrees ") +
+            verdict(variants_.at(other), degrees_));
+    }
+
     void explain_uneven() {
         auto const& config = search_.model().config;
         auto const tp = degrees_.tp;
@@ -254,6 +292,8 @@ private:
         return ceil_divide(rank_batch(search_.job().batch, degrees_), degrees_.micro_batches);
     }
 
+    VariantSearch& variants_;
+    PlanVariant variant_;
     PlanSearch& search_;
     FoundCut const& cut_;
     PlanDegrees const& degrees_;
@@ -263,8 +303,9 @@ private:
 }  // namespace detail
 
 /// Why each degree of a cut is what it is, in words and with the numbers of its neighbours.
-[[nodiscard]] inline List<std::string> plan_reasons(PlanSearch& search, FoundCut const& cut) {
-    return detail::ReasonWriter(search, cut).write();
+[[nodiscard]] inline List<std::string> plan_reasons(VariantSearch& variants, PlanVariant const& variant,
+                                                    FoundCut const& cut) {
+    return detail::ReasonWriter(variants, variant, cut).write();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

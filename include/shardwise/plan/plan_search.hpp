@@ -36,7 +36,7 @@ public:
           cost_(model, job_),
           pricer_(cost_, slots_),
           sites_(topology,
-                 !request.estimate.training || request.estimate.training->convention == MemoryConvention::shardwise),
+                 !request.estimate.training || counts_everything(request.estimate.training->convention)),
           memories_(model, job_, parts_, slots_, like == nullptr ? nullptr : &like->memories_),
           room_(model, job_, slots_, memories_),
           pass_(step_pass(model, job_)),
@@ -75,13 +75,19 @@ public:
         return best_;
     }
 
+    /// The best cut of all kinds, where its step takes `limit` seconds at most.
+    [[nodiscard]] FoundCut find_best(double limit) {
+        limit_ = limit;
+        std::array<FoundCut, 1> best;
+        if (!tree_.may_fit(task())) return best[0];
+        enumerate();
+        find_best_of_all(best);
+        return best[0];
+    }
     /// The shortest step of all kinds, where it takes `limit` seconds at most; else 0.
     [[nodiscard]] double find_step(double limit) {
-        limit_ = limit;
-        enumerate();
-        std::array<FoundCut, 1> best;
-        find_best_of_all(best);
-        return best[0].is_found ? best[0].cost.step.total() : 0.0;
+        auto const best = find_best(limit);
+        return best.is_found ? best.cost.step.total() : 0.0;
     }
 
     /// Counts so many sequences in the job from now on.

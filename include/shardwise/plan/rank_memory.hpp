@@ -137,9 +137,10 @@ private:
 namespace detail {
 
 /// What training takes beside the activations of a block that works.
-inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContext const& context, Recompute recompute) {
-    needs.saved = saved_activations(body, context, recompute);
-    if (recompute == Recompute::full) needs.working += saved_activations(body, context, Recompute::none);
+inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContext const& context,
+                               TrainingPlan const& plan) {
+    needs.saved = saved_activations(body, context, plan);
+    needs.working += remade_activations(body, context, plan);
     needs.communication = communication_buffer(body, context);
 }
 
@@ -157,10 +158,10 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
             needs.working = activation_peak(body, piece, model.config, place);
             auto const prefill = step_of(Phase::prefill, piece, model.config);
             needs.communication = communication_buffer(body, op_context(body, prefill, rank));
-        } else if (piece.training->convention == MemoryConvention::shardwise) {
+        } else if (counts_everything(piece.training->convention)) {
             auto const context = op_context(body, training_step(piece, model.config), rank);
             needs.working = plan_activations(body, context).layout.peak;
-            detail::add_training_needs(needs, body, context, piece.training->recompute);
+            detail::add_training_needs(needs, body, context, *piece.training);
         }
         all.push_back(needs);
     }
@@ -173,14 +174,14 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
     auto const rank = op_rank(piece.parallel, {});
     for (auto const& body : model.program.bodies()) {
         SlotNeeds needs;
-        bool const is_own = !piece.training || piece.training->convention == MemoryConvention::shardwise;
+        bool const is_own = !piece.training || counts_everything(piece.training->convention);
         if (is_own) {
             auto const step =
                 piece.training ? training_step(piece, model.config) : step_of(Phase::prefill, piece, model.config);
             auto const context = op_context(body, step, rank);
             needs.working = least_activations(body, context);
             if (piece.training)
-                detail::add_training_needs(needs, body, context, piece.training->recompute);
+                detail::add_training_needs(needs, body, context, *piece.training);
             else
                 needs.communication = communication_buffer(body, context);
         }
@@ -243,7 +244,7 @@ public:
         } else {
             auto plan = *request_.training;
             plan.zero = zero;
-            is_own = plan.convention == MemoryConvention::shardwise;
+            is_own = counts_everything(plan.convention);
             auto const states = model_states(plan, share_of_stage(needs, dp));
             terms.weights = states.weights;
             terms.gradients = states.gradients;
@@ -274,8 +275,8 @@ private:
     }
 
     Bytes kept(TrainingPlan const& plan, SlotNeeds const& needs, std::int64_t pieces) const {
-        if (plan.convention == MemoryConvention::shardwise) return pieces * needs.saved + needs.working;
-        if (plan.convention != MemoryConvention::megatron) return Bytes{0};
+        if (counts_everything(plan.convention)) return pieces * needs.saved + needs.working;
+        if (plan.convention != MemoryConvention::megatron_paper) return Bytes{0};
         auto const& config = model_->config;
         return needs.layers * pieces *
                megatron_activations(context_of(request_, config), piece_.batch, config.hidden_size, config.heads,

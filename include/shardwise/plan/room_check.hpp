@@ -52,7 +52,7 @@ public:
             if (runs_.empty() || runs_.back().kind != kind) runs_.push_back({kind, 0.0});
             runs_.back().count += 1.0;
         }
-        bool const is_own = !job.training || job.training->convention == MemoryConvention::shardwise;
+        bool const is_own = !job.training || counts_everything(job.training->convention);
         overhead_ = is_own ? static_cast<double>(runtime_overhead(job.device).count()) : 0.0;
     }
     RoomCheck(RoomCheck const&) = delete;
@@ -64,7 +64,7 @@ public:
         held.kinds.clear();
         held.gathered.clear();
         held.whole = 0.0;
-        bool const is_gathered = job_.training && job_.training->convention == MemoryConvention::shardwise &&
+        bool const is_gathered = job_.training && counts_everything(job_.training->convention) &&
                                  job_.training->offload != Offload::all && degrees.dp > 1 && degrees.zero >= 3;
         for (auto const& kind : weights.kinds) {
             held.kinds.push_back(held_bytes(kind, degrees));
@@ -188,7 +188,7 @@ public:
             SlotNeeds needs;
             for (auto const body : slots_.kinds[kind].bodies) needs.add(bodies[body]);
             kinds[kind] = {0.0, count_of(needs.saved), count_of(needs.working) + count_of(needs.communication)};
-            if (job_.training && job_.training->convention == MemoryConvention::megatron) {
+            if (job_.training && job_.training->convention == MemoryConvention::megatron_paper) {
                 auto const& config = model_.config;
                 kinds[kind].kept += count_of(
                     megatron_activations(context_of(request, config), size, config.hidden_size, config.heads,

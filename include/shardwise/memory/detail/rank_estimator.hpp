@@ -7,6 +7,7 @@
 #include <shardwise/memory/communication.hpp>
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/kv_cache.hpp>
+#include <shardwise/memory/megatron_report.hpp>
 #include <shardwise/memory/model_parts.hpp>
 #include <shardwise/memory/overhead.hpp>
 #include <shardwise/memory/saved_activations.hpp>
@@ -38,10 +39,11 @@ public:
         device.place = place;
         device.first_layer = begins_[static_cast<std::size_t>(place.pp)];
         device.layer_count = begins_[static_cast<std::size_t>(place.pp) + 1] - device.first_layer;
-        Held const held = hold(device, place);
+        Held held = hold(device, place);
+        if (is_megatron()) held.parameters = MegatronReport(model_).parameters(device.layer_count, place.pp, request_.parallel);
         device.parameters = held.parameters;
         device.terms.weights = held.weights;
-        bool const is_own = !request_.training || request_.training->convention == MemoryConvention::shardwise;
+        bool const is_own = !request_.training || counts_everything(request_.training->convention);
         if (!request_.training) {
             run_blocks(device, place);
         } else {
@@ -72,9 +74,17 @@ private:
         return stage_of(parts_.parts[tie.first].layer) != stage_of(parts_.parts[tie.other].layer);
     }
 
+    constexpr bool is_megatron() const {
+        return request_.training && request_.training->convention == MemoryConvention::megatron;
+    }
+
     constexpr void cut_stages() {
         if (request_.parallel.pp == 1) {
             begins_ = {0, parts_.layers};
+            return;
+        }
+        if (is_megatron()) {
+            begins_ = MegatronReport::stages(parts_.layers, request_.parallel.pp);
             return;
         }
         auto whole = request_;
@@ -247,11 +257,15 @@ private:
         bool const is_short = request_.micro_batches > 0 && request_.micro_batches < stages_behind;
         auto const in_flight = is_short ? request_.micro_batches : stages_behind;
         if (plan.convention == MemoryConvention::megatron) {
+            device.terms.activations =
+                MegatronReport(model_).activations(context_of(request_, model_.config), piece_.batch, device.layer_count,
+                                                   place.pp, in_flight, request_.parallel, plan.recompute);
+        } else if (plan.convention == MemoryConvention::megatron_paper) {
             auto const each = megatron_activations(context_of(request_, model_.config), piece_.batch,
                                                    model_.config.hidden_size, model_.config.heads, request_.parallel.tp,
                                                    request_.parallel.sequence_parallel, plan.recompute);
             device.terms.activations = device.layer_count * in_flight * each;
-        } else if (plan.convention == MemoryConvention::shardwise) {
+        } else if (counts_everything(plan.convention)) {
             keep_activations(device, plan, place, in_flight);
         }
         device.phases = {device.terms.activations, device.terms.activations};
@@ -265,10 +279,9 @@ private:
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
             auto const& body = model_.program.bodies()[id];
             auto const context = context_of_body(id, step, place);
-            device.terms.activations += count * in_flight * saved_activations(body, context, plan.recompute);
+            device.terms.activations += count * in_flight * saved_activations(body, context, plan);
             auto need = plan_activations(body, context).layout.peak;
-            // Computed again, a block has all that its backward pass reads.
-            if (plan.recompute == Recompute::full) need += saved_activations(body, context, Recompute::none);
+            need += remade_activations(body, context, plan);
             if (working < need) working = need;
             auto const buffer = communication_buffer(body, context);
             if (buffers < buffer) buffers = buffer;
