@@ -103,6 +103,7 @@ public:
     /// The best cut with these degrees, whatever their micro-batches and ZeRO stage.
     [[nodiscard]] FoundCut best_of(PlanDegrees const& degrees) {
         FoundCut best;
+        limit_ = most_seconds;
         if (!can_count(degrees)) return best;
         PlanCandidate const candidate{0.0,
                                       0.0,
