@@ -18,6 +18,7 @@
 #include <shardwise/executor/walk_block.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/model/check_model.hpp>
 #include <shardwise/parallel/place.hpp>
 
 #include <algorithm>
@@ -59,6 +60,7 @@ public:
                                                      StoredParameters const& parameters, TensorPlace place,
                                                      ExecutorLimits const& limits, TensorPlace experts = {},
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
+        if (auto const checked = check_model(model); !checked) return checked.error();
         if (auto const checked = check_limits(limits, model); !checked) return checked.error();
         if (model.config.labels > 0 && limits.has_head) {
             return Error{ErrorCode::unsupported}

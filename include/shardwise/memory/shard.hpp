@@ -3,6 +3,7 @@
 
 #include <shardwise/core/split.hpp>
 #include <shardwise/memory/request.hpp>
+#include <shardwise/model/shard_extent.hpp>
 #include <shardwise/model/tensor.hpp>
 
 #include <cstdint>
@@ -15,23 +16,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     auto const& rule = tensor.shard;
     auto share = tensor;
     if (rule.experts > 0 && parallel.ep > 1) share.shape[0] = split_units(rule.experts, parallel.ep, place.ep).size();
-    if (parallel.tp > 1 && rule.kind != ShardKind::replicated && rule.count > 0) {
+    if (rule.kind != ShardKind::replicated) {
         auto& extent = share.shape[rule.dim];
-        auto const own =
-            split_units(rule.kind == ShardKind::packed_qkv ? rule.heads : rule.count, parallel.tp, place.tp).size();
-        switch (rule.kind) {
-            case ShardKind::replicated: break;
-            case ShardKind::units: extent = extent / rule.count * own; break;
-            case ShardKind::kv_heads:
-                extent = extent / rule.count * split_kv_heads(rule.heads, rule.count, parallel.tp, place.tp).size();
-                break;
-            case ShardKind::packed_qkv: {
-                auto const head = extent / (rule.heads + 2 * rule.count);
-                extent = head * (own + 2 * split_kv_heads(rule.heads, rule.count, parallel.tp, place.tp).size());
-                break;
-            }
-            case ShardKind::packed_parts: extent = extent / rule.count * own; break;
-        }
+        extent = shard_extent(rule, extent, parallel.tp, place.tp);
     }
     return share;
 }
