@@ -32,6 +32,20 @@ namespace detail {
     return content ? content->string().value_or("") : std::string_view{};
 }
 
+/// The chat template of a tokenizer_config.json: a text, or a list of named ones, of which "default" counts.
+inline std::string chat_template_of(JsonValue const& config) {
+    auto const member = config.find("chat_template");
+    if (!member) return {};
+    if (member->is_string()) return std::string(*member->string());
+    if (!member->is_array()) return {};
+    for (auto const entry : *member) {
+        auto const name = entry.find("name");
+        auto const text = entry.find("template");
+        if (name && text && name->string() == "default") return std::string(text->string().value_or(""));
+    }
+    return {};
+}
+
 /// What tokenizer_config.json adds: which tokens begin and end a sequence, and the chat template.
 inline Result<LoadedTokenizer> with_config(Tokenizer tokenizer, JsonValue const& config) {
     auto parts = tokenizer.parts();
@@ -41,13 +55,9 @@ inline Result<LoadedTokenizer> with_config(Tokenizer tokenizer, JsonValue const&
     };
     parts.begin_of_sequence = find("bos_token");
     parts.end_of_sequence = find("eos_token");
-    std::string chat_template;
-    if (auto const member = config.find("chat_template"); member && member->is_string()) {
-        chat_template = member->string().value_or("");
-    }
     auto made = Tokenizer::make(std::move(parts));
     if (!made) return made.error();
-    return LoadedTokenizer{std::move(*made), std::move(chat_template)};
+    return LoadedTokenizer{std::move(*made), chat_template_of(config)};
 }
 
 inline constexpr std::size_t max_tokenizer_config = std::size_t{16} << 20U;
@@ -74,7 +84,8 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
         if (!configured) return configured.error();
         loaded = std::move(*configured);
     }
-    if (auto const layout = open("chat_template.jinja"); layout && loaded.chat_template.empty()) {
+    // The file of its own counts before the member of tokenizer_config.json, as in transformers.
+    if (auto const layout = open("chat_template.jinja")) {
         auto layout_text = read_text_file(*layout, max_tokenizer_config);
         if (!layout_text) return layout_text.error();
         loaded.chat_template = std::move(*layout_text);
