@@ -2,6 +2,7 @@
 #include "arguments.hpp"
 
 #include <shardwise/core/text.hpp>
+#include <shardwise/hardware/spec.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -61,6 +62,8 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
         auto const first = extras.empty() ? std::string() : extras.front();
         auto const closest = closest_name(command == nullptr ? root : *command, first);
         // What follows the first may be right behind what was meant.
+        if (command != nullptr && command->get_option_no_throw("--devices") != nullptr && parse_device_spec(first))
+            return error.in(first).because("was not expected").fix("did you mean --devices " + first + "? " + help);
         error.in(first).because(command == nullptr && first.substr(0, 1) != "-" ? "is not a command"
                                                                                 : "was not expected");
         return error.fix(closest.empty() ? help : "did you mean " + closest + "? " + help);
@@ -94,7 +97,7 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
 
 std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Arguments& arguments) {
     CLI::App app{"", "shardwise"};
-    app.set_version_flag("--version", version_text());
+    app.set_version_flag("-V,--version", version_text());
     app.require_subcommand(0, 1);
     for (auto const& command : commands()) {
         auto* added = app.add_subcommand(std::string(command.name));

@@ -19,6 +19,7 @@ struct Arguments {
     std::optional<std::string> tree, devices, max_memory, strategy, custom, objective, dialect, no_split, max;
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
+    std::optional<std::string> listed, topic;
     std::optional<std::string> prefer, out, profile_out;
     std::optional<std::string> text, decode;
     std::vector<std::string> texts, stops;

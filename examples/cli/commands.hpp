@@ -17,6 +17,8 @@ namespace shardwise::cli {
 [[nodiscard]] ExitCode run_run(Arguments const& arguments);
 [[nodiscard]] ExitCode run_embed(Arguments const& arguments);
 [[nodiscard]] ExitCode run_tokenize(Arguments const& arguments);
+[[nodiscard]] ExitCode run_list(Arguments const& arguments);
+[[nodiscard]] ExitCode run_help(Arguments const& arguments);
 [[nodiscard]] ExitCode run_completion(Arguments const& arguments);
 [[nodiscard]] ExitCode run_man(Arguments const& arguments);
 

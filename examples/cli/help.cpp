@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "help.hpp"
 
+#include <shardwise/core/text.hpp>
 #include <shardwise/core/version.hpp>
 
 #include "commands.hpp"
+#include "console.hpp"
 #include "text.hpp"
 
 #include <algorithm>
@@ -83,7 +85,7 @@ std::string program_help(std::size_t width) {
     for (auto const& command : commands()) entries.push_back({std::string(command.name), std::string(command.summary)});
     out += entries_text(entries, width);
     out += "\nOptions:\n" + entries_text({{"-h, --help", "print this help; after a command, the help of that command"},
-                                          {"--version", "print the version"}},
+                                          {"-V, --version", "print the version"}},
                                          width);
     out += "\n" + paragraph(exit_status_text, width);
     return out;
@@ -121,6 +123,27 @@ std::string command_help(Command const& command, std::size_t width) {
     }
     out += "\n" + paragraph((has_json ? "Sizes in JSON are bytes. " : "") + std::string(exit_status_text), width);
     return out;
+}
+
+ExitCode run_help(Arguments const& arguments) {
+    auto const width = static_cast<std::size_t>(style_of_stdout(ColorMode::never).width);
+    if (!arguments.topic) {
+        print_text(program_help(width));
+        return ExitCode::done;
+    }
+    auto const* const command = find_command(*arguments.topic);
+    if (command == nullptr) {
+        ClosestName closest(*arguments.topic);
+        for (auto const& known : commands()) closest.offer(known.name);
+        auto const best = closest.best();
+        return report(Error{ErrorCode::unknown_name}
+                          .in(*arguments.topic)
+                          .because("is not a command")
+                          .fix(best.empty() ? "see shardwise --help" : "did you mean " + std::string(best) + "?"),
+                      Stage::arguments, arguments.json);
+    }
+    print_text(command_help(*command, width));
+    return ExitCode::done;
 }
 
 }  // namespace shardwise::cli

@@ -5,6 +5,7 @@
 
 #include "choices.hpp"
 #include "completion.hpp"
+#include "list_command.hpp"
 
 #include <array>
 
@@ -248,6 +249,18 @@ constexpr std::array shell_table{
            .word = &Arguments::shell},
 };
 
+constexpr std::array listed_table{
+    Option{.flag = "WHAT",
+           .value = "WHAT",
+           .help = "what to list",
+           .choices = words_of<listed_choices>,
+           .word = &Arguments::listed},
+};
+
+constexpr std::array topic_table{
+    Option{.flag = "COMMAND", .value = "COMMAND", .help = "a command's name", .word = &Arguments::topic},
+};
+
 }  // namespace
 
 OptionGroup model_argument() {
@@ -288,6 +301,14 @@ OptionGroup picture_options() {
 }
 OptionGroup shell_argument() {
     return {"Arguments", shell_table};
+}
+
+OptionGroup listed_argument() {
+    return {"Arguments", listed_table};
+}
+
+OptionGroup topic_argument() {
+    return {"Arguments", topic_table};
 }
 
 std::string full_help(Option const& option) {

@@ -122,5 +122,9 @@ struct Command {
 [[nodiscard]] OptionGroup picture_options();
 /// The shell of `completion`.
 [[nodiscard]] OptionGroup shell_argument();
+/// What `list` lists.
+[[nodiscard]] OptionGroup listed_argument();
+/// The command that `help` explains.
+[[nodiscard]] OptionGroup topic_argument();
 
 }  // namespace shardwise::cli

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/hardware/spec.hpp>
+#include <shardwise/model/presets.hpp>
+#include <shardwise/quant/scheme.hpp>
+
 #include <doctest/doctest.h>
 
 #include "program.hpp"
 
 #include <sys/stat.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
 
 using namespace shardwise;
 using namespace shardwise::tests;
@@ -16,6 +24,56 @@ TEST_CASE("usage: --help and --version answer on stdout") {
     auto const version = run({"--version"});
     CHECK(version.status == 0);
     CHECK(version.out.substr(0, 10) == "shardwise ");
+}
+
+TEST_CASE("usage: help and -V are --help and --version") {
+    CHECK(run({"-V"}).out == run({"--version"}).out);
+    CHECK(run({"help"}).out == run({"--help"}).out);
+    for (std::string const name : {"map", "run", "list", "help", "man"}) {
+        CAPTURE(name);
+        auto const help = run({"help", name});
+        CHECK(help.status == 0);
+        CHECK(help.out == run({name, "--help"}).out);
+    }
+    auto const wrong = run({"help", "mapp"});
+    CHECK(wrong.status == 2);
+    CHECK(wrong.says("did you mean map?"));
+}
+
+TEST_CASE("list: every name is one that the program takes") {
+    auto const names = [](std::string const& kind) {
+        auto const text = run({"list", kind});
+        REQUIRE(text.status == 0);
+        Answer const json(run({"list", kind, "--json"}).out);
+        CHECK(json.text("schema") == "shardwise.list/1");
+        std::vector<std::string> listed;
+        std::string lines;
+        for (std::size_t i = 0; i < json.size("items"); ++i) {
+            listed.push_back(json.text("items", i, "name"));
+            lines += listed.back() + "\n";
+        }
+        CHECK(text.out == lines);
+        return listed;
+    };
+    auto const models = names("models");
+    CHECK(models.size() == model_presets.size());
+    CHECK(run({"estimate", models.front()}).status == 0);
+    CHECK(run({"estimate", models.back()}).status == 0);
+    for (auto const& device : names("devices")) {
+        CAPTURE(device);
+        CHECK(parse_device_spec("1x" + device).has_value());
+    }
+    auto const families = names("architectures");
+    CHECK(std::find(families.begin(), families.end(), "gpt_oss") != families.end());
+    CHECK(families.size() >= 23);
+    for (auto const& quant : names("quants")) {
+        CAPTURE(quant);
+        CHECK(parse_quant_scheme(quant).has_value());
+    }
+    CHECK(run({"list"}).status == 2);
+    auto const wrong = run({"list", "modles"});
+    CHECK(wrong.status == 2);
+    CHECK(wrong.says("did you mean models?"));
 }
 
 TEST_CASE("usage: the help of each command names every flag of the interface") {
@@ -56,6 +114,7 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
              {{"estimate", "gpt2", "--zero", "2"}, "add --training adam"},
              {{"estimate", "gpt2", "--training", "adm"}, "did you mean adam?"},
              {{"estimate", "gpt2", "--mla", "ful"}, "did you mean full?"},
+             {{"map", "gpt2", "1xRTX4090"}, "did you mean --devices 1xRTX4090?"},
              {{"map", "gpt2"}, "--devices, --max-memory: neither was given"},
              {{"map", "--devices", "1xL4"}, "MODEL, --tree: neither was given"},
              {{"map", "gpt2", "--tree", "x", "--devices", "1xL4"}, "MODEL, --tree: exclude each other"},
