@@ -4,15 +4,62 @@
 #include <shardwise/json/writer.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 namespace shardwise::cli {
 
+namespace {
+
+/// Whether the environment says that terminals show UTF-8, as POSIX orders the variables.
+[[nodiscard]] bool is_utf8_environment() {
+    for (auto const* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+        auto const* const value = std::getenv(name);
+        if (value == nullptr || *value == '\0') continue;
+        std::string locale(value);
+        std::transform(locale.begin(), locale.end(), locale.begin(),
+                       [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+        return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+    }
+    return false;
+}
+
+/// The text with ASCII in the place of what bars are drawn with.
+[[nodiscard]] std::string with_ascii_bars(std::string_view text) {
+    constexpr std::array<std::pair<std::string_view, char>, 5> glyphs{
+        {{"\u2588", '#'}, {"\u2593", '='}, {"\u2592", ':'}, {"\u2591", '-'}, {"\u00b7", '.'}}};
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        auto const glyph = std::find_if(glyphs.begin(), glyphs.end(), [&](auto const& entry) {
+            return text.substr(0, entry.first.size()) == entry.first;
+        });
+        if (glyph == glyphs.end()) {
+            out += text.front();
+            text.remove_prefix(1);
+        } else {
+            out += glyph->second;
+            text.remove_prefix(glyph->first.size());
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
 void print_text(std::string_view text) {
+    if (::isatty(STDOUT_FILENO) == 1 && !is_utf8_environment()) {
+        auto const plain = with_ascii_bars(text);
+        (void)std::fwrite(plain.data(), 1, plain.size(), stdout);
+        return;
+    }
     (void)std::fwrite(text.data(), 1, text.size(), stdout);
 }
 

@@ -11,7 +11,7 @@
 
 namespace shardwise::cli {
 
-/// Writes data to stdout.
+/// Writes data to stdout; bars are ASCII on a terminal that does not show UTF-8.
 void print_text(std::string_view text);
 /// Writes each warning as a line to stderr.
 void print_warnings(std::vector<std::string> const& warnings);

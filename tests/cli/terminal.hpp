@@ -18,7 +18,8 @@ namespace shardwise::tests {
 /// The built program on a terminal of its own, at which the test types.
 class Terminal {
 public:
-    explicit Terminal(std::vector<std::string> words) {
+    /// `locale` is the program's LC_ALL.
+    explicit Terminal(std::vector<std::string> words, char const* locale = "C.UTF-8") {
         master_ = ::posix_openpt(O_RDWR | O_NOCTTY);
         if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0) return;
         std::string const name = ::ptsname(master_);
@@ -33,6 +34,7 @@ public:
         (void)::ioctl(slave, TIOCSCTTY, 0);
         for (int const descriptor : {0, 1, 2}) (void)::dup2(slave, descriptor);
         ::setenv("NO_COLOR", "1", 1);
+        ::setenv("LC_ALL", locale, 1);
         ::execv(arguments[0], arguments.data());
         ::_exit(127);
     }

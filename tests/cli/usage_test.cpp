@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "program.hpp"
+#include "terminal.hpp"
 
 #include <sys/stat.h>
 
@@ -74,6 +75,32 @@ TEST_CASE("list: every name is one that the program takes") {
     auto const wrong = run({"list", "modles"});
     CHECK(wrong.status == 2);
     CHECK(wrong.says("did you mean models?"));
+}
+
+TEST_CASE("usage: bars are ASCII on terminals that do not show UTF-8, and only there") {
+    std::vector<std::string> const words{"map", "gpt2", "--devices", "1xRTX4090"};
+    auto const shown = [&](char const* locale) {
+        Terminal terminal(words, locale);
+        auto const text = terminal.read_until("fits: ");
+        CHECK(terminal.wait() == 0);
+        return text;
+    };
+    auto const is_ascii = [](std::string const& text) {
+        return std::all_of(text.begin(), text.end(), [](unsigned char letter) { return letter < 0x80; });
+    };
+    for (auto const* const locale : {"C", "POSIX", "de_DE.ISO-8859-1"}) {
+        CAPTURE(locale);
+        auto const text = shown(locale);
+        CHECK(text.find("...") != std::string::npos);
+        CHECK(is_ascii(text));
+    }
+    for (auto const* const locale : {"C.UTF-8", "en_US.utf8"}) {
+        CAPTURE(locale);
+        CHECK(shown(locale).find("\u00b7") != std::string::npos);
+    }
+    ::setenv("LC_ALL", "C", 1);
+    CHECK(run(words).out.find("\u00b7") != std::string::npos);
+    ::unsetenv("LC_ALL");
 }
 
 TEST_CASE("usage: the help of each command names every flag of the interface") {
