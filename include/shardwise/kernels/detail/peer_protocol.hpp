@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/device_attribute.hpp>
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 

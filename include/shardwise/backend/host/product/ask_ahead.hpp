@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/product/quant_inline.hpp>
+#include <shardwise/core/version.hpp>
 
 #include <cstddef>
 #include <cstdint>
