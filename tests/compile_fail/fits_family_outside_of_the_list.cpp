@@ -6,17 +6,17 @@
 using namespace shardwise;
 
 constexpr ModelConfig config = [] {
-    ModelConfig config;
-    config.model_type = "mistral";
-    config.dtype = Dtype::bf16;
-    config.vocab_size = 32000;
-    config.hidden_size = 4096;
-    config.layers = 32;
-    config.heads = 32;
-    config.kv_heads = 8;
-    config.intermediate_size = 14336;
-    config.max_positions = 32768;
-    return config;
+    ModelConfig made;
+    made.model_type = "mistral";
+    made.dtype = Dtype::bf16;
+    made.vocab_size = 32000;
+    made.hidden_size = 4096;
+    made.layers = 32;
+    made.heads = 32;
+    made.kv_heads = 8;
+    made.intermediate_size = 14336;
+    made.max_positions = 32768;
+    return made;
 }();
 
 #ifdef SHARDWISE_FIXED
