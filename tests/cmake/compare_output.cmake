@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DPROGRAM=... -DEXPECTED=... -DPRINTED=... -P compare_output.cmake: PROGRAM must end well and print EXPECTED. Where a file
 # model.txt lies beside it, PROGRAM gets the model of that name under $SHARDWISE_MODELS as its argument, and README.md and a
-# tutorial show the program as it is: no document is run with a model.
+# tutorial show the program as it is but for its licence line: no document is run with a model.
 if(NOT EXISTS "${EXPECTED}")
     message(FATAL_ERROR "${EXPECTED} is missing: it holds what the example must print")
 endif()
@@ -10,6 +10,7 @@ set(arguments "")
 if(EXISTS "${folder}/model.txt")
     file(STRINGS "${folder}/model.txt" model)
     file(READ "${folder}/main.cpp" code)
+    string(REGEX REPLACE "^// SPDX-License-Identifier:[^\n]*\n" "" code "${code}")
     cmake_path(GET folder FILENAME name)
     string(REPLACE "_" "-" tutorial "${name}")
     foreach(document README.md "docs/tutorials/${tutorial}.md")
