@@ -86,7 +86,8 @@ TEST_CASE("Presets: an estimate of one is the estimate of its published config.j
                                         {.quant = QuantScheme::int4(), .context = 100}};
     for (auto const& [name, row] : published_rows()) {
         if (row.config == "-") continue;
-        CAPTURE(name);
+        std::string const model(name);  // clang 14 captures no structured binding
+        CAPTURE(model);
         auto const published = read_published(row.config);
         auto const ours = describe(*find_preset(name)->config);
         REQUIRE(ours);

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <span>
 #include <string>
 
 using namespace shardwise;

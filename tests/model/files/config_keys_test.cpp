@@ -88,7 +88,8 @@ TEST_CASE("config keys: what transformers 4 and 5 save of one model is one model
     for (auto const& [name, row] : older) {
         auto const other = newer.find(name);
         if (other == newer.end() || is_changed_by_5(name)) continue;
-        CAPTURE(name);
+        std::string const model(name);  // clang 14 captures no structured binding
+        CAPTURE(model);
         auto const a = read_config(row.at("config").dump(), "4");
         auto const b = read_config(other->second.at("config").dump(), "5");
         REQUIRE_MESSAGE(a.has_value(), a.error().message());
@@ -117,7 +118,8 @@ TEST_CASE("config keys: checkpoints saved by both versions are read whole") {
         for (auto const& [name, row] : saved_by(version)) {
             if (!row.contains("tensors")) continue;
             CAPTURE(version);
-            CAPTURE(name);
+            std::string const model(name);  // clang 14 captures no structured binding
+            CAPTURE(model);
             testing::TemporaryFolder const folder;
             folder.write("config.json", row.at("config").dump());
             std::vector<testing::WrittenTensor> tensors;
@@ -155,8 +157,10 @@ TEST_CASE("config keys: every key of either version's class is read, known to be
             for (auto const& [key, normal] : classes.at("").items()) keys[key] = normal;
             for (auto const& [key, normal] : keys.items()) {
                 CAPTURE(version);
-                CAPTURE(family);
-                CAPTURE(key);
+                std::string const of_family(family);  // clang 14 captures no structured binding
+                CAPTURE(of_family);
+                std::string const of_key(key);  // clang 14 captures no structured binding
+                CAPTURE(of_key);
                 if (is_listed_unread(family, key, normal)) continue;
                 // A family's own entry, null where what is harmless elsewhere is not here, comes before the common one.
                 auto const own_reason = harmless.find(family + "." + key);
