@@ -13,10 +13,10 @@ mark_as_advanced(shardwise_kernels_source)
 set(SHARDWISE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities that the kernels are compiled for")
 set(SHARDWISE_HIP_ARCHITECTURES "gfx90a" CACHE STRING "AMD processors that the kernels are compiled for; wavefronts of 64")
 
-# shardwise_try_hip(): sets shardwise_hip_works in the cache: whether hipcc makes an object. It does not without ROCm's device
+# shardwise_try_hip(): sets shardwise_hip_works in the cache: whether hipcc makes an object; no is asked again. It does not without ROCm's device
 # libraries, which only it knows where to look for.
 function(shardwise_try_hip)
-    if(DEFINED CACHE{shardwise_hip_works})
+    if(shardwise_hip_works)
         return()
     endif()
     set(probe "${CMAKE_CURRENT_BINARY_DIR}/shardwise-hip-probe")

@@ -142,7 +142,7 @@ private:
         pieces(to) = pieces(from);
         counted_from_[static_cast<std::size_t>(to)] = counted_from_[static_cast<std::size_t>(from)];
     }
-    /// A value that nothing says more of: its units are dealt.
+    /// A value that nothing says more of: its units are sharded.
     void cut_units(ValueId id) {
         auto const& of = value(id);
         if (of.spread != Spread::sharded || place_.ranks == 1) {

@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A decoder as Megatron-LM's report of theoretical memory sees it.
 ///
 /// Matrices of layers are sharded over tensor-parallel ranks, norms and routers are on each, biases do not count, the
-/// vocabulary is not padded. Layers, with the final norm, are dealt evenly to stages.
+/// vocabulary is not padded. Layers, with the final norm, are shared evenly among stages.
 ///
 /// Source  Megatron-LM d98e8a6 (August 2026), megatron/training/theoretical_memory_usage.py
 class MegatronReport {

@@ -15,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// The attention's probabilities at so many bytes each; saturates where no memory could hold them.
+/// The attention's probabilities at this many bytes each; saturates where no memory could hold them.
 [[nodiscard]] constexpr Bytes probability_bytes(Operation const& op, OpContext const& context, std::int64_t each) {
     auto const& step = context.step;
     auto const rows = checked_multiply(step.tokens(), step.context);

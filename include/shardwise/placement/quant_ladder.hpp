@@ -43,7 +43,7 @@ inline constexpr std::array<QuantScheme, 6> quant_ladder{
                         : bits(model.config.dtype_or(Dtype::f32));
 }
 
-/// The rungs of the ladder that are below what the weights are already: nobody packs an fp8 checkpoint to int8. MXFP4 is
+/// The rungs of the ladder that are below what the weights are already: no one packs an fp8 checkpoint to int8. MXFP4 is
 /// for experts only.
 [[nodiscard]] constexpr List<QuantScheme> smaller_schemes(Model const& model, EstimateRequest const& request) {
     auto const now = weight_bits(model, request);
