@@ -43,11 +43,12 @@ foreach(vendor cuda hip)
     target_link_libraries(test_device_${vendor} PRIVATE shardwise::${vendor})
     # It warns of what only looks like a module's directive.
     set(quiet $<$<STREQUAL:${vendor},cuda>:-diag-suppress=3189>)
+    shardwise_assertion_flags(assertions test_device_${vendor})
     foreach(source kernels host_code)
         set(object "${CMAKE_CURRENT_BINARY_DIR}/device-${vendor}-${source}.o")
         # -O1: for what the suite checks, ptxas at -O3 costs twice the time.
         shardwise_compile_kernels(${vendor} "${object}" "${CMAKE_CURRENT_SOURCE_DIR}/device/${source}.cu" -O1
-                                  "-I${CMAKE_CURRENT_SOURCE_DIR}/support" ${quiet})
+                                  "-I${CMAKE_CURRENT_SOURCE_DIR}/support" ${quiet} ${assertions})
         target_sources(test_device_${vendor} PRIVATE "${object}")
         set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     endforeach()

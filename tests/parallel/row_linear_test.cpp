@@ -263,7 +263,7 @@ TEST_CASE("row_linear: what cannot be cut or does not fit is refused with what i
     Floats out(8);
     Floats workspace(index(layer->workspace(2)));
     auto const call = [&](std::int64_t columns, std::int64_t rows, std::int64_t room, auto& ranks) {
-        return layer->forward(matrix(in, 2, columns), matrix(out, rows, 4), vector(workspace).part(0, room), ranks,
+        return layer->forward(matrix(in, 2, columns), matrix(out, rows, 4), TensorView<float, 1, Host>(workspace.data(), {room}), ranks,
                               stream);
     };
     auto const enough = layer->workspace(2);

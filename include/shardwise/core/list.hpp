@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/core/assert.hpp>
 
 #include <cstddef>
 #include <initializer_list>
@@ -52,12 +52,19 @@ public:
     [[nodiscard]] constexpr T const* begin() const { return data_; }
     [[nodiscard]] constexpr T* end() { return data_ + size_; }
     [[nodiscard]] constexpr T const* end() const { return data_ + size_; }
-    [[nodiscard]] constexpr T& operator[](std::size_t i) { return data_[i]; }
-    [[nodiscard]] constexpr T const& operator[](std::size_t i) const { return data_[i]; }
-    [[nodiscard]] constexpr T& front() { return data_[0]; }
-    [[nodiscard]] constexpr T const& front() const { return data_[0]; }
-    [[nodiscard]] constexpr T& back() { return data_[size_ - 1]; }
-    [[nodiscard]] constexpr T const& back() const { return data_[size_ - 1]; }
+    /// An index beyond the end is a bug of the caller, which SHARDWISE_ASSERT reports; front() and back() of none as well.
+    [[nodiscard]] constexpr T& operator[](std::size_t i) {
+        SHARDWISE_ASSERT(i < size_ && "the index is beyond the end of the List");
+        return data_[i];
+    }
+    [[nodiscard]] constexpr T const& operator[](std::size_t i) const {
+        SHARDWISE_ASSERT(i < size_ && "the index is beyond the end of the List");
+        return data_[i];
+    }
+    [[nodiscard]] constexpr T& front() { return (*this)[0]; }
+    [[nodiscard]] constexpr T const& front() const { return (*this)[0]; }
+    [[nodiscard]] constexpr T& back() { return (*this)[size_ - 1]; }
+    [[nodiscard]] constexpr T const& back() const { return (*this)[size_ - 1]; }
 
     constexpr void reserve(std::size_t capacity) {
         if (capacity <= capacity_) return;
@@ -72,7 +79,10 @@ public:
         if (size_ == capacity_) reserve(grown());
         data_[size_++] = std::move(value);
     }
-    constexpr void pop_back() { --size_; }
+    constexpr void pop_back() {
+        SHARDWISE_ASSERT(size_ > 0 && "the List is empty");
+        --size_;
+    }
     constexpr void clear() { size_ = 0; }
     constexpr void resize(std::size_t size) {
         reserve(size);
@@ -96,6 +106,7 @@ public:
     /// Puts a value before `place`; returns where it is.
     constexpr T* insert(T const* place, T value) {
         auto const i = static_cast<std::size_t>(place - data_);
+        SHARDWISE_ASSERT(i <= size_ && "the place is beyond the end of the List");
         if (size_ == capacity_) reserve(grown());
         for (auto last = size_++; last > i; --last) data_[last] = std::move(data_[last - 1]);
         data_[i] = std::move(value);
@@ -104,6 +115,7 @@ public:
     /// Takes the values of [first, last) out.
     constexpr void erase(T const* first, T const* last) {
         auto const count = static_cast<std::size_t>(last - first);
+        SHARDWISE_ASSERT(first <= last && count <= size_ && "the range is not of the List");
         for (auto i = static_cast<std::size_t>(first - data_); i + count < size_; ++i) data_[i] = std::move(data_[i + count]);
         size_ -= count;
     }

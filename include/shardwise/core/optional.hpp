@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/core/assert.hpp>
 
 #include <optional>
 #include <type_traits>
@@ -36,13 +36,13 @@ public:
 
     [[nodiscard]] constexpr bool has_value() const { return has_value_; }
     [[nodiscard]] constexpr explicit operator bool() const { return has_value_; }
-    /// The value; asking for it where there is none is a bug of the caller.
-    [[nodiscard]] constexpr T& value() { return value_; }
-    [[nodiscard]] constexpr T const& value() const { return value_; }
-    [[nodiscard]] constexpr T& operator*() { return value_; }
-    [[nodiscard]] constexpr T const& operator*() const { return value_; }
-    [[nodiscard]] constexpr T* operator->() { return &value_; }
-    [[nodiscard]] constexpr T const* operator->() const { return &value_; }
+    /// The value; asking for it where there is none is a bug of the caller, which SHARDWISE_ASSERT reports.
+    [[nodiscard]] constexpr T& value() { return check_value(), value_; }
+    [[nodiscard]] constexpr T const& value() const { return check_value(), value_; }
+    [[nodiscard]] constexpr T& operator*() { return check_value(), value_; }
+    [[nodiscard]] constexpr T const& operator*() const { return check_value(), value_; }
+    [[nodiscard]] constexpr T* operator->() { return check_value(), &value_; }
+    [[nodiscard]] constexpr T const* operator->() const { return check_value(), &value_; }
     [[nodiscard]] constexpr T value_or(T fallback) const { return has_value_ ? value_ : fallback; }
     constexpr void reset() { *this = Optional{}; }
 
@@ -55,6 +55,10 @@ public:
     friend constexpr bool operator==(Optional const& a, std::optional<T> const& b) { return a == Optional{b}; }
 
 private:
+    constexpr void check_value() const {
+        SHARDWISE_ASSERT(has_value_ && "this Optional holds nothing: ask has_value() first, or value_or()");
+    }
+
     T value_{};
     bool has_value_ = false;
 };

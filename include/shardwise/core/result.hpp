@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/error.hpp>
 
 #include <string>  // std::construct_at: <memory> has it too, and costs 130 ms
@@ -40,23 +41,30 @@ public:
     [[nodiscard]] constexpr bool has_value() const { return has_value_; }
     [[nodiscard]] constexpr explicit operator bool() const { return has_value_; }
 
-    /// The value; asking for it where there is none is a bug of the caller.
-    [[nodiscard]] constexpr T& value() & { return value_; }
-    [[nodiscard]] constexpr T const& value() const& { return value_; }
-    [[nodiscard]] constexpr T&& value() && { return std::move(value_); }
-    [[nodiscard]] constexpr T& operator*() & { return value_; }
-    [[nodiscard]] constexpr T const& operator*() const& { return value_; }
-    [[nodiscard]] constexpr T&& operator*() && { return std::move(value_); }
-    [[nodiscard]] constexpr T* operator->() { return &value_; }
-    [[nodiscard]] constexpr T const* operator->() const { return &value_; }
+    /// The value; asking for it where there is none is a bug of the caller, which SHARDWISE_ASSERT reports.
+    [[nodiscard]] constexpr T& value() & { return check_value(), value_; }
+    [[nodiscard]] constexpr T const& value() const& { return check_value(), value_; }
+    [[nodiscard]] constexpr T&& value() && { return check_value(), std::move(value_); }
+    [[nodiscard]] constexpr T& operator*() & { return check_value(), value_; }
+    [[nodiscard]] constexpr T const& operator*() const& { return check_value(), value_; }
+    [[nodiscard]] constexpr T&& operator*() && { return check_value(), std::move(value_); }
+    [[nodiscard]] constexpr T* operator->() { return check_value(), &value_; }
+    [[nodiscard]] constexpr T const* operator->() const { return check_value(), &value_; }
     /// The value, or `fallback` where there is none.
     [[nodiscard]] constexpr T value_or(T fallback) const& { return has_value_ ? value_ : std::move(fallback); }
     [[nodiscard]] constexpr T value_or(T fallback) && { return has_value_ ? std::move(value_) : std::move(fallback); }
 
-    /// The error; asking for it where there is a value is a bug of the caller.
-    [[nodiscard]] constexpr Error const& error() const { return error_; }
+    /// The error; asking for it where there is a value is a bug of the caller, which SHARDWISE_ASSERT reports.
+    [[nodiscard]] constexpr Error const& error() const {
+        SHARDWISE_ASSERT(!has_value_ && "this Result holds no error: ask has_value() first");
+        return error_;
+    }
 
 private:
+    constexpr void check_value() const {
+        SHARDWISE_ASSERT(has_value_ && "this Result holds an error: ask has_value() first, or value_or()");
+    }
+
     union {
         T value_;
         Error error_;
@@ -73,7 +81,11 @@ public:
 
     [[nodiscard]] constexpr bool has_value() const { return has_value_; }
     [[nodiscard]] constexpr explicit operator bool() const { return has_value_; }
-    [[nodiscard]] constexpr Error const& error() const { return error_; }
+    /// The error; asking for it where there is none is a bug of the caller, which SHARDWISE_ASSERT reports.
+    [[nodiscard]] constexpr Error const& error() const {
+        SHARDWISE_ASSERT(!has_value_ && "this Result holds no error: ask has_value() first");
+        return error_;
+    }
 
 private:
     struct NoError {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/core/assert.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -34,13 +34,18 @@ public:
     [[nodiscard]] constexpr T* data() const { return data_; }
     [[nodiscard]] constexpr T* begin() const { return data_; }
     [[nodiscard]] constexpr T* end() const { return data_ + size_; }
-    [[nodiscard]] constexpr T& operator[](std::size_t i) const { return data_[i]; }
-    [[nodiscard]] constexpr T& front() const { return data_[0]; }
-    [[nodiscard]] constexpr T& back() const { return data_[size_ - 1]; }
-    [[nodiscard]] constexpr Span first(std::size_t count) const { return {data_, count}; }
-    [[nodiscard]] constexpr Span last(std::size_t count) const { return {data_ + (size_ - count), count}; }
-    [[nodiscard]] constexpr Span subspan(std::size_t offset) const { return {data_ + offset, size_ - offset}; }
+    /// An index beyond the end is a bug of the caller, which SHARDWISE_ASSERT reports; so is a part that is not of the span.
+    [[nodiscard]] constexpr T& operator[](std::size_t i) const {
+        SHARDWISE_ASSERT(i < size_ && "the index is beyond the end of the Span");
+        return data_[i];
+    }
+    [[nodiscard]] constexpr T& front() const { return (*this)[0]; }
+    [[nodiscard]] constexpr T& back() const { return (*this)[size_ - 1]; }
+    [[nodiscard]] constexpr Span first(std::size_t count) const { return subspan(0, count); }
+    [[nodiscard]] constexpr Span last(std::size_t count) const { return subspan(size_ - count, count); }
+    [[nodiscard]] constexpr Span subspan(std::size_t offset) const { return subspan(offset, size_ - offset); }
     [[nodiscard]] constexpr Span subspan(std::size_t offset, std::size_t count) const {
+        SHARDWISE_ASSERT(offset <= size_ && count <= size_ - offset && "the part is beyond the end of the Span");
         return {data_ + offset, count};
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/core/assert.hpp>
 
 #include <array>
 #include <cstddef>
@@ -48,8 +48,14 @@ public:
     [[nodiscard]] constexpr T* data() const { return data_; }
     [[nodiscard]] constexpr Extents const& extents() const { return extents_; }
     [[nodiscard]] constexpr Extents const& strides() const { return strides_; }
-    [[nodiscard]] constexpr std::int64_t extent(std::size_t dimension) const { return extents_[dimension]; }
-    [[nodiscard]] constexpr std::int64_t stride(std::size_t dimension) const { return strides_[dimension]; }
+    [[nodiscard]] constexpr std::int64_t extent(std::size_t dimension) const {
+        SHARDWISE_ASSERT(dimension < dimensions && "the TensorView has fewer dimensions");
+        return extents_[dimension];
+    }
+    [[nodiscard]] constexpr std::int64_t stride(std::size_t dimension) const {
+        SHARDWISE_ASSERT(dimension < dimensions && "the TensorView has fewer dimensions");
+        return strides_[dimension];
+    }
 
     [[nodiscard]] constexpr std::int64_t elements() const {
         std::int64_t product = 1;
@@ -68,24 +74,34 @@ public:
         return true;
     }
 
-    /// The memory of one row of a matrix.
+    // Parts that are not of the tensor are bugs of the caller, which SHARDWISE_ASSERT reports.
+
+    /// The memory of one row of a matrix; or where its last one ends.
     [[nodiscard]] constexpr T* row(std::int64_t index) const requires(dimensions == 2) {
+        SHARDWISE_ASSERT(index >= 0 && index <= extents_[0] && "the row is beyond the end of the TensorView");
         return data_ + index * strides_[0];
     }
     /// Some rows of a matrix.
     [[nodiscard]] constexpr TensorView rows(std::int64_t begin, std::int64_t count) const requires(dimensions == 2) {
+        SHARDWISE_ASSERT(is_part(begin, count, extents_[0]) && "the rows are beyond the end of the TensorView");
         return {row(begin), {count, extents_[1]}, strides_[0]};
     }
     /// Some columns of a matrix; the rows keep their distance.
     [[nodiscard]] constexpr TensorView columns(std::int64_t begin, std::int64_t count) const requires(dimensions == 2) {
+        SHARDWISE_ASSERT(is_part(begin, count, extents_[1]) && "the columns are beyond the end of the TensorView");
         return {data_ + begin, {extents_[0], count}, strides_[0]};
     }
     /// A part of a vector.
     [[nodiscard]] constexpr TensorView part(std::int64_t begin, std::int64_t count) const requires(dimensions == 1) {
+        SHARDWISE_ASSERT(is_part(begin, count, extents_[0]) && "the part is beyond the end of the TensorView");
         return {data_ + begin, {count}};
     }
 
 private:
+    [[nodiscard]] static constexpr bool is_part(std::int64_t begin, std::int64_t count, std::int64_t extent) {
+        return begin >= 0 && count >= 0 && begin <= extent && count <= extent - begin;
+    }
+
     T* data_ = nullptr;
     Extents extents_{};
     Extents strides_{};

@@ -26,12 +26,29 @@
 #define SHARDWISE_VERSION_MINOR 2
 #define SHARDWISE_VERSION_PATCH 0
 
-#define SHARDWISE_JOIN_VERSION(major, minor, patch) v##major##_##minor##_##patch
-#define SHARDWISE_NAMESPACE_OF(major, minor, patch) SHARDWISE_JOIN_VERSION(major, minor, patch)
-/// The inline namespace, v0_2_0 of version 0.2.0: inline functions of two versions, which may differ, are different functions,
-/// so that two libraries of one program can each hold their own version.
+/// 1 where SHARDWISE_ASSERT (core/assert.hpp) checks, 0 where it does nothing: without and with NDEBUG, if nobody says otherwise.
+#ifndef SHARDWISE_ASSERTIONS
+#if defined(SHARDWISE_ASSERT) || !defined(NDEBUG)
+#define SHARDWISE_ASSERTIONS 1
+#else
+#define SHARDWISE_ASSERTIONS 0
+#endif
+#endif
+
+#if defined(SHARDWISE_ASSERT)
+#define SHARDWISE_ASSERT_SUFFIX _own_assert
+#elif SHARDWISE_ASSERTIONS
+#define SHARDWISE_ASSERT_SUFFIX _assert
+#else
+#define SHARDWISE_ASSERT_SUFFIX
+#endif
+
+#define SHARDWISE_JOIN_VERSION(major, minor, patch, suffix) v##major##_##minor##_##patch##suffix
+#define SHARDWISE_NAMESPACE_OF(major, minor, patch, suffix) SHARDWISE_JOIN_VERSION(major, minor, patch, suffix)
+/// The inline namespace, v0_2_0 of version 0.2.0, v0_2_0_assert with assertions: inline functions of two versions, or with and
+/// without assertions, differ. They are different functions, so that two libraries of one program can each hold their own.
 #define SHARDWISE_NAMESPACE \
-    SHARDWISE_NAMESPACE_OF(SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH)
+    SHARDWISE_NAMESPACE_OF(SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH, SHARDWISE_ASSERT_SUFFIX)
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/comm/communicator.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
@@ -14,7 +15,6 @@
 #include <shardwise/parallel/policy.hpp>
 
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -172,7 +172,7 @@ private:
         if constexpr (std::is_invocable_v<Compute const&, UnitRange, Nodes>) {
             return compute(tokens, Nodes{nodes, {plan_.own(), tokens.size(), width_}});
         } else {
-            assert(scratch_ == plan_.scratch());
+            SHARDWISE_ASSERT(scratch_ == plan_.scratch());
             auto const slot = [=, this](std::int64_t i) {
                 return i < plan_.nodes() ? nodes + (i - plan_.first_own()) * size
                                          : scratch + (i - plan_.nodes()) * size;

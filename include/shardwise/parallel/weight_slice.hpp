@@ -3,13 +3,13 @@
 
 #include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/weight_source.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/policy.hpp>
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -152,7 +152,7 @@ private:
     WeightSlice slice;
     slice.source_ = whole;
     slice.source_.outputs = outputs;
-    assert(lead == 0 || whole.format == WeightFormat::int8);
+    SHARDWISE_ASSERT(lead == 0 || whole.format == WeightFormat::int8);
     slice.source_.inputs = lead + inputs.size();
     bool const has_all_inputs = inputs.size() == whole.inputs && lead == 0;
     bool const is_view = has_all_inputs && rows.size() == 1;
