@@ -57,9 +57,11 @@ inline constexpr std::array<Choice<MapStrategy>, 5> run_strategy_choices{
      {"balanced_low_0", MapStrategy::balanced_low_0},
      {"sequential", MapStrategy::sequential},
      {"optimal", MapStrategy::optimal}}};
-inline constexpr std::array<Choice<MapDialect>, 3> dialect_choices{{{"shardwise", MapDialect::shardwise},
-                                                                    {"accelerate", MapDialect::accelerate},
-                                                                    {"transformers", MapDialect::transformers}}};
+inline constexpr std::array<Choice<MapDialect>, 4> dialect_choices{
+    {{"shardwise", MapDialect::shardwise},
+     {"accelerate", MapDialect::accelerate},
+     {"transformers", MapDialect::transformers},
+     {"transformers-5.0", MapDialect::transformers_5_0}}};
 inline constexpr std::array<Choice<Objective>, 3> map_objective_choices{
     {{"load", Objective::load}, {"bottleneck", Objective::bottleneck}, {"latency", Objective::latency}}};
 inline constexpr std::array<Choice<Inverse>, 4> inverse_choices{{{"context", Inverse::context},

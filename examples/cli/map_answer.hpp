@@ -35,6 +35,8 @@ struct AnswerDevice {
     Bytes kv_cache{};
     Bytes activations{};
     Bytes overhead{};
+    /// What a balancing dialect was allowed to put there: at most the capacity.
+    std::optional<Bytes> budget{};
 };
 
 /// What `map` found, ready to be printed.

@@ -75,6 +75,8 @@ namespace {
                                             std::span<std::string_view const> no_split, MapRequest const& request,
                                             std::optional<Dtype> packed) {
     TransformersOptions options;
+    options.rules =
+        request.dialect == MapDialect::transformers_5_0 ? TransformersRules::v5_0 : TransformersRules::v5_23;
     options.strategy = dialect_strategy(request.strategy);
     options.dtype = request.estimate.dtype;
     options.no_split.assign(no_split.begin(), no_split.end());
@@ -106,6 +108,7 @@ Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view con
         device.id = held.device;
         device.used = held.used;
         device.weights = held.used;
+        if (request.strategy != MapStrategy::sequential && held.budget) device.budget = *held.budget;
         for (auto const& given : request.devices) {
             if (given.id != held.device) continue;
             device.name = given.name.view();

@@ -19,6 +19,7 @@ void write_devices(JsonWriter& json, MapAnswer const& answer, bool has_terms) {
         write_text(json, "name", device.name);
         json.key("capacity");
         device.capacity ? json.value(*device.capacity) : json.value(nullptr);
+        if (device.budget) json.member("budget", *device.budget);
         json.member("used", device.used);
         if (has_terms) {
             json.member("weights", device.weights).member("kv_cache", device.kv_cache);

@@ -43,7 +43,7 @@ constexpr std::array model_table{
     Option{.flag = "--batch", .value = "B", .help = "sequences at a time", .standard = "1", .word = &Arguments::batch},
     Option{.flag = "--context",
            .value = "S",
-           .help = "tokens of each sequence",
+           .help = "tokens of each sequence: 8192, or 8k",
            .standard = "the model's maximum, at most 4096",
            .word = &Arguments::context},
 };
@@ -168,7 +168,7 @@ constexpr std::array placement_table{
            .word = &Arguments::profile},
     Option{.flag = "--dialect",
            .value = "NAME",
-           .help = "whose rules of placement",
+           .help = "whose rules of placement: transformers is 5.23's, transformers-5.0 the older ones",
            .standard = "shardwise",
            .choices = words_of<dialect_choices>,
            .word = &Arguments::dialect},

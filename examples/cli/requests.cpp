@@ -205,7 +205,7 @@ template <class Meaning, std::size_t count>
         return excludes(dialect + ", --max", "that dialect answers no inverse questions", "use --dialect shardwise");
     if (arguments.objective)
         return excludes(dialect + ", --objective", "that dialect has no objectives", "use --dialect shardwise");
-    if (request.has_fallback && request.dialect == MapDialect::transformers) {
+    if (request.has_fallback && request.dialect != MapDialect::accelerate) {
         request.warnings.push_back("--fallback belongs to the dialect accelerate; transformers does not use it");
     }
     for (auto const& [flag, word] :
@@ -256,6 +256,8 @@ std::string_view name_of(MapDialect dialect) {
             return "accelerate";
         case MapDialect::transformers:
             return "transformers";
+        case MapDialect::transformers_5_0:
+            return "transformers-5.0";
     }
     return "unknown";
 }
@@ -267,7 +269,7 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
          {read_dtype("--dtype", arguments.dtype, request.dtype),
           read_dtype("--kv-dtype", arguments.kv_dtype, request.kv_dtype), read_quant(arguments.quant, request.quant),
           read_count("--batch", arguments.batch, most_tokens, request.batch),
-          read_count("--context", arguments.context, most_tokens, request.context),
+          read_tokens("--context", arguments.context, most_tokens, request.context),
           read_choice("--sliding-window", arguments.sliding_window, window_choices, request.window),
           read_choice("--mla", arguments.mla, mla_choices, request.mla),
           read_count("--tp", arguments.tp, most_ranks, parallel.tp),
@@ -283,7 +285,7 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
         return Error{ErrorCode::invalid_argument}
             .in("--batch, --context")
             .because("ask for more tokens than can be planned for")
-            .expected(most_tokens)
+            .at_most(most_tokens)
             .fix("lower one of them");
     }
     std::int64_t ranks = 1;
@@ -294,7 +296,7 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
         return Error{ErrorCode::invalid_argument}
             .in("--tp, --pp, --ep, --dp")
             .because("ask for more ranks than can be planned for")
-            .expected(most_ranks)
+            .at_most(most_ranks)
             .fix("lower one of them");
     }
     parallel.sequence_parallel = arguments.sequence_parallel;

@@ -21,7 +21,7 @@
 namespace shardwise::cli {
 
 enum class MapStrategy : std::uint8_t { optimal, balanced, balanced_low_0, sequential, custom };
-enum class MapDialect : std::uint8_t { shardwise, accelerate, transformers };
+enum class MapDialect : std::uint8_t { shardwise, accelerate, transformers, transformers_5_0 };
 /// What --max asks for.
 enum class Inverse : std::uint8_t { none, context, batch, devices, quant };
 

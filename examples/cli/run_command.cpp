@@ -81,7 +81,7 @@ volatile std::sig_atomic_t interrupt = 0;
         real.to = *value;
     }
     for (auto const& read :
-         {read_count("--max-new-tokens", arguments.max_new_tokens, most_count, request.max_new_tokens, 0),
+         {read_tokens("--max-new-tokens", arguments.max_new_tokens, most_count, request.max_new_tokens, 0),
           read_count("--top-k", arguments.top_k, most_count, sampling.top_k, 0),
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), sampling.seed, 0)}) {
         if (!read) return read.error();
@@ -137,7 +137,7 @@ struct RunInput {
         .in("--max-new-tokens")
         .because("goes beyond the model's context, the prompt included")
         .got(last)
-        .expected(positions)
+        .at_most(positions)
         .fix("use at most " + std::to_string(positions - prompt + 1));
 }
 

@@ -35,7 +35,7 @@ constexpr std::size_t longest_prompt_file = std::size_t{64} << 20U;
         return Error{ErrorCode::capacity_exceeded}
             .in(path)
             .because("gives more bytes than a prompt may have")
-            .expected(static_cast<std::int64_t>(longest_prompt_file));
+            .at_most(static_cast<std::int64_t>(longest_prompt_file));
     }
     return text;
 }

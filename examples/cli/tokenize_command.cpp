@@ -28,6 +28,10 @@ namespace {
         source = ModelSource{};
         source->name = model;
     }
+    if (!source && source.error().code() == ErrorCode::file_not_found) {
+        // A folder that holds a tokenizer and no model.
+        if (auto alone = find_model(model + "/tokenizer.json", {}, HubCache(HubEnvironment::current()))) source = alone;
+    }
     if (!source) return source.error();
     auto loaded = load_tokenizer(*source);
     if (!loaded) return loaded.error();

@@ -68,6 +68,37 @@ template <class Count>
     return {};
 }
 
+/// Writes the tokens of a flag within [least, most], if they were given: 8192, or with a binary unit 8k, 128K, 1M.
+///
+/// Errors  as read_number
+template <class Count>
+[[nodiscard]] Result<> read_tokens(std::string_view flag, std::optional<std::string> const& word, std::int64_t most,
+                                   Count& target, std::int64_t least = 1) {
+    if (!word) return {};
+    auto digits = std::string_view{*word};
+    auto const unit = digits.empty() ? '0' : to_lower(digits.back());
+    std::int64_t const factor = unit == 'k' ? 1024 : unit == 'm' ? 1024 * 1024 : 1;
+    if (factor > 1) {
+        digits.remove_suffix(1);
+        while (!digits.empty() && digits.back() == ' ') digits.remove_suffix(1);
+        std::int64_t value = 0;
+        auto const [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        bool const is_whole = problem == std::errc{} && end == digits.data() + digits.size() && !digits.empty();
+        if (is_whole && value <= most / factor && value * factor >= least) {
+            target = static_cast<Count>(value * factor);
+            return {};
+        }
+    }
+    auto number = read_number(flag, *word, least, most);
+    if (!number) {
+        auto error = number.error();
+        return error.fix("write a number of tokens like 8192 or 8k, from " + std::to_string(least) + " to " +
+                         std::to_string(most));
+    }
+    target = static_cast<Count>(*number);
+    return {};
+}
+
 /// Token ids with commas between: 1,2,3.
 ///
 /// Errors  invalid_argument that names the flag and the word that is no id

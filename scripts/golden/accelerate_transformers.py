@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device maps of transformers 5.0.0's own fork of accelerate's rules (torch 2.9.1, accelerate 1.15.0) for random module trees.
+"""Device maps of transformers' own fork of accelerate's rules (torch 2.9.1, accelerate 1.15.0) for random module trees.
 
-  accelerate_transformers.py --cases 300 --seed 1 --out tests/golden/accelerate/transformers.jsonl
-  accelerate_transformers.py --cases 20000 --seed 7 --check 'DRIVER transformers'
+  accelerate_transformers.py --cases 250 --seed 3 --out tests/golden/accelerate/transformers.jsonl          (transformers 5.23.0)
+  accelerate_transformers.py --cases 250 --seed 2 --out tests/golden/accelerate/transformers_5_0.jsonl      (transformers 5.0.0)
+  accelerate_transformers.py --cases 20000 --seed 7 --check 'DRIVER transformers'                           (or transformers-5.0)
 
 Cases and the driver are those of accelerate_maps.py. transformers 4.57 has no fork: there accelerate's maps are transformers'.
 """
@@ -19,7 +20,7 @@ import accelerate_cases
 import accelerate_random
 import accelerate_tree
 
-assert transformers.__version__ == "5.0.0", transformers.__version__
+assert transformers.__version__ in ("5.0.0", "5.23.0"), transformers.__version__
 logging.disable(logging.WARNING)
 MADE_IN = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 
@@ -27,11 +28,11 @@ MADE_IN = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 class Model(torch.nn.Module):
     """What the fork asks a PreTrainedModel for."""
 
-    no_split = None
+    _no_split_modules = None
     all_tied_weights_keys = {}
 
-    def _get_no_split_modules(self, device_map):
-        return self.no_split
+    def _get_no_split_modules(self, device_map):  # 5.0
+        return self._no_split_modules
 
 
 class Quantizer:
@@ -75,13 +76,16 @@ def build(tree, case):
     if "dtype" in case:
         cast(tree)
     model = accelerate_tree.build(tree, Model)
-    model.no_split = case.get("no_split")
+    model._no_split_modules = case.get("no_split")
     model.all_tied_weights_keys = {other: group[0] for group in tree.get("tied", []) for other in group[1:]}
     return model
 
 
 def answer(tree, case):
-    model = build(tree, case)
+    return answer_of(build(tree, case), tree, case)
+
+
+def answer_of(model, tree, case):
     quantizer = Quantizer(case["element_bits"], case["budget_share"]) if "element_bits" in case else None
     reserved = case.get("unused_reserved", {})
     torch.cuda.memory_reserved = lambda device: reserved.get(str(device), 0)
@@ -120,4 +124,5 @@ def make(rng, tree):
     return case
 
 
-accelerate_cases.main(make)
+if __name__ == "__main__":
+    accelerate_cases.main(make)

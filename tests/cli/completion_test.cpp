@@ -64,7 +64,7 @@ TEST_CASE("completion: bash completes commands, flags, choices and names") {
              {{"map", "gpt2", "--strategy", "bal"}, {"balanced", "balanced_low_0"}},
              {{"map", "--strategy", "op"}, {"optimal"}},
              {{"map", "gpt2", "--strategy", "=", "seq"}, {"sequential"}},
-             {{"map", "gpt2", "--dialect", "="}, {"shardwise", "accelerate", "transformers"}},
+             {{"map", "gpt2", "--dialect", "="}, {"shardwise", "accelerate", "transformers", "transformers-5.0"}},
              {{"map", "gpt2", "--devices", "4xA100-4"}, {"4xA100-40GB"}},
              {{"map", "gpt2", "--devices", "au"}, {"auto"}},
              {{"map", "gpt2", "--devices", "2x(8xH100-80GB)+RTX309"}, {"2x(8xH100-80GB)+RTX3090"}},

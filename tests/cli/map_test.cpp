@@ -52,6 +52,34 @@ TEST_CASE("map: accelerate's dialect gives its own unit case") {
     CHECK(map_text(Answer(ran.out)) == "linear1=0 batchnorm=1 linear2=1");
 }
 
+TEST_CASE("map: transformers is the newest rule, transformers-5.0 the one that sent ample models to the last GPU") {
+    TemporaryFolder const folder;
+    std::string blocks;
+    for (int i = 0; i < 8; ++i) {
+        blocks += std::string(i == 0 ? "" : ",") + R"({"name":")" + std::to_string(i) +
+                  R"(","class":"Block","params":[{"name":"w","dtype":"F32","shape":[32768]}]})";
+    }
+    auto const wide = R"(","class":"Wide","params":[{"name":"w","dtype":"F32","shape":[262144]}]})";
+    auto const tree = folder.write("tree.json", R"({"class":"M","children":[{"name":"embed)" + std::string(wide) +
+                                                    R"(,{"name":"layers","class":"List","children":[)" + blocks +
+                                                    R"(]},{"name":"head)" + wide + "]}");
+    auto const ask = [&](char const* dialect) {
+        return Answer(run({"map", "--tree", tree, "--dialect", dialect, "--strategy", "balanced", "--no-split", "Block",
+                           "--max-memory", R"({"0":2200000,"1":2200000,"2":2200000,"3":2200000,"cpu":"10GiB"})",
+                           "--json"})
+                          .out);
+    };
+    // By transformers 5.23 itself; its get_balanced_memory: 3 MiB / 4 + 1.25 MiB.
+    auto const newest = ask("transformers");
+    CHECK(map_text(newest) == "embed=0 layers=1 head=1");
+    CHECK(newest.integer("devices", std::size_t{0}, "budget") == 2097152);
+    CHECK(newest.integer("devices", std::size_t{0}, "capacity") == 2200000);
+    CHECK(newest.integer("devices", std::size_t{3}, "budget") == 2200000);
+    auto const old = ask("transformers-5.0");
+    CHECK(map_text(old) == "embed=3 layers=3 head=cpu");
+    CHECK(old.integer("devices", std::size_t{0}, "budget") < 2097152);
+}
+
 TEST_CASE("map: a tree has nothing but its tensors, and budgets are used as given") {
     TemporaryFolder const folder;
     auto const tree = folder.write("tree.json", three);

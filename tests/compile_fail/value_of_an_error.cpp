@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // expect: assertion_failed
 #include <shardwise/core/result.hpp>
 

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <initializer_list>
+#include <utility>
+
 namespace {
 
 using namespace shardwise;
@@ -27,6 +30,26 @@ TEST_CASE("parse_dtype: every name of every type is found again, in any case") {
     CHECK(!parse_dtype("bfloat17"));
     CHECK(!parse_dtype(""));
     CHECK(!parse_dtype("torch."));
+}
+
+// By torch 2.9: element_size, and for the packed quantised types the bytes of their storage.
+TEST_CASE("dtype_table: AMD's fp8, complex32 and torch's quantised types have a size") {
+    for (auto const& [name, width] : std::initializer_list<std::pair<char const*, int>>{{"float8_e4m3fnuz", 8},
+                                                                                        {"F8_E5M2FNUZ", 8},
+                                                                                        {"complex32", 32},
+                                                                                        {"quint8", 8},
+                                                                                        {"qint8", 8},
+                                                                                        {"qint32", 32},
+                                                                                        {"quint4x2", 4},
+                                                                                        {"quint2x4", 2},
+                                                                                        {"bits8", 8},
+                                                                                        {"bits16", 16},
+                                                                                        {"torch.bits1x8", 8}}) {
+        CAPTURE(name);
+        auto const dtype = parse_dtype(name);
+        REQUIRE(dtype);
+        CHECK(bits(*dtype) == width);
+    }
 }
 
 TEST_CASE("storage_bytes: rounds packed elements up and refuses what leaves 63 bits") {

@@ -26,6 +26,18 @@ TEST_CASE("Error: the message names the culprit, what is wrong with numbers, and
           "model.safetensors: header: is longer than the file (got 120, expected 100); download the file again");
 }
 
+TEST_CASE("Error: the message says what the number is to the one that was found") {
+    auto const refused = [] { return Error{ErrorCode::invalid_argument}.at("n").because("is wrong").got(7); };
+    CHECK(refused().expected(5).message() == "n: is wrong (got 7, expected 5)");
+    CHECK(refused().at_most(5).message() == "n: is wrong (got 7, expected at most 5)");
+    CHECK(refused().at_least(9).message() == "n: is wrong (got 7, expected at least 9)");
+    CHECK(refused().between(1, 5).message() == "n: is wrong (got 7, expected 1 to 5)");
+    CHECK(refused().multiple_of(5).message() == "n: is wrong (got 7, expected a multiple of 5)");
+    CHECK(refused().divisor_of(8).message() == "n: is wrong (got 7, expected a divisor of 8)");
+    CHECK(Error{ErrorCode::capacity_exceeded}.at("n").because("is too many").at_most(5).message() ==
+          "n: is too many (expected at most 5)");
+}
+
 TEST_CASE("Error: memory is shown with units, a layer by its number") {
     auto const error = Error{ErrorCode::out_of_memory}.layer(LayerId{17}).needs(Bytes{1814639083}).has(Bytes{440234147});
     CHECK(error.message() == "layer 17 needs 1.69 GiB but only 419.84 MiB are available");
@@ -47,6 +59,17 @@ TEST_CASE("escaped: control characters, broken UTF-8 and C1 controls cannot reac
     CHECK(escaped("\xc2\x9b" "31m") == "\\xc2\\x9b31m");
     CHECK(escaped("\xe2\x82\xac \xf0\x9f\x98\x80") == "\xe2\x82\xac \xf0\x9f\x98\x80");
     CHECK(escaped("\xe2\x82") == "\\xe2\\x82");
+}
+
+TEST_CASE("escaped: marks of direction are shown, so that no name looks like another") {
+    CHECK(escaped("a\xE2\x80\xAE" "fdp.exe") == "a\\xe2\\x80\\xaefdp.exe");
+    for (auto const* mark : {"\xE2\x80\x8E", "\xE2\x80\x8F", "\xE2\x80\xAA", "\xE2\x81\xA6", "\xE2\x81\xA9", "\xD8\x9C"}) {
+        CHECK(escaped(mark).front() == '\\');
+    }
+    // Their neighbours: dashes and invisible operators; a joiner of emoji; an Arabic semicolon.
+    for (auto const* plain : {"\xE2\x80\x90", "\xE2\x80\xAF", "\xE2\x81\xA4", "\xE2\x80\x8D", "\xD8\x9B"}) {
+        CHECK(escaped(plain) == plain);
+    }
 }
 
 TEST_CASE("Result: holds a move-only value") {

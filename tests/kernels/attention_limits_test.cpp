@@ -197,7 +197,7 @@ TEST_CASE("attention: scales, soft caps, pages and scales of bytes that cannot b
     CHECK(bytes.attend(16, 32, 1).error().message() ==
           "attention: bytes need a scale for each key-value head (got 1, expected 2)");
     CHECK(bytes.attend(16, 16, 2).error().message() ==
-          "attention: bytes need scales for each row (got 16, expected 32)");
+          "attention: bytes need scales for each row (got 16, expected at least 32)");
     for (std::int64_t const page_rows : {24, 8, 0, -16}) {
         CAPTURE(page_rows);
         auto const refused = bytes.attend(page_rows, 32, 2);

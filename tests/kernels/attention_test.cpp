@@ -280,7 +280,7 @@ TEST_CASE("attention: shapes that do not go together are refused with the number
     CHECK(run(problem, tensors, stream, workspace)
               .error()
               .message()
-              .find("no multiple of the key-value heads (got 6, expected 4)") != std::string::npos);
+              .find("no multiple of the key-value heads (got 6, expected a multiple of 4)") != std::string::npos);
     problem = problems()[1];
     problem.options.shape.key_dim = 9;
     CHECK(run(problem, tensors, stream, workspace).error().code() == ErrorCode::shape_mismatch);

@@ -196,10 +196,10 @@ TEST_CASE("route: more experts than there are, and groups that do not hold them,
         CHECK(done.error().code() == ErrorCode::invalid_argument);
         return std::string(done.error().message());
     };
-    CHECK(refused(3, 1) == "route: groups: do not divide the experts (got 3, expected 4)");
-    CHECK(refused(-2, 1) == "route: groups: do not divide the experts (got -2, expected 4)");
-    CHECK(refused(2, 0) == "route: kept_groups: must be of the groups, and at least 1 (got 0, expected 2)");
-    CHECK(refused(2, 3) == "route: kept_groups: must be of the groups, and at least 1 (got 3, expected 2)");
-    CHECK(refused(4, 2) == "route: kept_groups: hold fewer experts than each token is to have (got 2, expected 3)");
+    CHECK(refused(3, 1) == "route: groups: do not divide the experts (got 3, expected a divisor of 4)");
+    CHECK(refused(-2, 1) == "route: groups: do not divide the experts (got -2, expected a divisor of 4)");
+    CHECK(refused(2, 0) == "route: kept_groups: must be of the groups, and at least 1 (got 0, expected 1 to 2)");
+    CHECK(refused(2, 3) == "route: kept_groups: must be of the groups, and at least 1 (got 3, expected 1 to 2)");
+    CHECK(refused(4, 2) == "route: kept_groups: hold fewer experts than each token is to have (got 2, expected at least 3)");
     CHECK(refused(4, 3).empty());
 }

@@ -28,23 +28,23 @@ TEST_CASE("request: a tensor-parallel degree up to the query heads is legal, whe
     CHECK(refusal({.parallel = {.tp = 32}}) == "");
     CHECK(refusal({.parallel = {.tp = 7}}) == "");
     CHECK(refusal({.parallel = {.tp = 33}}) ==
-          "tp: is more than the model has query heads (got 33, expected 32); legal are 1 to the number of query heads, "
+          "tp: is more than the model has query heads (got 33, expected at most 32); legal are 1 to the number of query heads, "
           "whether they divide or not");
 }
 
 TEST_CASE("request: stages are no more than layers") {
     CHECK(refusal({.parallel = {.pp = 24}}) == "");
     CHECK(refusal({.parallel = {.pp = 25}}) ==
-          "pp: is more than the model has layers (got 25, expected 24); legal are 1 to the number of layers");
+          "pp: is more than the model has layers (got 25, expected at most 24); legal are 1 to the number of layers");
 }
 
 TEST_CASE("request: expert parallelism needs experts") {
     CHECK(refusal({.parallel = {.ep = 8}}, 8) == "");
     CHECK(refusal({.parallel = {.ep = 3}}, 8) == "");
     CHECK(refusal({.parallel = {.ep = 9}}, 8) ==
-          "ep: is more than the model has experts (got 9, expected 8); legal are 1 to the number of experts");
+          "ep: is more than the model has experts (got 9, expected at most 8); legal are 1 to the number of experts");
     CHECK(refusal({.parallel = {.ep = 2}}) ==
-          "ep: splits experts, and the model has none (got 2, expected 1); legal is 1; --tp splits dense layers");
+          "ep: splits experts, and the model has none (got 2, expected at most 1); legal is 1; --tp splits dense layers");
 }
 
 TEST_CASE("request: degrees, batch and context below 1 are refused") {

@@ -41,14 +41,14 @@ TEST_CASE("head_share: an impossible split says what is legal") {
     CHECK(too_many.error().code() == ErrorCode::invalid_argument);
     CHECK(
         too_many.error().message() ==
-        "tensor parallel: ranks: are more than the query heads, which cannot be cut (got 10, expected 9); use at most "
+        "tensor parallel: ranks: are more than the query heads, which cannot be cut (got 10, expected at most 9); use at most "
         "as many ranks as query heads; the others can serve as pipeline or data parallel ranks");
     CHECK(head_share(9, 2, head_pieces(9, 64), 2, 0).error().message().find("multiple of the key-value heads") !=
           std::string::npos);
     CHECK(head_share(8, 2, head_pieces(8, 64), 2, 2).error().message() ==
-          "tensor parallel: rank: is no rank of the group (got 2, expected 1)");
+          "tensor parallel: rank: is no rank of the group (got 2, expected 0 to 1)");
     CHECK(head_share(8, 2, head_pieces(8, 64), 0, 0).error().message() ==
-          "tensor parallel: ranks: are less than one (got 0, expected 1)");
+          "tensor parallel: ranks: are less than one (got 0, expected at least 1)");
     CHECK(head_share(8, 2, block_pieces(8 * 64), 3, 0).error().message().find("cut a head") != std::string::npos);
     CHECK(head_share(8, 2, head_pieces(7, 65), 2, 0).error().message().find("whole heads") != std::string::npos);
 }

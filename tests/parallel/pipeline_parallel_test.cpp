@@ -186,10 +186,10 @@ TEST_CASE("PipelineParallel: tables that do not fit are refused") {
         CHECK(lacking.error().message().find("passes once") != std::string::npos);
         auto const flat = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {0, width});
         REQUIRE_FALSE(flat);
-        CHECK(flat.error().message() == "pipeline: boundary: has less than one row (got 0, expected 1)");
+        CHECK(flat.error().message() == "pipeline: boundary: has less than one row (got 0, expected at least 1)");
         auto const narrow = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {rows, -1});
         REQUIRE_FALSE(narrow);
-        CHECK(narrow.error().message() == "pipeline: boundary: has a width of less than one (got -1, expected 1)");
+        CHECK(narrow.error().message() == "pipeline: boundary: has a width of less than one (got -1, expected at least 1)");
         // A worker that cannot go back.
         auto pipeline = Pipeline::create(context, comm, one_forward_one_backward(2, 4), {rows, width});
         REQUIRE(pipeline);

@@ -247,7 +247,7 @@ TEST_CASE("row_linear: what cannot be cut or does not fit is refused with what i
         .format = WeightFormat::q8_0, .outputs = 4, .inputs = 64, .data = blocks, .scales = {}};
     auto const parted = Layer::create(context, quantised, block_pieces(64), {2, 0});
     CHECK(parted.error().message() ==
-          "row_linear: pieces: part blocks of q8_0 (got 1, expected 32); cut by pieces whose grain is a multiple of "
+          "row_linear: pieces: part blocks of q8_0 (got 1, expected a multiple of 32); cut by pieces whose grain is a multiple of "
           "input_grain");
     auto const short_bias = random_floats(3, 51);
     CHECK(Layer::create(context, weight, block_pieces(64), {1, 0}, vector(short_bias)).error().code() ==

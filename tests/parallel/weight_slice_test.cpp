@@ -50,7 +50,7 @@ TEST_CASE("weight_slice: parted blocks, ranges outside and bytes that are not th
     Stored const blocks(WeightFormat::q4_0, outputs, 64);
     auto const parted = slice_weight(blocks.source, all, {0, 40});
     CHECK(parted.error().message() ==
-          "weight: inputs: the range parts a block of q4_0 (got 40, expected 32); cut where blocks begin");
+          "weight: inputs: the range parts a block of q4_0 (got 40, expected a multiple of 32); cut where blocks begin");
     Stored const groups(WeightFormat::int4, outputs, 80);
     CHECK(slice_weight(groups.source, all, {32, 80}));
     CHECK(slice_weight(groups.source, all, {16, 80}).error().code() == ErrorCode::invalid_argument);

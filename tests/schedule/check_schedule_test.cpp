@@ -55,14 +55,14 @@ TEST_CASE("check_schedule: a pass that is missing, doubled or of nothing that th
     CHECK(has(refusal(table), "a micro-batch twice (got 0)"));
     table = whole;
     table.ranks[0][2].micro_batch = 3;
-    CHECK(has(refusal(table), "a micro-batch that is none (got 3, expected 2)"));
+    CHECK(has(refusal(table), "a micro-batch that is none (got 3, expected 0 to 2)"));
     table.ranks[0][2].micro_batch = -1;
     CHECK(has(refusal(table), "a micro-batch that is none (got -1"));
     table = whole;
     table.ranks[1][4].chunk = -1;
-    CHECK(has(refusal(table), "a chunk that is none (got -1, expected 0)"));
+    CHECK(has(refusal(table), "a chunk that is none (got -1, expected 0 to 0)"));
     table.ranks[1][4].chunk = 1;
-    CHECK(has(refusal(table), "a chunk that is none (got 1, expected 0)"));
+    CHECK(has(refusal(table), "a chunk that is none (got 1, expected 0 to 0)"));
     table = whole;
     table.ranks[1][5].work = PipelineWork::weights;
     CHECK(has(refusal(table), "a kind that its first row has not (got 2)"));

@@ -91,10 +91,10 @@ TEST_CASE(
     REQUIRE(!refused);
     CHECK(refused.error().code() == ErrorCode::invalid_argument);
     CHECK(refused.error().message() ==
-          "interleaved schedule: micro-batches: are no multiple of the pipeline's stages (got 6, expected 4); cut the "
+          "interleaved schedule: micro-batches: are no multiple of the pipeline's stages (got 6, expected a multiple of 4); cut the "
           "batch into a multiple of the stages");
     auto const less_than_one = [](std::string const& what, int got) {
-        return "interleaved schedule: " + what + ": are less than one (got " + std::to_string(got) + ", expected 1)";
+        return "interleaved schedule: " + what + ": are less than one (got " + std::to_string(got) + ", expected at least 1)";
     };
     CHECK(interleaved_schedule(4, 2, 0).error().message() == less_than_one("micro-batches", 0));
     CHECK(interleaved_schedule(0, 2, 4).error().message() == less_than_one("stages", 0));

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // flags: -DNDEBUG
 #include <shardwise/shardwise.hpp>
 

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // flags: -DNDEBUG
 // An assertion of the user's own, a statement: on whatever NDEBUG says, and usable in constant expressions.
 constexpr void count_check(bool condition, int& checks) {

@@ -42,7 +42,7 @@ public:
                 .in(Api::name)
                 .because("this machine has no device of that number")
                 .got(options.device)
-                .expected(*count - 1)
+                .between(0, *count - 1)
                 .fix("choose a smaller number, or make the device visible");
         }
         auto const facts = Api::describe(options.device);

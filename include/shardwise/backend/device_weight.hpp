@@ -131,7 +131,7 @@ Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, Weig
             .fix("decode the weight into bf16 or fp32 first, or keep it on the host");
     }
     if (layout->has_blocks && source.inputs % format.block_elements != 0) {
-        return error.because("a row is not made of whole blocks").got(source.inputs).expected(format.block_elements);
+        return error.because("a row is not made of whole blocks").got(source.inputs).multiple_of(format.block_elements);
     }
     auto const scale_source = layout->has_blocks ? 0 : source.outputs * layout->scale_bytes;
     if (auto const sized = detail::check_size("data", source.data, source.outputs * layout->source_bytes); !sized) {
@@ -195,12 +195,12 @@ template <class Api>
     Error error{ErrorCode::shape_mismatch};
     error.in("multiply");
     if (inputs.begin < 0 || inputs.size() < 0 || inputs.end > weight.inputs())
-        return error.because("the range leaves the weight's inputs").got(inputs.end).expected(weight.inputs());
+        return error.because("the range leaves the weight's inputs").got(inputs.end).at_most(weight.inputs());
     auto const block = traits(weight.format()).block_elements;
     if (inputs.begin % block != 0 || inputs.end % block != 0) {
         return error.because("the range parts a block")
             .got(inputs.begin % block != 0 ? inputs.begin : inputs.end)
-            .expected(block);
+            .multiple_of(block);
     }
     if (in.extent(1) != inputs.size()) {
         return error.because("a row is not as wide as the weight").got(in.extent(1)).expected(inputs.size());

@@ -47,7 +47,7 @@ template <class T, Communicator C>
             .at("root")
             .because("is no rank of the group")
             .got(root)
-            .expected(comm.size() - 1);
+            .between(0, comm.size() - 1);
     }
     auto const count = data.elements();
     CollectiveCall const call{CollectiveKind::broadcast, dtype_of<T>, ReduceOp::sum, root, count};

@@ -53,9 +53,9 @@ public:
         wrong.in("gloo");
         if (auto const checked = detail::check_ranks("gloo", ranks, max_ranks); !checked) return checked.error();
         if (rank < 0 || rank >= ranks)
-            return wrong.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
+            return wrong.at("rank").because("is no rank of the group").got(rank).between(0, ranks - 1);
         if (options.silence < std::chrono::seconds(1)) {
-            return wrong.at("silence").because("is less than a second").got(options.silence.count()).expected(1);
+            return wrong.at("silence").because("is less than a second").got(options.silence.count()).at_least(1);
         }
         auto const meet = [=]() -> Result<std::shared_ptr<detail::GlooWire>> {
             auto const deadline = Deadline::after(options.timeout);

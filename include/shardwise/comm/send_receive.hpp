@@ -20,7 +20,7 @@ template <HasRank C>
         .at("peer")
         .because("is not another rank of the group")
         .got(peer)
-        .expected(comm.size() - 1);
+        .between(0, comm.size() - 1);
 }
 
 }  // namespace detail

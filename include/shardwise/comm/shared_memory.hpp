@@ -228,12 +228,12 @@ private:
         error.in("shared_memory");
         if (auto const checked = detail::check_ranks("shared_memory", ranks, max_ranks); !checked) return checked;
         if (rank < 0 || rank >= ranks)
-            return error.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
+            return error.at("rank").because("is no rank of the group").got(rank).between(0, ranks - 1);
         if (options.chunk_bytes < 64) {
             return error.at("chunk_bytes")
                 .because("is less than a cache line")
                 .got(static_cast<std::int64_t>(options.chunk_bytes))
-                .expected(64);
+                .at_least(64);
         }
         if (options.chunk_bytes > detail::GroupRegion::most_chunk_bytes)
             return error.at("chunk_bytes").because("is more than a GiB");

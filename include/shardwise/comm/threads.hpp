@@ -46,7 +46,7 @@ public:
                 .at("chunk_bytes")
                 .because("is less than a cache line")
                 .got(static_cast<std::int64_t>(options.chunk_bytes))
-                .expected(64);
+                .at_least(64);
         }
         if (options.chunk_bytes > detail::GroupRegion::most_chunk_bytes) {
             return Error{ErrorCode::invalid_argument}.in("threads").at("chunk_bytes").because("is more than a GiB");
@@ -173,7 +173,7 @@ inline Result<Threads> ThreadsGroup::join(std::int32_t rank, detail::RankNames n
             .at("rank")
             .because("is no rank of the group")
             .got(rank)
-            .expected(size() - 1);
+            .between(0, size() - 1);
     }
     auto expected = detail::Presence::absent;
     if (!state_->region->slot(rank).presence.compare_exchange_strong(expected, detail::Presence::joined)) {

@@ -14,6 +14,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 enum class Dtype : std::uint8_t {
     f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e8m0, f6_e2m3, f6_e3m2, f4,
     i64, i32, i16, i8, i4, i2, u64, u32, u16, u8, u4, boolean, c64, c128,
+    // What some checkpoints and models hold and nothing here computes with: they have a name and a size.
+    f8_e4m3fnuz, f8_e5m2fnuz, c32, quint8, qint8, qint32, quint4x2, quint2x4, bits8, bits16, bits1x8, bits2x4, bits4x2,
 };
 
 /// What is known of a dtype: names in torch, safetensors and short, and its width.
@@ -28,8 +30,9 @@ struct DtypeTraits {
 
 /// Every dtype in the order of the enumeration.
 ///
-/// Source  https://docs.pytorch.org/docs/stable/tensor_attributes.html; safetensors 0.6 `tensor.rs` (Dtype)
-inline constexpr std::array<DtypeTraits, 24> dtype_table{{
+/// Source  https://docs.pytorch.org/docs/stable/tensor_attributes.html; safetensors 0.8 `tensor.rs` (Dtype); torch's
+///         quint4x2 packs two elements into a byte, quint2x4 four, an element of bits1x8, bits2x4 and bits4x2 is a byte
+inline constexpr std::array<DtypeTraits, 37> dtype_table{{
     {Dtype::f64, "float64", "F64", "fp64", 64, true},
     {Dtype::f32, "float32", "F32", "fp32", 32, true},
     {Dtype::f16, "float16", "F16", "fp16", 16, true},
@@ -54,6 +57,19 @@ inline constexpr std::array<DtypeTraits, 24> dtype_table{{
     {Dtype::boolean, "bool", "BOOL", "bool", 8, false},
     {Dtype::c64, "complex64", "C64", "complex64", 64, true},
     {Dtype::c128, "complex128", "C128", "complex128", 128, true},
+    {Dtype::f8_e4m3fnuz, "float8_e4m3fnuz", "F8_E4M3FNUZ", "fp8_e4m3fnuz", 8, true},
+    {Dtype::f8_e5m2fnuz, "float8_e5m2fnuz", "F8_E5M2FNUZ", "fp8_e5m2fnuz", 8, true},
+    {Dtype::c32, "complex32", "C32", "complex32", 32, true},
+    {Dtype::quint8, "quint8", "QUINT8", "quint8", 8, false},
+    {Dtype::qint8, "qint8", "QINT8", "qint8", 8, false},
+    {Dtype::qint32, "qint32", "QINT32", "qint32", 32, false},
+    {Dtype::quint4x2, "quint4x2", "QUINT4X2", "quint4x2", 4, false},
+    {Dtype::quint2x4, "quint2x4", "QUINT2X4", "quint2x4", 2, false},
+    {Dtype::bits8, "bits8", "BITS8", "bits8", 8, false},
+    {Dtype::bits16, "bits16", "BITS16", "bits16", 16, false},
+    {Dtype::bits1x8, "bits1x8", "BITS1X8", "bits1x8", 8, false},
+    {Dtype::bits2x4, "bits2x4", "BITS2X4", "bits2x4", 8, false},
+    {Dtype::bits4x2, "bits4x2", "BITS4X2", "bits4x2", 8, false},
 }};
 
 [[nodiscard]] constexpr DtypeTraits const& traits(Dtype dtype) {

@@ -81,8 +81,14 @@ public:
     constexpr Error& because(std::string_view reason) { return reason_.assign(reason), *this; }
     /// The number that was found.
     constexpr Error& got(std::int64_t number) { return got_ = number, *this; }
-    /// The number that was wanted or that bounds it.
-    constexpr Error& expected(std::int64_t number) { return expected_ = number, *this; }
+    /// The number that was wanted, this one and no other.
+    constexpr Error& expected(std::int64_t number) { return bound(Bound::exactly, number); }
+    /// What bounds the number.
+    constexpr Error& at_most(std::int64_t number) { return bound(Bound::at_most, number); }
+    constexpr Error& at_least(std::int64_t number) { return bound(Bound::at_least, number); }
+    constexpr Error& between(std::int64_t least, std::int64_t most) { return least_ = least, bound(Bound::between, most); }
+    constexpr Error& multiple_of(std::int64_t number) { return bound(Bound::multiple_of, number); }
+    constexpr Error& divisor_of(std::int64_t number) { return bound(Bound::divisor_of, number); }
     /// The memory that is needed.
     constexpr Error& needs(Bytes bytes) { return needs_ = bytes.count(), *this; }
     /// The memory that there is.
@@ -102,7 +108,14 @@ public:
     [[nodiscard]] std::string message() const;
 
 private:
+    /// What the expected number is to the one that was found.
+    enum class Bound : std::uint8_t { exactly, at_most, at_least, between, multiple_of, divisor_of };
+
+    constexpr Error& bound(Bound kind, std::int64_t number) { return bound_ = kind, expected_ = number, *this; }
+    [[nodiscard]] std::string expectation() const;
+
     ErrorCode code_;
+    Bound bound_ = Bound::exactly;
     FixedText<160> subject_;
     FixedText<120> place_;
     FixedText<200> reason_;
@@ -110,11 +123,24 @@ private:
     LayerId layer_;
     std::int64_t got_ = unset;
     std::int64_t expected_ = unset;
+    std::int64_t least_ = unset;
     std::int64_t needs_ = unset;
     std::int64_t has_ = unset;
 };
 
-/// Text as it is safe to print: control characters, quotes and broken UTF-8 become escapes.
+/// Whether a character of three bytes changes the direction of the text around it: U+200E, U+200F, U+202A to U+202E,
+/// U+2066 to U+2069; or U+061C of two bytes. Such a character makes a name look like another.
+///
+/// Source  https://www.unicode.org/reports/tr9/ (explicit directional embeddings, overrides, isolates and marks)
+[[nodiscard]] constexpr bool is_direction_mark(std::string_view character) {
+    if (character == "\xD8\x9C") return true;
+    if (character.size() != 3 || character[0] != '\xE2') return false;
+    auto const last = static_cast<unsigned char>(character[2]);
+    if (character[1] == '\x80') return last == 0x8E || last == 0x8F || (last >= 0xAA && last <= 0xAE);
+    return character[1] == '\x81' && last >= 0xA6 && last <= 0xA9;
+}
+
+/// Text as it is safe to print: control characters, marks of direction and broken UTF-8 become escapes.
 [[nodiscard]] inline std::string escaped(std::string_view text) {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string out;
@@ -130,11 +156,13 @@ private:
         }
         // U+0080..U+009F are control characters that terminals obey.
         bool const c1_control = length == 2 && byte == 0xC2 && byte_at(i + 1) < 0xA0;
-        if (length == 0 || c1_control || byte < 0x20 || byte == 0x7F) {
-            out += "\\x";
-            out += digits[byte >> 4U];
-            out += digits[byte & 15U];
-            ++i;
+        bool const is_mark = length > 1 && is_direction_mark(text.substr(i, length));
+        if (length == 0 || c1_control || is_mark || byte < 0x20 || byte == 0x7F) {
+            for (std::size_t k = 0; k < (is_mark ? length : 1); ++k, ++i) {
+                out += "\\x";
+                out += digits[byte_at(i) >> 4U];
+                out += digits[byte_at(i) & 15U];
+            }
             continue;
         }
         out.append(text, i, length);
@@ -157,6 +185,19 @@ private:
     return out + " " + std::string(units[unit]);
 }
 
+inline std::string Error::expectation() const {
+    auto const number = std::to_string(expected_);
+    switch (bound_) {
+        case Bound::exactly: return "expected " + number;
+        case Bound::at_most: return "expected at most " + number;
+        case Bound::at_least: return "expected at least " + number;
+        case Bound::between: return "expected " + std::to_string(least_) + " to " + number;
+        case Bound::multiple_of: return "expected a multiple of " + number;
+        case Bound::divisor_of: return "expected a divisor of " + number;
+    }
+    return {};
+}
+
 inline std::string Error::message() const {
     std::string out;
     auto const part = [&out](std::string_view text, std::string_view separator) {
@@ -175,11 +216,11 @@ inline std::string Error::message() const {
     part(reason_.view(), ": ");
     if (out.empty()) out = std::string(name_of(code_));
     if (got_ != unset && expected_ != unset) {
-        out += " (got " + std::to_string(got_) + ", expected " + std::to_string(expected_) + ")";
+        out += " (got " + std::to_string(got_) + ", " + expectation() + ")";
     } else if (got_ != unset) {
         out += " (got " + std::to_string(got_) + ")";
     } else if (expected_ != unset) {
-        out += " (expected " + std::to_string(expected_) + ")";
+        out += " (" + expectation() + ")";
     }
     part(advice_.view(), "; ");
     return out;

@@ -58,7 +58,7 @@ public:
                     .in(file_)
                     .at("devices")
                     .because("has too many entries")
-                    .expected(static_cast<std::int64_t>(limits_.devices));
+                    .at_most(static_cast<std::int64_t>(limits_.devices));
             }
             auto device = read_device("devices." + std::to_string(profile.devices.size()), each);
             if (!device) return device.error();

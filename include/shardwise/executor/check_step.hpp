@@ -22,19 +22,19 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         return error.at("parts")
             .because("are more than there are caches")
             .got(static_cast<std::int64_t>(parts.size()))
-            .expected(limits.sequences)
+            .at_most(limits.sequences)
             .fix("give one part for each sequence");
     }
     std::int64_t tokens = 0;
     for (auto const& part : parts) {
         if (part.slot < 0 || part.slot >= limits.sequences)
-            return error.at("slot").because("has no cache").got(part.slot).expected(limits.sequences - 1);
-        if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).expected(1);
+            return error.at("slot").because("has no cache").got(part.slot).between(0, limits.sequences - 1);
+        if (part.tokens < 1) return error.at("tokens").because("is less than one").got(part.tokens).at_least(1);
         if (part.past < 0 || part.past > limits.context - part.tokens) {
             return error.at("context")
                 .because("is not long enough for the sequence's past and new tokens")
                 .got(part.past)
-                .expected(limits.context)
+                .at_most(limits.context)
                 .fix("make the executor with a longer context");
         }
         if (part.past > 0 && is_bidirectional) {
@@ -55,12 +55,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         return error.at("tokens")
             .because("are more than a step has room for")
             .got(tokens)
-            .expected(limits.step_tokens)
+            .at_most(limits.step_tokens)
             .fix("compute the prompt in chunks");
     }
     for (auto const id : ids) {
         if (id < 0 || id >= vocabulary)
-            return error.at("id").because("is not in the vocabulary").got(id).expected(vocabulary - 1);
+            return error.at("id").because("is not in the vocabulary").got(id).between(0, vocabulary - 1);
     }
     return {};
 }

@@ -109,12 +109,12 @@ public:
         Error error{ErrorCode::invalid_argument};
         error.in("kv cache");
         if (slot < 0 || slot >= room_.sequences)
-            return error.at("slot").because("has no cache").got(slot).expected(room_.sequences - 1);
+            return error.at("slot").because("has no cache").got(slot).between(0, room_.sequences - 1);
         if (tokens > room_.context) {
             return error.at("context")
                 .because("is not long enough for the sequence's past and new tokens")
                 .got(tokens)
-                .expected(room_.context)
+                .at_most(room_.context)
                 .fix("make a longer context");
         }
         for (auto const& group : groups_) {
@@ -125,7 +125,7 @@ public:
                 .in("kv cache")
                 .because("has not enough free pages for the sequence")
                 .got(free)
-                .expected(more)
+                .at_least(more)
                 .fix("wait until a sequence is done, or make room for more tokens");
         }
         for (auto& group : groups_) group.take(slot, tokens);

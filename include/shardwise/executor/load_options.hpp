@@ -140,7 +140,7 @@ namespace detail {
             .at(name_of(packed->format))
             .because("packs whole blocks of a row, which this weight's rows are not")
             .got(weight.inputs())
-            .expected(block)
+            .multiple_of(block)
             .fix("use int8 or int4");
     }
     return *packed;

@@ -235,7 +235,7 @@ private:
                 .in(parameter.name)
                 .because("columns part a block of " + std::string(name_of(held.format)))
                 .got(own.begin)
-                .expected(grain);
+                .multiple_of(grain);
         }
         WeightSource const target{held.format, outputs, width, {}, {}, held.group};
         auto const bytes = detail::source_bytes(target);

@@ -44,12 +44,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     Error refused{ErrorCode::invalid_argument};
     refused.in("executor");
     if (limits.sequences < 1 || limits.context < 1 || limits.step_tokens < 1 || limits.cache_tokens < 0)
-        return refused.because("needs room for a sequence, a context and a step").got(limits.context).expected(1);
+        return refused.because("needs room for a sequence, a context and a step").got(limits.context).at_least(1);
     if (auto const most = longest_context(model); most && limits.context > *most) {
         return refused.at("context")
             .because("is longer than the model's positions")
             .got(limits.context)
-            .expected(*most)
+            .at_most(*most)
             .fix("ask for a shorter context");
     }
     if (!checked_multiply(limits.sequences, limits.context))

@@ -42,12 +42,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     Error refused{ErrorCode::invalid_argument};
     refused.in("ep");
     if (place.ranks < 1 || place.rank < 0 || place.rank >= place.ranks)
-        return refused.because("has no such rank").got(place.rank).expected(place.ranks - 1);
+        return refused.because("has no such rank").got(place.rank).between(0, place.ranks - 1);
     auto const most = std::max<std::int64_t>(config.experts, 1);
     if (place.ranks <= most) return {};
     return refused.because("is more ranks than the model has experts")
         .got(place.ranks)
-        .expected(most)
+        .at_most(most)
         .fix("use at most one expert-parallel rank per expert");
 }
 

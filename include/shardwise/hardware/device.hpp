@@ -52,6 +52,8 @@ struct PeakRates {
             case Dtype::bf16: return brain;
             case Dtype::f8_e4m3:
             case Dtype::f8_e5m2:
+            case Dtype::f8_e4m3fnuz:
+            case Dtype::f8_e5m2fnuz:
             case Dtype::f6_e2m3:
             case Dtype::f6_e3m2: return eighth;
             case Dtype::f4: return fp4 > 0.0 ? fp4 : eighth;

@@ -181,7 +181,9 @@ template <ActivationElement T, CacheElement Cache>
         return error.because(reason).got(got).expected(expected);
     };
     if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
-        return differs("the query heads are no multiple of the key-value heads", shape.heads, shape.kv_heads);
+        return error.because("the query heads are no multiple of the key-value heads")
+            .got(shape.heads)
+            .multiple_of(shape.kv_heads);
     }
     if (q.extent(1) != shape.heads * shape.key_dim) {
         return differs("the queries are not as wide as the heads", q.extent(1), shape.heads * shape.key_dim);
@@ -200,7 +202,7 @@ template <ActivationElement T, CacheElement Cache>
         if (scales.extent(1) != shape.kv_heads)
             return differs("bytes need a scale for each key-value head", scales.extent(1), shape.kv_heads);
         if (scales.extent(0) < rows->memory_rows())
-            return differs("bytes need scales for each row", scales.extent(0), rows->memory_rows());
+            return error.because("bytes need scales for each row").got(scales.extent(0)).at_least(rows->memory_rows());
     }
     if (out.extent(0) != queries) return differs("the output needs a row per query", out.extent(0), queries);
     if (out.extent(1) != shape.heads * shape.value_dim)
@@ -211,7 +213,7 @@ template <ActivationElement T, CacheElement Cache>
         return differs("each head needs a slope", slopes.elements(), shape.heads);
     auto const needed = attention_workspace(options, queries, keys);
     if (!workspace.empty() && workspace.elements() < needed)
-        return differs("the workspace is too small", workspace.elements(), needed);
+        return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
     auto const is_size = [](float value) { return value >= 0.0F && value <= std::numeric_limits<float>::max(); };
     if (!is_size(options.scale) || !is_size(options.soft_cap)) {
         return Error{ErrorCode::invalid_argument}

@@ -48,7 +48,7 @@ template <ActivationElement T>
             .at("parts")
             .because("are of more ranks than one pass adds")
             .got(count)
-            .expected(static_cast<std::int64_t>(most_parts))
+            .at_most(static_cast<std::int64_t>(most_parts))
             .fix("reduce among fewer ranks first");
     }
     if (!stream.isa()) return stream.isa().error();

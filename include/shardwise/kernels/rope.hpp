@@ -55,10 +55,10 @@ template <ActivationElement T>
     error.in("rope");
     auto const pairs = frequencies.elements();
     if (head_dim < 1 || values.extent(1) % head_dim != 0) {
-        return error.because("a row is not made of whole heads").got(values.extent(1)).expected(head_dim);
+        return error.because("a row is not made of whole heads").got(values.extent(1)).multiple_of(head_dim);
     }
     if (first < 0 || 2 * pairs > head_dim - first)
-        return error.because("more elements turn than a head has").got(2 * pairs).expected(head_dim - first);
+        return error.because("more elements turn than a head has").got(2 * pairs).at_most(head_dim - first);
     if (positions.elements() != values.extent(0)) {
         return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
     }

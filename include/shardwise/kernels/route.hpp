@@ -65,17 +65,19 @@ inline void score_experts(float* scores, std::int64_t experts, RouterScore kind)
 
 /// Errors  invalid_argument for groups that do not divide the experts or are too few
 [[nodiscard]] inline Result<> check_groups(RouterOptions const& options, std::int64_t experts) {
-    auto const refuse = [](std::string_view place, std::string_view reason, std::int64_t got, std::int64_t expected) {
-        return Error{ErrorCode::invalid_argument}.in("route").at(place).because(reason).got(got).expected(expected);
+    auto const refuse = [](std::string_view place, std::string_view reason, std::int64_t got) {
+        return Error{ErrorCode::invalid_argument}.in("route").at(place).because(reason).got(got);
     };
     auto const groups = options.groups;
     auto const kept = options.kept_groups;
     if (groups == 0) return {};
-    if (groups < 0 || experts % groups != 0) return refuse("groups", "do not divide the experts", groups, experts);
-    if (kept < 1 || kept > groups) return refuse("kept_groups", "must be of the groups, and at least 1", kept, groups);
+    if (groups < 0 || experts % groups != 0) return refuse("groups", "do not divide the experts", groups).divisor_of(experts);
+    if (kept < 1 || kept > groups)
+        return refuse("kept_groups", "must be of the groups, and at least 1", kept).between(1, groups);
     auto const held = kept * (experts / groups);
     if (held >= options.experts_per_token) return {};
-    return refuse("kept_groups", "hold fewer experts than each token is to have", held, options.experts_per_token);
+    return refuse("kept_groups", "hold fewer experts than each token is to have", held)
+        .at_least(options.experts_per_token);
 }
 
 /// Marks the experts of all but the best groups as taken.

@@ -273,7 +273,7 @@ private:
     }
     for (auto const token : row.history) {
         if (token < 0 || token >= tokens)
-            return refuse("history", "has a token without a logit").got(token).expected(tokens);
+            return refuse("history", "has a token without a logit").got(token).between(0, tokens - 1);
     }
     return {};
 }
@@ -306,7 +306,7 @@ private:
     if (tokens < 1 || tokens > longest_vocabulary) {
         return error.because("there are no logits, or more than a vocabulary has")
             .got(tokens)
-            .expected(longest_vocabulary);
+            .between(1, longest_vocabulary);
     }
     for (auto const& row : rows) {
         if (auto const checked = detail::check_sampling(row, tokens); !checked) return checked;

@@ -100,7 +100,7 @@ public:
             return error.at(word.empty() ? std::string_view("\"\"") : std::string_view(word))
                 .because("is not a whole number")
                 .fix("let the launcher set it");
-        if (value < least || value > most) return error.because(rule).got(value).expected(value < least ? least : most);
+        if (value < least || value > most) return error.because(rule).got(value).between(least, most);
         return value;
     }
 

@@ -20,9 +20,11 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
 [[nodiscard]] constexpr Result<> check_request(EstimateRequest const& request, ModelConfig const& config,
                                                std::int64_t layers) {
     auto const& parallel = request.parallel;
-    auto const refuse = [](std::string_view flag, std::string_view reason, std::int64_t got, std::int64_t most,
+    auto const refuse = [](std::string_view flag, std::string_view reason, std::int64_t got, std::int64_t bound,
                            std::string_view fix) {
-        return Error{ErrorCode::invalid_argument}.at(flag).because(reason).got(got).expected(most).fix(fix);
+        Error error{ErrorCode::invalid_argument};
+        error.at(flag).because(reason).got(got).fix(fix);
+        return got < bound ? error.at_least(bound) : error.at_most(bound);
     };
     if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give --batch 1 or more");
     if (request.context < 0)
@@ -59,7 +61,7 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
         return Error{ErrorCode::size_overflow}
             .at("context")
             .because("the batch has more tokens than sizes are computed for")
-            .expected(most_tokens)
+            .at_most(most_tokens)
             .fix("lower --batch or --context");
     }
     auto ranks = checked_multiply(parallel.tp, parallel.pp);
@@ -67,7 +69,7 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
     if (ranks) ranks = checked_multiply(*ranks, parallel.dp);
     if (!ranks || *ranks > most_ranks) {
         return Error{ErrorCode::capacity_exceeded}.at("tp * pp * ep * dp").because("is more ranks than are listed")
-            .expected(most_ranks).fix("lower one of the degrees");
+            .at_most(most_ranks).fix("lower one of the degrees");
     }
     if (!request.training) return {};
     return check_training(*request.training, request, request.dtype.value_or(config.dtype_or(Dtype::f32)));

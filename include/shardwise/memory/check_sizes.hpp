@@ -19,7 +19,7 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
 /// Errors  size_overflow, naming the tensor or the value
 [[nodiscard]] constexpr Result<> check_sizes(Model const& model, EstimateRequest const& request) {
     auto const too_large = [](std::string_view what, std::string_view reason, std::int64_t limit) {
-        return Error{ErrorCode::size_overflow}.at(what).because(reason).expected(limit);
+        return Error{ErrorCode::size_overflow}.at(what).because(reason).at_most(limit);
     };
     auto const instances = count_instances(model.tree);
     std::int64_t total = 0;

@@ -185,7 +185,7 @@ private:
         if (entries[tree_.root()] <= ExpandedTree::max_entries) return {};
         return Error{ErrorCode::capacity_exceeded}
             .because("the model has more modules and tensors than can be mapped")
-            .expected(static_cast<std::int64_t>(ExpandedTree::max_entries));
+            .at_most(static_cast<std::int64_t>(ExpandedTree::max_entries));
     }
 
     void read_bodies() {

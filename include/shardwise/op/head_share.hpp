@@ -32,24 +32,24 @@ struct HeadShare {
         return error.at("heads")
             .because("query heads are not dealt evenly to key-value heads")
             .got(heads)
-            .expected(kv_heads)
+            .multiple_of(kv_heads)
             .fix("give a number of query heads that is a multiple of the key-value heads");
     }
-    if (ranks < 1) return error.at("ranks").because("are less than one").got(ranks).expected(1);
+    if (ranks < 1) return error.at("ranks").because("are less than one").got(ranks).at_least(1);
     if (rank < 0 || rank >= ranks)
-        return error.at("rank").because("is no rank of the group").got(rank).expected(ranks - 1);
+        return error.at("rank").because("is no rank of the group").got(rank).between(0, ranks - 1);
     if (ranks > heads) {
         return error.at("ranks")
             .because("are more than the query heads, which cannot be cut")
             .got(ranks)
-            .expected(heads)
+            .at_most(heads)
             .fix("use at most as many ranks as query heads; the others can serve as pipeline or data parallel ranks");
     }
     if (pieces.inputs % heads != 0 || pieces.inputs < heads) {
         return error.at("heads")
             .because("the output projection's inputs are not made of whole heads")
             .got(pieces.inputs)
-            .expected(heads);
+            .multiple_of(heads);
     }
     auto const head_dim = pieces.inputs / heads;
     auto const inputs = pieces.inputs_of_rank(ranks, rank);
@@ -57,7 +57,7 @@ struct HeadShare {
         return error.at("pieces")
             .because("cut a head")
             .got(pieces.grain)
-            .expected(head_dim)
+            .multiple_of(head_dim)
             .fix("cut the output projection by head_pieces");
     }
     UnitRange const query{inputs.begin / head_dim, inputs.end / head_dim};

@@ -64,15 +64,15 @@ public:
                                                        ExpertShape const& shape) {
         Error refused{ErrorCode::invalid_argument};
         refused.in("expert parallelism");
-        if (shape.experts < 1) return refused.at("experts").because("are less than one").got(shape.experts).expected(1);
-        if (shape.width < 1) return refused.at("width").because("is less than one").got(shape.width).expected(1);
+        if (shape.experts < 1) return refused.at("experts").because("are less than one").got(shape.experts).at_least(1);
+        if (shape.width < 1) return refused.at("width").because("is less than one").got(shape.width).at_least(1);
         if (shape.max_tokens < 0)
-            return refused.at("max_tokens").because("are less than none").got(shape.max_tokens).expected(0);
+            return refused.at("max_tokens").because("are less than none").got(shape.max_tokens).at_least(0);
         if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts) {
             return refused.at("experts_per_token")
                 .because("is not between 1 and the number of experts")
                 .got(shape.experts_per_token)
-                .expected(shape.experts);
+                .between(1, shape.experts);
         }
         ExpertParallel layer(comm, shape);
         auto const room = room_for(shape, comm.size(), comm.rank());
@@ -167,7 +167,7 @@ private:
         error.in("expert parallelism");
         auto const tokens = in.extent(0);
         if (tokens > shape_.max_tokens)
-            return error.because("has more tokens than it was made for").got(tokens).expected(shape_.max_tokens);
+            return error.because("has more tokens than it was made for").got(tokens).at_most(shape_.max_tokens);
         if (in.extent(1) != shape_.width || out.extent(1) != shape_.width)
             return error.because("rows have another width").got(in.extent(1)).expected(shape_.width);
         if (ids.extent(1) != shape_.experts_per_token || weights.extent(1) != shape_.experts_per_token) {
@@ -220,7 +220,7 @@ private:
                                    .in("expert parallelism")
                                    .because("got more rows than tokens with different experts bring")
                                    .got(exchange_.rows_received())
-                                   .expected(by_rank_.size() / shape_.width)
+                                   .at_most(by_rank_.size() / shape_.width)
                                    .fix("let each token choose different experts, and give all ranks one max_tokens"));
         }
         return exchange_rows(ConstRows(sent_.data(), {in.extent(0) * chosen * shape_.width}), exchange_.send_counts(),

@@ -157,7 +157,7 @@ private:
                 .expected(rows * width_);
         }
         if (workspace.elements() < needed)
-            return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+            return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
         if (comm.size() != place_.ranks || comm.rank() != place_.rank)
             return error.because("was planned for another group").got(comm.size()).expected(place_.ranks);
         return {};

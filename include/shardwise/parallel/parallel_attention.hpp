@@ -143,7 +143,7 @@ private:
         Error error{ErrorCode::shape_mismatch};
         error.in("parallel_attention");
         if (workspace.elements() < needed)
-            return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+            return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
         if (cache.keys.extent(1) != k_width || cache.values.extent(1) != v_width)
             return error.because("the cache is not as wide as this rank's key-value heads")
                 .got(cache.keys.extent(1))
@@ -153,7 +153,7 @@ private:
         if (cache.past < 0 || room < context)
             return error.because("the cache has no room for the new tokens")
                 .got(cache.past < 0 ? cache.past : room)
-                .expected(cache.past < 0 ? 0 : context);
+                .at_least(cache.past < 0 ? 0 : context);
         TensorView<float, 2, Backend> const made{workspace.data(), {tokens, qkv_.outputs()}};
         TensorView<float, 2, Backend> const heads{made.data() + made.elements(), {tokens, output_.inputs()}};
         if (share_.query.size() == 0) return TensorView<float const, 2, Backend>(heads);

@@ -88,7 +88,7 @@ private:
                 .in("parallel_mlp")
                 .because("the workspace is too small")
                 .got(workspace.elements())
-                .expected(needed);
+                .at_least(needed);
         }
         TensorView<float, 2, Backend> const made{workspace.data(), {in.extent(0), up_.outputs()}};
         if (auto const done = up_.forward(in, made, stream); !done) return done.error();

@@ -110,7 +110,7 @@ public:
             return refused.at("boundary")
                 .because(boundary.rows < 1 ? "has less than one row" : "has a width of less than one")
                 .got(boundary.rows < 1 ? boundary.rows : boundary.width)
-                .expected(1);
+                .at_least(1);
         }
         if (schedule.stages != comm.size() || static_cast<std::int64_t>(schedule.ranks.size()) != schedule.stages) {
             return Error{ErrorCode::shape_mismatch}

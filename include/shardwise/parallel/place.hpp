@@ -27,7 +27,7 @@ namespace detail {
             .at("ranks")
             .because("are less than one")
             .got(place.ranks)
-            .expected(1);
+            .at_least(1);
     }
     if (place.ranks > max_group_ranks) {
         return Error{ErrorCode::capacity_exceeded}
@@ -35,7 +35,7 @@ namespace detail {
             .at("ranks")
             .because("are more than layers work with")
             .got(place.ranks)
-            .expected(max_group_ranks)
+            .at_most(max_group_ranks)
             .fix("split the group");
     }
     if (place.rank >= 0 && place.rank < place.ranks) return {};
@@ -44,7 +44,7 @@ namespace detail {
         .at("rank")
         .because("is no rank of the group")
         .got(place.rank)
-        .expected(place.ranks - 1);
+        .between(0, place.ranks - 1);
 }
 
 }  // namespace detail

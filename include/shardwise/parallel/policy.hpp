@@ -68,7 +68,7 @@ namespace detail {
         .at("pieces")
         .because("are made of less than one input")
         .got(pieces.grain)
-        .expected(1);
+        .at_least(1);
 }
 
 }  // namespace detail

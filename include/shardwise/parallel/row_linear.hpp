@@ -138,7 +138,7 @@ public:
                 .in("row_linear")
                 .because("the workspace is too small")
                 .got(workspace.elements())
-                .expected(needed);
+                .at_least(needed);
         }
         auto const size = tokens * outputs_;
         TensorView<float, 2, Backend> const sum{workspace.data(), {tokens, outputs_}};
@@ -220,7 +220,7 @@ private:
             return error.at("pieces")
                 .because("part blocks of " + std::string(name_of(source.format)))
                 .got(pieces.grain)
-                .expected(grain)
+                .multiple_of(grain)
                 .fix("cut by pieces whose grain is a multiple of input_grain");
         }
         return {};
@@ -241,7 +241,7 @@ private:
                 .expected(rows * outputs_);
         }
         if (workspace.elements() < needed)
-            return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+            return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
         if (comm.size() != place_.ranks || comm.rank() != place_.rank)
             return error.because("the layer was cut for another group").got(comm.size()).expected(place_.ranks);
         return {};

@@ -189,7 +189,7 @@ private:
             .at(key_dim < 1 ? "key_dim" : "value_dim")
             .because("gives heads no width")
             .got(key_dim < 1 ? key_dim : value_dim)
-            .expected(1);
+            .at_least(1);
     }
 
     /// That this is a rank, and that a weight's outputs are those that the pieces cut.

@@ -46,7 +46,7 @@ template <ComputeBackend Backend, Communicator C>
     bool const is_in_order = rows <= 1 || comm.size() == 1;
     auto const needed = is_in_order ? 0 : gather_logits_workspace(rows, vocabulary);
     if (workspace.elements() < needed)
-        return error.because("the workspace is too small").got(workspace.elements()).expected(needed);
+        return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);
     TensorView<float const, 1, Backend> const flat{own.data(), {own.elements()}};
     TensorView<float, 1, Backend> const gathered{is_in_order ? out.data() : workspace.data(), {out.elements()}};
     if (comm.size() == 1) return Backend::template copy<float>(flat, gathered, stream);

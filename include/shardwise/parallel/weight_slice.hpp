@@ -131,7 +131,7 @@ private:
             .expected(whole.outputs * row_scales);
     }
     if (inputs.begin < 0 || inputs.end < inputs.begin || inputs.end > whole.inputs)
-        return error.at("inputs").because("the range leaves the weight").got(inputs.end).expected(whole.inputs);
+        return error.at("inputs").because("the range leaves the weight").got(inputs.end).at_most(whole.inputs);
     auto const grain = input_grain(whole.format, whole.group);
     if (inputs.size() > 0 && (inputs.begin % grain != 0 || (inputs.end % grain != 0 && inputs.end != whole.inputs))) {
         return Error{ErrorCode::invalid_argument}
@@ -139,13 +139,13 @@ private:
             .at("inputs")
             .because("the range parts a block of " + std::string(name_of(whole.format)))
             .got(inputs.begin % grain != 0 ? inputs.begin : inputs.end)
-            .expected(grain)
+            .multiple_of(grain)
             .fix("cut where blocks begin");
     }
     std::int64_t outputs = 0;
     for (auto const& range : rows) {
         if (range.begin < 0 || range.end < range.begin || range.end > whole.outputs)
-            return error.at("rows").because("the range leaves the weight").got(range.end).expected(whole.outputs);
+            return error.at("rows").because("the range leaves the weight").got(range.end).at_most(whole.outputs);
         outputs += range.size();
     }
 

@@ -237,7 +237,7 @@ private:
         if (sum <= 1e6) return {};
         return Error{ErrorCode::capacity_exceeded}
             .because("one step takes longer than can be planned for, in seconds")
-            .expected(1'000'000);
+            .at_most(1'000'000);
     }
 
     Profile const& profile_;

@@ -21,7 +21,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     Error error{ErrorCode::invalid_argument};
     error.in("pipeline").at("schedule").fix("give every rank each micro-batch's passes once");
     for (auto const count : {schedule.stages, schedule.micro_batches, schedule.chunks}) {
-        if (count < 1) return error.because("has no stages, micro-batches or chunks").got(count).expected(1);
+        if (count < 1) return error.because("has no stages, micro-batches or chunks").got(count).at_least(1);
     }
     if (static_cast<std::int64_t>(schedule.ranks.size()) != schedule.stages) {
         return error.because("does not have a row for each stage")
@@ -43,11 +43,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             if (slot.micro_batch < 0 || slot.micro_batch >= schedule.micro_batches)
                 return error.because("has a pass of a micro-batch that is none")
                     .got(slot.micro_batch)
-                    .expected(schedule.micro_batches - 1);
+                    .between(0, schedule.micro_batches - 1);
             if (slot.chunk < 0 || slot.chunk >= schedule.chunks)
                 return error.because("has a pass through a chunk that is none")
                     .got(slot.chunk)
-                    .expected(schedule.chunks - 1);
+                    .between(0, schedule.chunks - 1);
             auto const kind = static_cast<std::int64_t>(slot.work);
             if (kind >= kinds) return error.because("has a pass of a kind that its first row has not").got(kind);
             auto& is_seen =

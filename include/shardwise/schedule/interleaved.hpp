@@ -23,15 +23,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                                                                       std::int64_t micro_batches) {
     Error refused{ErrorCode::invalid_argument};
     refused.in("interleaved schedule");
-    if (stages < 1) return refused.at("stages").because("are less than one").got(stages).expected(1);
-    if (chunks < 1) return refused.at("chunks").because("are less than one").got(chunks).expected(1);
+    if (stages < 1) return refused.at("stages").because("are less than one").got(stages).at_least(1);
+    if (chunks < 1) return refused.at("chunks").because("are less than one").got(chunks).at_least(1);
     if (micro_batches < 1)
-        return refused.at("micro-batches").because("are less than one").got(micro_batches).expected(1);
+        return refused.at("micro-batches").because("are less than one").got(micro_batches).at_least(1);
     if (micro_batches % stages != 0) {
         return refused.at("micro-batches")
             .because("are no multiple of the pipeline's stages")
             .got(micro_batches)
-            .expected(stages)
+            .multiple_of(stages)
             .fix("cut the batch into a multiple of the stages");
     }
     auto schedule = detail::empty_schedule(stages, micro_batches, chunks);

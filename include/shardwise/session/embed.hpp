@@ -149,7 +149,7 @@ struct EmbedPart {
     Error error{ErrorCode::invalid_argument};
     error.in("embed");
     if (texts.empty()) return error.at("texts").because("are none").fix("give at least one");
-    if (step_tokens < 1) return error.at("step_tokens").because("is less than one").got(step_tokens).expected(1);
+    if (step_tokens < 1) return error.at("step_tokens").because("is less than one").got(step_tokens).at_least(1);
     auto const most = longest_context(model);
     std::int64_t longest = 1;
     std::int64_t all = 0;
@@ -161,7 +161,7 @@ struct EmbedPart {
             return error.at(name)
                 .because("has more tokens than the model has positions")
                 .got(length)
-                .expected(*most)
+                .at_most(*most)
                 .fix("cut it into shorter texts");
         }
         longest = std::max(longest, length);
@@ -234,7 +234,7 @@ template <ReductionPolicy Policy>
     ModelSource const& source, Model const& model, std::vector<std::vector<std::int32_t>> const& texts,
     EmbedOptions const& options = {}) {
     if (options.tp < 1) {
-        return Error{ErrorCode::invalid_argument}.in("tp").because("is less than one rank").got(options.tp).expected(1);
+        return Error{ErrorCode::invalid_argument}.in("tp").because("is less than one rank").got(options.tp).at_least(1);
     }
     bool const is_whole = is_bidirectional(model);
     auto const limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);

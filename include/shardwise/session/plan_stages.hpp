@@ -18,8 +18,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Errors  invalid_argument for impossible ranks, with those that are legal
 [[nodiscard]] inline Result<std::vector<StageBlocks>> plan_stages(Model const& model, RunOptions const& options) {
     Error refused{ErrorCode::invalid_argument};
-    if (options.tp < 1) return refused.in("tp").because("is less than one rank").got(options.tp).expected(1);
-    if (options.pp < 1) return refused.in("pp").because("is less than one stage").got(options.pp).expected(1);
+    if (options.tp < 1) return refused.in("tp").because("is less than one rank").got(options.tp).at_least(1);
+    if (options.pp < 1) return refused.in("pp").because("is less than one stage").got(options.pp).at_least(1);
     if (options.pp > 1 && options.cache_tokens > 0) {
         // Stages whose layers see unequally far would admit sequences at different steps.
         return Error{ErrorCode::unsupported}

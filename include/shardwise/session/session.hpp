@@ -93,7 +93,7 @@ public:
             return error.at("prompt")
                 .because("is longer than the context")
                 .got(length)
-                .expected(limits_.context)
+                .at_most(limits_.context)
                 .fix("shorten the prompt or make a longer context");
         }
         auto const vocabulary = executor_->model().config.vocab_size;
@@ -102,7 +102,7 @@ public:
                 return error.at("prompt")
                     .because("has an id that is not in the vocabulary")
                     .got(id)
-                    .expected(vocabulary - 1);
+                    .between(0, vocabulary - 1);
         }
         if (auto const checked = detail::check_sampling({request.sampling}, vocabulary); !checked)
             return checked.error();
@@ -112,7 +112,7 @@ public:
                 .at("tokens")
                 .because("are more than the cache can hold, even alone")
                 .got(needed)
-                .expected(limits_.cache_tokens)
+                .at_most(limits_.cache_tokens)
                 .fix("ask for fewer new tokens, or make room for more in the cache");
         }
         auto const number = next_request_++;

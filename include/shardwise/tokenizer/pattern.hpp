@@ -33,7 +33,7 @@ namespace detail {
 [[nodiscard]] inline Error too_long_replacement() {
     return Error{ErrorCode::capacity_exceeded}
         .because("the tokenizer's replacements make the text longer than is handled")
-        .expected(static_cast<std::int64_t>(max_replaced_text));
+        .at_most(static_cast<std::int64_t>(max_replaced_text));
 }
 
 /// How a repetition chooses between more and less.

@@ -82,6 +82,6 @@ TEST_CASE("read_text_file: gives all of a file up to its limit") {
     auto const refused = read_text_file(path, 4);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == ErrorCode::capacity_exceeded);
-    CHECK(refused.error().message().find("(got 5, expected 4)") != std::string::npos);
+    CHECK(refused.error().message().find("(got 5, expected at most 4)") != std::string::npos);
     CHECK(read_text_file(folder.write("empty", ""), 4)->empty());
 }

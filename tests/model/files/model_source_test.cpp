@@ -151,13 +151,17 @@ TEST_CASE("find_model: finds org/name in the cache, and opens its files through 
     CHECK(source->open("../x").error().code() == ErrorCode::unsafe_path);
 }
 
-TEST_CASE("find_model: a config.json that links out of its folder is not read") {
+TEST_CASE("find_model: links in a folder that the user named are followed, a shard that an index names stays inside") {
     TemporaryFolder const at;
-    at.write("secret.json", R"({"model_type": "llama"})");
-    at.link("m/config.json", "../secret.json");
+    at.write("store/abc.json", R"({"model_type": "llama", "num_hidden_layers": 3})");
+    at.link("m/config.json", "../store/abc.json");
     auto const source = find(at / "m");
     REQUIRE(source);
-    CHECK(source->open(source->config).error().code() == ErrorCode::unsafe_path);
+    auto const file = source->open(source->config);
+    REQUIRE(file);
+    CHECK(read_config_file(*file)->config.layers == 3);
+    CHECK(source->open_shard("config.json").error().code() == ErrorCode::unsafe_path);
+    CHECK(source->open("../store/abc.json").error().code() == ErrorCode::unsafe_path);
 }
 
 TEST_CASE("find_model: pipes and devices are refused without blocking") {

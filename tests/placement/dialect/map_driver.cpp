@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the cases that scripts/golden/accelerate_*.py --check writes to its input; with an argument, transformers' cases.
+// Answers the cases that scripts/golden/accelerate_*.py --check writes to its input; with the argument
+// transformers or transformers-5.0, that library's cases.
 // Not part of the suite; build it by hand:
 // g++ -std=c++20 -O1 -fsanitize=address,undefined -I include tests/placement/dialect/map_driver.cpp -o map_driver
 
@@ -8,8 +9,9 @@
 #include <iostream>
 #include <string>
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
     using namespace shardwise;
+    bool const is_old = argc > 1 && std::string(argv[1]) == "transformers-5.0";
     std::string line;
     std::string tree_text;
     while (std::getline(std::cin, line) && std::getline(std::cin, tree_text)) {
@@ -18,7 +20,8 @@ int main(int argc, char**) {
         if (!document || !file) return 1;
         auto const tree = expand(file->tree);
         if (!tree) return 1;
-        auto const question = dialect_cases::read_question(document->root());
+        auto question = dialect_cases::read_question(document->root());
+        if (is_old) question.transformers.rules = TransformersRules::v5_0;
         auto const map = argc > 1 ? infer_transformers_map(*tree, question.max_memory, question.transformers)
                                   : infer_accelerate_map(*tree, question.max_memory, question.accelerate);
         std::string separator;

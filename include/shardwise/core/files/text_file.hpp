@@ -18,7 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             .in(file.path())
             .because("is larger than a file of this kind may be, in bytes")
             .got(static_cast<std::int64_t>(file.size()))
-            .expected(static_cast<std::int64_t>(limit));
+            .at_most(static_cast<std::int64_t>(limit));
     }
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     auto const count = file.read(0, text.data(), text.size());

@@ -56,14 +56,14 @@ public:
         auto const ranks = static_cast<std::int64_t>(contexts.size());
         Error error{ErrorCode::invalid_argument};
         error.in("peer group");
-        if (ranks < 1 || ranks > most) return error.because("has no ranks or too many").got(ranks).expected(most);
+        if (ranks < 1 || ranks > most) return error.because("has no ranks or too many").got(ranks).between(1, most);
         if (options.blocks < 0 || options.blocks > detail::PeerMemory::max_blocks) {
             return error.because("has an impossible number of blocks")
                 .got(options.blocks)
-                .expected(detail::PeerMemory::max_blocks);
+                .between(1, detail::PeerMemory::max_blocks);
         }
         if (options.staging < Bytes{16}) {
-            return error.because("has staging memory for less than 16 bytes").got(options.staging.count()).expected(16);
+            return error.because("has staging memory for less than 16 bytes").got(options.staging.count()).at_least(16);
         }
         if (options.limit.count() <= 0) return error.because("has no time to wait").got(options.limit.count());
         std::unique_ptr<PeerGroup> group(new PeerGroup(options));
@@ -71,7 +71,7 @@ public:
         if (options.blocks > most_blocks) {
             return error.because("has more blocks than its ranks' devices run at once")
                 .got(options.blocks)
-                .expected(most_blocks)
+                .at_most(most_blocks)
                 .fix("ask for fewer blocks, or put fewer ranks on a device");
         }
         group->blocks_ = options.blocks > 0 ? options.blocks : std::min<std::int32_t>(16, most_blocks);
@@ -111,7 +111,7 @@ public:
         Error error{ErrorCode::invalid_argument};
         error.in("all_reduce");
         if (rank.value() < 0 || rank.value() >= size()) {
-            return error.because("there is no such rank").got(rank.value()).expected(size() - 1);
+            return error.because("there is no such rank").got(rank.value()).between(0, size() - 1);
         }
         if (in.elements() != out.elements()) {
             return Error{ErrorCode::shape_mismatch}

@@ -108,7 +108,7 @@ struct T5 {
                 .at("num_decoder_layers")
                 .because("is more than this library plans for")
                 .got(config.decoder_layers)
-                .expected(LayerSet::capacity);
+                .at_most(LayerSet::capacity);
         }
         auto both_stacks = config;
         both_stacks.layers += 2 * config.decoder_layers;  // a decoder block has two attentions

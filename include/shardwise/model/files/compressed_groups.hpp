@@ -215,7 +215,7 @@ private:
     constexpr std::size_t most_groups = 64;
     if (groups->size() > most_groups) {
         return config.error(ErrorCode::capacity_exceeded, "config_groups", "has more groups than this library reads")
-            .expected(static_cast<std::int64_t>(most_groups));
+            .at_most(static_cast<std::int64_t>(most_groups));
     }
     std::vector<CompressedGroup> out;
     for (auto const entry : *groups) {

@@ -167,7 +167,7 @@ private:
     [[nodiscard]] Error too_large(std::string_view key, std::int64_t value) const {
         return error(ErrorCode::size_overflow, key, "is larger than a model can have")
             .got(value)
-            .expected(max_config_size);
+            .at_most(max_config_size);
     }
     [[nodiscard]] Result<> read_integer(Field const& field, std::string_view key, JsonValue found,
                                         ModelConfig& config) const {

@@ -191,7 +191,7 @@ struct ConfigPart {
     if (layers <= LayerSet::capacity) return {};
     return object.error(ErrorCode::capacity_exceeded, "num_hidden_layers", "is more than this library plans for")
         .got(layers)
-        .expected(LayerSet::capacity);
+        .at_most(LayerSet::capacity);
 }
 
 /// Asks the family whether the values go together and whether the model they describe has a size.

@@ -111,7 +111,7 @@ private:
     [[nodiscard]] Error capacity(std::string_view place, std::uint64_t got, std::uint64_t limit) const {
         return error(ErrorCode::capacity_exceeded, place, "more than any model has")
             .got(static_cast<std::int64_t>(got))
-            .expected(static_cast<std::int64_t>(limit));
+            .at_most(static_cast<std::int64_t>(limit));
     }
 
     Result<> read_metadata() {
@@ -225,7 +225,7 @@ private:
         if (row % block.block_elements != 0) {
             return malformed(tensor.name, "a row is not a multiple of the type's block")
                 .got(row)
-                .expected(block.block_elements);
+                .multiple_of(block.block_elements);
         }
         auto const bytes = ggml_bytes(*type, tensor.shape);
         if (!bytes || !tensor.shape.checked_elements())
@@ -269,7 +269,7 @@ private:
             if (next > header_.file_size - data) {
                 return malformed(tensor.name, "its data reaches past the end of the file")
                     .got(header_.file_size - data)
-                    .expected(next)
+                    .at_least(next)
                     .fix("download the file again");
             }
             tensor.offset += data;

@@ -115,7 +115,7 @@ private:
             return error(ErrorCode::capacity_exceeded, architecture_ + ".block_count",
                          "is more than this library plans for")
                 .got(layers)
-                .expected(LayerSet::capacity);
+                .at_most(LayerSet::capacity);
         }
         if (auto const done = read_window_pattern(config); !done) return done.error();
         if (auto const done = check_gguf_values<Arch>(header_, path_, config); !done) return done.error();
@@ -195,7 +195,7 @@ private:
         if (*number > max_config_size) {
             return error(ErrorCode::size_overflow, key, "is larger than a model can have")
                 .got(*number)
-                .expected(max_config_size);
+                .at_most(max_config_size);
         }
         config.*field.integer = *number;
         return {};

@@ -13,8 +13,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A folder that holds a model; gives its files by name and nothing outside it.
 ///
-/// The folder itself may be a link. Links below it must stay in it, except that the snapshots of a Hugging Face cache
-/// may link into the `blobs` of the same repository. Hard links are files.
+/// The folder itself may be a link, and links that its listing shows are followed wherever they point: the user named
+/// the folder. Names that come out of a file must stay in it, through links too, except that the snapshots of a Hugging
+/// Face cache may link into the `blobs` of the same repository. Hard links are files.
 class ModelFolder {
 public:
     /// Errors  file_not_found, file_unreadable
@@ -30,7 +31,15 @@ public:
     /// As the user named it.
     [[nodiscard]] std::string const& path() const { return path_; }
 
-    /// Opens a file by its name relative to the folder, as an index or a listing gives it.
+    /// Opens a file that the folder's listing shows, or that every model has under that name; links are followed.
+    ///
+    /// Errors  unsafe_path for a name that leads out of the folder; file_not_found, file_unreadable
+    [[nodiscard]] Result<RegularFile> listed_file(std::string_view name) const {
+        if (auto const checked = check_name(name); !checked) return checked.error();
+        return RegularFile::open(root_ + "/" + std::string(name), path_ + "/" + std::string(name));
+    }
+
+    /// Opens a file by its name relative to the folder, as an index gives it.
     ///
     /// Errors  unsafe_path for a name or link that leaves the folder; file_not_found, file_unreadable
     [[nodiscard]] Result<RegularFile> file(std::string_view name) const {

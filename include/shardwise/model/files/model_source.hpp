@@ -40,10 +40,20 @@ struct ModelSource {
     /// What the user should know of, one sentence each.
     std::vector<std::string> warnings;
 
-    /// Opens one of the files above, or a shard that the index names.
+    /// Opens one of the files above; a link is followed wherever it points.
     ///
     /// Errors  unsafe_path, file_not_found, file_unreadable
     [[nodiscard]] Result<RegularFile> open(std::string_view file) const {
+        if (folder.empty()) return RegularFile::open(std::string(file));
+        auto const root = ModelFolder::open(folder);
+        if (!root) return root.error();
+        return root->listed_file(file);
+    }
+
+    /// Opens a shard that the index names: it must stay in the folder.
+    ///
+    /// Errors  as open; unsafe_path for a link that leaves the folder too
+    [[nodiscard]] Result<RegularFile> open_shard(std::string_view file) const {
         if (folder.empty()) return RegularFile::open(std::string(file));
         auto const root = ModelFolder::open(folder);
         if (!root) return root.error();
@@ -212,7 +222,7 @@ private:
     auto const slash = path.rfind('/');
     auto const folder = slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
     auto const root = ModelFolder::open(folder);
-    if (root && root->file("config.json"))
+    if (root && root->listed_file("config.json"))
         source.config = slash == std::string::npos ? "config.json" : folder + "config.json";
     return source;
 }

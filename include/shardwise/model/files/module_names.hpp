@@ -44,7 +44,7 @@ public:
             if (text > max_text || names.patterns_.size() == max_patterns) {
                 return Error{ErrorCode::capacity_exceeded}
                     .because("names more modules than this library reads")
-                    .expected(static_cast<std::int64_t>(max_text));
+                    .at_most(static_cast<std::int64_t>(max_text));
             }
             if (rule == NameRule::patterns || is_expression) {
                 auto pattern = NamePattern::parse(std::string_view{entry}.substr(is_expression ? 3 : 0));

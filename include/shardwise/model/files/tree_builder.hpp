@@ -152,12 +152,12 @@ private:
     bool too_many(std::string_view what) {
         return refuse(Error{ErrorCode::capacity_exceeded}
                           .because("has more " + std::string(what) + " than fit into the bytes that a tree may take")
-                          .expected(static_cast<std::int64_t>(max_memory_)));
+                          .at_most(static_cast<std::int64_t>(max_memory_)));
     }
     bool too_many(std::string_view what, std::size_t limit) {
         return refuse(Error{ErrorCode::capacity_exceeded}
                           .because("has more " + std::string(what) + " than this library reads")
-                          .expected(static_cast<std::int64_t>(limit)));
+                          .at_most(static_cast<std::int64_t>(limit)));
     }
     bool check_name(std::string_view name) {
         if (!name.empty() && name.find('.') == std::string_view::npos) return true;

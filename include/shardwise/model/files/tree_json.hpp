@@ -57,7 +57,7 @@ public:
                 if (builder_.depth() == max_module_depth) {
                     return refuse(Error{ErrorCode::capacity_exceeded}
                                       .because("modules are nested too deep")
-                                      .expected(static_cast<std::int64_t>(max_module_depth)));
+                                      .at_most(static_cast<std::int64_t>(max_module_depth)));
                 }
                 builder_.begin();
                 return enter(Place::module);
@@ -280,7 +280,7 @@ private:
             .in(path)
             .because("is larger than a tree file may be, in bytes")
             .got(static_cast<std::int64_t>(file->size()))
-            .expected(static_cast<std::int64_t>(max_tree_file));
+            .at_most(static_cast<std::int64_t>(max_tree_file));
     }
     auto const mapped = MappedFile::map(*file, 0, file->size());
     if (!mapped) return mapped.error();

@@ -80,7 +80,7 @@ namespace detail {
         .because(
             "the model has more modules and tensors to place than this library plans for: they take too many bytes")
         .got(bytes)
-        .expected(max_tree_memory);
+        .at_most(max_tree_memory);
 }
 
 /// Success where sizes of all tensors add up within 63 bits, even as 16-byte elements, and the expanded tree is of a
@@ -94,7 +94,7 @@ namespace detail {
     auto const too_many = [] {
         return Error{ErrorCode::capacity_exceeded}
             .because("the model has more modules and tensors than this library plans for")
-            .expected(max_tree_entries);
+            .at_most(max_tree_entries);
     };
     if (auto const checked = check_placement_memory(tree, tree.no_split_classes()); !checked) return checked;
     instances[tree.root()] = 1;

@@ -47,7 +47,7 @@ public:
                         .at("ids")
                         .because("name no expert")
                         .got(expert)
-                        .expected(experts_ - 1);
+                        .between(0, experts_ - 1);
                 }
                 ++sent_[static_cast<std::size_t>(expert)];
             }

@@ -37,12 +37,21 @@ namespace detail {
     return dtype == Dtype::boolean ? 1 : bits(dtype);
 }
 
+/// Whether accelerate counts a tensor in the dtype of the load: every type whose name does not begin with int, uint or
+/// bool, torch's quantised types among them.
+[[nodiscard]] constexpr bool is_cast_by_accelerate(DtypeTraits const& row) {
+    for (std::string_view const prefix : {"int", "uint", "bool"}) {
+        if (row.torch_name.substr(0, prefix.size()) == prefix) return false;
+    }
+    return true;
+}
+
 [[nodiscard]] inline SizeTable accelerate_sizes(ExpandedTree const& tree, AccelerateOptions const& options) {
     WidthTable widths{};
     for (auto const& row : dtype_table) {
         auto& width = widths[static_cast<std::size_t>(row.dtype)];
         width = accelerate_bits(row.dtype);
-        if (options.dtype && row.is_floating) width = std::min(width, accelerate_bits(*options.dtype));
+        if (options.dtype && is_cast_by_accelerate(row)) width = std::min(width, accelerate_bits(*options.dtype));
     }
     std::vector<SizeException> exceptions;
     for (ExpandedTree::Index i = 0; tree.has_stored_bytes() && i < tree.tensor_count(); ++i) {
@@ -81,13 +90,14 @@ namespace detail {
     settings.offloads_buffers = options.offload_buffers;
     settings.merges = options.clean_result;
     auto devices = detail::greedy_devices(max_memory);
-    bool is_numbered = true;
+    bool is_balanced = true;
     if (options.strategy != DialectStrategy::sequential) {
-        is_numbered = detail::balance_limits(tree, sizes, settings.is_whole, detail::LeafRule::childless,
+        is_balanced = detail::balance_limits(tree, sizes, settings.is_whole, !options.no_split.empty(),
+                                             detail::BalanceRule::accelerate,
                                              options.strategy == DialectStrategy::balanced_low_0, devices);
     }
     auto map = detail::fill(tree, sizes, std::move(devices), settings);
-    if (!is_numbered) detail::mark_repaired(map, settings.library);
+    if (!is_balanced) detail::mark_repaired(map, settings.library);
     return map;
 }
 

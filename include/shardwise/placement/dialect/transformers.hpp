@@ -14,8 +14,13 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// Whose rules a transformers map follows: they changed after 5.0, whose balanced budgets were too small for a large
+/// embedding and sent ample models to the last GPU and the cpu (transformers #46823).
+enum class TransformersRules : std::uint8_t { v5_23, v5_0 };
+
 /// What transformers' `device_map="auto"` takes besides the model and its limits.
 struct TransformersOptions {
+    TransformersRules rules = TransformersRules::v5_23;
     DialectStrategy strategy = DialectStrategy::balanced;
     /// The dtype that the model is made in: real floating tensors of 16 bits and more take it; narrower ones are
     /// quantised.
@@ -25,8 +30,8 @@ struct TransformersOptions {
     /// The share of each limit that the quantizer leaves (its adjust_max_memory): 0.9 for bitsandbytes, quanto and
     /// torchao.
     double budget_share = 1.0;
-    /// Memory that a GPU's allocator has reserved and does not use; it may be filled too, up to the limit that was
-    /// given.
+    /// Memory that a GPU's allocator has reserved and does not use. 5.0 adds it to the balanced budgets, up to the limit
+    /// that was given; 5.23 balances after it looked, so that given limits stay what they are.
     std::vector<DeviceLimit> unused_reserved;
     /// Classes whose instances are never split.
     std::vector<std::string_view> no_split;
@@ -63,12 +68,13 @@ namespace detail {
 /// The device map that transformers makes for `device_map="auto"`, "balanced", "balanced_low_0" or "sequential".
 ///
 /// These are the rules of transformers' own fork (since 5.0): sizes are those of the elements in memory (a bool is a
-/// byte), tied keys count under the name that they are tied to, the mean leaf is over every module with tensors of its
-/// own, mps counts as a GPU, there is no fallback. transformers 4.57 calls accelerate instead: there
+/// byte), tied keys count under the name that they are tied to, mps counts as a GPU, there is no fallback. Balanced
+/// budgets leave 1.25 times the largest whole block or leaf beyond the even share; in 5.0 it was the first block or the
+/// mean leaf. transformers 4.57 calls accelerate instead: there
 /// infer_accelerate_map is the answer. Tied groups come in registration order, where transformers takes the order of a
 /// hash seed; where it raises, the map is valid and says so in `is_repaired`, as infer_accelerate_map does.
 ///
-/// Source  transformers 5.0 integrations/accelerate.py _get_device_map
+/// Source  transformers 5.23 and 5.0 integrations/accelerate.py _get_device_map
 [[nodiscard]] inline DialectMap infer_transformers_map(ExpandedTree const& tree, MaxMemory const& max_memory,
                                                        TransformersOptions const& options = {}) {
     auto const sizes = detail::transformers_sizes(tree, options);
@@ -79,9 +85,12 @@ namespace detail {
     settings.library = "transformers";
     auto const given = detail::greedy_devices(max_memory);
     auto devices = given;
-    bool is_numbered = true;
+    bool const is_old = options.rules == TransformersRules::v5_0;
+    settings.ties = is_old ? detail::TieRule::per_parameter : detail::TieRule::per_module;
+    bool is_balanced = true;
     if (options.strategy != DialectStrategy::sequential) {
-        is_numbered = detail::balance_limits(tree, sizes, settings.is_whole, detail::LeafRule::own_tensors,
+        auto const rule = is_old ? detail::BalanceRule::transformers_5_0 : detail::BalanceRule::transformers;
+        is_balanced = detail::balance_limits(tree, sizes, settings.is_whole, !options.no_split.empty(), rule,
                                              options.strategy == DialectStrategy::balanced_low_0, devices);
     }
     for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -90,13 +99,13 @@ namespace detail {
             limit = static_cast<std::int64_t>(static_cast<double>(limit) / 8.0 * options.budget_share * 8.0);
         }
         for (auto const& reserved : options.unused_reserved) {
-            if (reserved.device != devices[i].device || reserved.device.kind != DeviceClass::gpu) continue;
+            if (!is_old || reserved.device != devices[i].device || reserved.device.kind != DeviceClass::gpu) continue;
             limit += std::clamp<std::int64_t>(reserved.limit.count(), 0, detail::highest_limit) * 8;
         }
         limit = std::min(limit, given[i].limit);
     }
     auto map = detail::fill(tree, sizes, std::move(devices), settings);
-    if (!is_numbered) detail::mark_repaired(map, settings.library);
+    if (!is_balanced) detail::mark_repaired(map, settings.library);
     return map;
 }
 

@@ -70,7 +70,7 @@ private:
             return Error{ErrorCode::capacity_exceeded}
                 .at(key)
                 .because("has more entries than are read")
-                .expected(static_cast<std::int64_t>(limit));
+                .at_most(static_cast<std::int64_t>(limit));
         }
         GgufCursor cursor(metadata_.source(), array->offset, window);
         for (std::uint64_t i = 0; i < array->count; ++i) {

@@ -47,7 +47,7 @@ struct SourceBytes {
     if (source.inputs < 0) return fail(ErrorCode::invalid_argument, "has a negative number of inputs", source.inputs);
     auto const block = source.format == WeightFormat::int4 ? 1 : traits(source.format).block_elements;
     if (source.inputs % block != 0) {
-        return fail(ErrorCode::shape_mismatch, "its inputs are not whole blocks", source.inputs).expected(block);
+        return fail(ErrorCode::shape_mismatch, "its inputs are not whole blocks", source.inputs).multiple_of(block);
     }
     if (source.format == WeightFormat::int4 && source.group < 1) {
         return fail(ErrorCode::invalid_argument, "needs a group of at least one element per scale", source.group);

@@ -24,7 +24,7 @@ struct ConfigKeys {
 [[nodiscard]] constexpr Result<> check_size(std::string_view key, std::int64_t size) {
     constexpr auto most = std::int64_t{1} << 24U;
     if (size < 1) return Error{ErrorCode::invalid_field}.at(key).because("must be at least 1").got(size);
-    if (size > most) return Error{ErrorCode::invalid_field}.at(key).because("is too large").got(size).expected(most);
+    if (size > most) return Error{ErrorCode::invalid_field}.at(key).because("is too large").got(size).at_most(most);
     return {};
 }
 
@@ -44,21 +44,21 @@ struct ConfigKeys {
             .at(keys.layers)
             .because("is more than this library plans for")
             .got(config.layers)
-            .expected(LayerSet::capacity);
+            .at_most(LayerSet::capacity);
     }
     if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
         return Error{ErrorCode::invalid_field}
             .at(keys.hidden_size)
             .because("is not a multiple of the number of heads")
             .got(config.hidden_size)
-            .expected(config.heads);
+            .multiple_of(config.heads);
     }
     if (config.heads % config.kv_heads != 0) {
         return Error{ErrorCode::invalid_field}
             .at(keys.kv_heads)
             .because("does not divide the number of heads")
             .got(config.kv_heads)
-            .expected(config.heads);
+            .divisor_of(config.heads);
     }
     return check_products(config);
 }

@@ -32,7 +32,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             return Error{ErrorCode::size_overflow}
                 .because("a size of the model is out of range")
                 .got(size)
-                .expected(most);
+                .at_most(most);
         }
     }
     auto widest = config.heads * config.head_dim;
@@ -72,21 +72,21 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
             .at("num_hidden_layers")
             .because("is more than this library plans for")
             .got(config.layers)
-            .expected(LayerSet::capacity);
+            .at_most(LayerSet::capacity);
     }
     if (!is_head_dim_given && config.hidden_size % config.heads != 0) {
         return Error{ErrorCode::invalid_field}
             .at("hidden_size")
             .because("is not a multiple of num_attention_heads, and head_dim is not given")
             .got(config.hidden_size)
-            .expected(config.heads);
+            .multiple_of(config.heads);
     }
     if (config.heads % config.kv_heads != 0) {
         return Error{ErrorCode::invalid_field}
             .at("num_key_value_heads")
             .because("does not divide num_attention_heads")
             .got(config.kv_heads)
-            .expected(config.heads);
+            .divisor_of(config.heads);
     }
     return check_products(config);
 }
@@ -137,14 +137,14 @@ template <class Slides>
             .at("num_experts")
             .because("is more than this library plans for")
             .got(config.experts)
-            .expected(most);
+            .at_most(most);
     }
     if (config.experts_per_token < 1 || config.experts_per_token > config.experts) {
         return Error{ErrorCode::invalid_field}
             .at("num_experts_per_tok")
             .because("must be between 1 and the number of experts")
             .got(config.experts_per_token)
-            .expected(config.experts);
+            .between(1, config.experts);
     }
     if (config.expert_intermediate_size < 1) {
         return Error{ErrorCode::invalid_field}
@@ -174,7 +174,7 @@ template <class Slides>
             .at("rope.dimension_count")
             .because("is more than a head has")
             .got(config.rotary_dim)
-            .expected(config.head_dim);
+            .at_most(config.head_dim);
     }
     factor = static_cast<double>(config.rotary_dim) / head_dim;
     // Where the quotient was rounded down, the product would be cut to one element less.

@@ -43,10 +43,10 @@ struct DeepseekLayout {
                 .at(size.key)
                 .because("is too small")
                 .got(size.value)
-                .expected(size.least);
+                .at_least(size.least);
         }
         if (size.value > most) {
-            return Error{ErrorCode::invalid_field}.at(size.key).because("is too large").got(size.value).expected(most);
+            return Error{ErrorCode::invalid_field}.at(size.key).because("is too large").got(size.value).at_most(most);
         }
     }
     if (config.qk_rope_head_dim % 2 != 0) {

@@ -48,6 +48,7 @@ inline constexpr std::int64_t highest_limit = std::int64_t{1} << 51U;
 struct FillSettings {
     std::vector<char> is_whole;
     bool has_fallback = false;
+    TieRule ties = TieRule::per_parameter;
     bool offloads_buffers = false;
     bool merges = true;
     std::string_view library = "accelerate";
@@ -84,7 +85,7 @@ inline void mark_repaired(DialectMap& map, std::string_view library) {
 
     DialectMap map;
     if (tree.module_count() == 0) return map;
-    GreedyMap greedy(tree, sizes, devices, {settings.has_fallback, settings.is_whole});
+    GreedyMap greedy(tree, sizes, devices, {settings.has_fallback, settings.ties, settings.is_whole});
     auto const placed = greedy.run();
     EntryMerger merger(tree, placed, settings.merges);
     map.entries = merger.run(devices);

@@ -36,10 +36,17 @@ struct PlacedEntry {
     std::uint32_t device;
 };
 
+/// What a greedy map does about a module whose tied parameters lie in other modules.
+enum class TieRule : std::uint8_t {
+    per_parameter,  // accelerate, transformers 5.0: adds the other module, less the parameter, for each tied parameter
+    per_module,     // transformers 5.23: adds each other module once, and splits what does not fit together with them
+};
+
 /// Fills devices in order with the modules of a tree in registration order and never goes back: the algorithm that
 /// accelerate and transformers share.
 ///
-/// Source  accelerate 1.15 utils/modeling.py infer_auto_device_map; transformers 5.0 integrations/accelerate.py
+/// Source  accelerate 1.15 utils/modeling.py infer_auto_device_map; transformers 5.0 and 5.23
+///         integrations/accelerate.py
 class GreedyMap {
 public:
     using Index = ExpandedTree::Index;
@@ -47,6 +54,7 @@ public:
 
     struct Settings {
         bool has_fallback = false;
+        TieRule ties = TieRule::per_parameter;
         /// By class id: true where instances are never split.
         std::vector<char> is_whole;
     };
@@ -79,7 +87,8 @@ public:
                 continue;
             }
             if (!tied_.empty() && size <= room && split_tied(entry)) continue;
-            if (size >= room && is_splittable(entry)) {
+            bool const may_split = settings_.ties == TieRule::per_module || size >= room;
+            if (may_split && is_splittable(entry)) {
                 queue_.insert_parts(entry.index(), queue_.first());
                 ledger_.search_again();
                 continue;
@@ -121,7 +130,7 @@ private:
         }
     }
 
-    /// Finds the queued modules that hold the tied parameters and returns what they add, each as often as it is tied.
+    /// Finds the queued modules that hold the tied parameters and returns what they add.
     std::int64_t find_tied_entries() {
         tied_slots_.clear();
         std::int64_t extra = 0;
@@ -135,8 +144,14 @@ private:
                 is_repaired_ = true;
                 continue;
             }
-            extra += sizes_.of_module(module) - sizes_.of_tensor(tensor);
-            tied_slots_.push_back(queue_.slot_of(module));
+            auto const slot = queue_.slot_of(module);
+            if (settings_.ties == TieRule::per_parameter) {
+                extra += sizes_.of_module(module) - sizes_.of_tensor(tensor);
+            } else {
+                if (std::find(tied_slots_.begin(), tied_slots_.end(), slot) != tied_slots_.end()) continue;
+                extra += sizes_.of_module(module);
+            }
+            tied_slots_.push_back(slot);
         }
         return extra;
     }
