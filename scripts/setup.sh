@@ -30,6 +30,7 @@ has_header() { # in the compilers' default folders
     return 1
 }
 has_library() { compgen -G "/usr/lib/*/$1.so" || compgen -G "/usr/lib/$1.so"; }
+has_libcxx() { compgen -G '/usr/lib/llvm-19/include/c++/v1/version'; }
 has_device_libraries() { compgen -G '/usr/lib/*/amdgcn/bitcode/ockl.bc'; }
 has_libfuzzer() { compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a'; }
 
@@ -50,6 +51,9 @@ fi
 if [ "$purpose" = all ]; then
     need clang has clang++
     need libclang-rt-14-dev has_libfuzzer
+    need clang-16 has clang++-16
+    need clang-19 has clang++-19
+    need libc++-19-dev has_libcxx
     need doctest-dev has_header doctest/doctest.h
     need doxygen has doxygen
     need pkg-config has pkg-config
@@ -77,8 +81,8 @@ install_missing() {
             echo "setup: this is not Debian; please install, under the names your system has for them:"
             printf '  %s\n' "${missing[@]}"
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
-            echo "tests also both compilers, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff, mandoc, Eigen 3.4,"
-            echo "DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, and hipcc with ROCm's device libraries)"
+            echo "tests also both compilers, clang 16 and 19, libc++, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff,"
+            echo "mandoc, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, and hipcc with ROCm's device libraries)"
         } >&2
         exit 1
     fi

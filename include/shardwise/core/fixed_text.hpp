@@ -21,9 +21,11 @@ public:
 
     constexpr void assign(std::string_view text) {
         bool const is_cut = text.size() > N;
-        size_ = static_cast<unsigned char>(is_cut ? N : text.size());
+        // Not by size_: g++ 12 takes what a byte can hold for the length of the text, and warns of shorter ones.
+        std::size_t const count = is_cut ? N : text.size();
+        size_ = static_cast<unsigned char>(count);
         char const* const from = text.data();
-        for (std::size_t i = 0; i < size_; ++i) text_[i] = from[i];
+        for (std::size_t i = 0; i < count; ++i) text_[i] = from[i];
         for (std::size_t i = N - 3; is_cut && i < N; ++i) text_[i] = '.';
     }
 

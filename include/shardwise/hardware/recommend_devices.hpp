@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/error.hpp>
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/hardware/find_device.hpp>
 
@@ -58,8 +59,9 @@ public:
             bool const is_processor = found.is_available && found.device.kind == DeviceKind::cpu;
             if (is_processor && holds(found)) return {{i}, sizes(found) + why};
         }
-        return {{}, "needs " + to_text(wish_.needed) + ", but the accelerators have " + to_text(have) +
-                        " free together; add devices, quantize, or offload"};
+        return {{},
+                "needs " + to_text(wish_.needed) + ", but the accelerators have " + to_text(have) +
+                    " free together; add devices, quantize, or offload"};
     }
 
 private:
@@ -134,7 +136,7 @@ private:
             bool const is_kind = std::find(kinds.begin(), kinds.end(), devices_[i].device.kind) != kinds.end();
             if (devices_[i].is_available && is_kind && holds(devices_[i])) positions.push_back(i);
         }
-        std::stable_sort(positions.begin(), positions.end(), [this](auto a, auto b) { return is_better(a, b); });
+        detail::stable_sort(positions.begin(), positions.end(), [this](auto a, auto b) { return is_better(a, b); });
         return positions;
     }
     /// The fewest devices of one kind that hold the model together, in their order; none where all do not. Instances of a
@@ -145,7 +147,7 @@ private:
             bool const is_whole = devices_[i].parent.empty();
             if (devices_[i].is_available && devices_[i].device.kind == kind && is_whole) positions.push_back(i);
         }
-        std::stable_sort(positions.begin(), positions.end(), [this](auto a, auto b) {
+        detail::stable_sort(positions.begin(), positions.end(), [this](auto a, auto b) {
             return devices_[a].device.available() > devices_[b].device.available();
         });
         Bytes sum{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/hardware/system/system_files.hpp>
 #include <shardwise/hardware/vendor/pci_path.hpp>
@@ -50,7 +51,7 @@ private:
         // The driver's order is by address already; a GPU without one leaves it as it is.
         auto const address_of = [this](std::size_t i) { return parse_pci_address(devices_[i].device.pci.view()); };
         if (std::all_of(gpus_.begin(), gpus_.end(), [&](std::size_t i) { return address_of(i).has_value(); })) {
-            std::stable_sort(gpus_.begin(), gpus_.end(), [&](std::size_t a, std::size_t b) {
+            detail::stable_sort(gpus_.begin(), gpus_.end(), [&](std::size_t a, std::size_t b) {
                 auto const one = *address_of(a);
                 auto const other = *address_of(b);
                 return std::tie(one.domain, one.bus, one.device, one.function) <
@@ -66,8 +67,8 @@ private:
             auto const capability = words.size() > 3 ? to_integer(words.substr(3)).value_or(0) : 0;
             return std::tuple(has_rates ? device.peak.fp32 : static_cast<double>(capability), device.memory.count());
         };
-        std::stable_sort(gpus_.begin(), gpus_.end(),
-                         [&](std::size_t a, std::size_t b) { return speed_of(a) > speed_of(b); });
+        detail::stable_sort(gpus_.begin(), gpus_.end(),
+                            [&](std::size_t a, std::size_t b) { return speed_of(a) > speed_of(b); });
     }
 
     [[nodiscard]] std::vector<std::size_t> instances_of(std::size_t gpu) const {

@@ -71,7 +71,8 @@ inline void score_experts(float* scores, std::int64_t experts, RouterScore kind)
     auto const groups = options.groups;
     auto const kept = options.kept_groups;
     if (groups == 0) return {};
-    if (groups < 0 || experts % groups != 0) return refuse("groups", "do not divide the experts", groups).divisor_of(experts);
+    if (groups < 0 || experts % groups != 0)
+        return refuse("groups", "do not divide the experts", groups).divisor_of(experts);
     if (kept < 1 || kept > groups)
         return refuse("kept_groups", "must be of the groups, and at least 1", kept).between(1, groups);
     auto const held = kept * (experts / groups);
@@ -100,7 +101,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
         bool const counts_two = options.group_rank == GroupRank::best_two && width > 1;
         group_ranks[static_cast<std::size_t>(group)] = counts_two ? first + second : first;
     }
-    List<unsigned char> is_kept(static_cast<std::size_t>(options.groups), 0);
+    List<unsigned char> is_kept(group_ranks.size(), 0);
     for (std::int64_t i = 0; i < options.kept_groups; ++i) {
         auto const best = best_left(group_ranks.data(), options.groups, is_kept);
         if (best < 0) break;

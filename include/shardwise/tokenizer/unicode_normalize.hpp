@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/tokenizer/unicode.hpp>
 #include <shardwise/tokenizer/unicode_canonical_table.hpp>
 #include <shardwise/tokenizer/unicode_compatible_table.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -70,9 +70,9 @@ inline void order_marks(std::u32string& text) {
         }
         auto end = first;
         while (end < text.size() && combining_class(text[end]) != 0) ++end;
-        std::stable_sort(text.begin() + static_cast<std::ptrdiff_t>(first),
-                         text.begin() + static_cast<std::ptrdiff_t>(end),
-                         [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); });
+        detail::stable_sort(text.begin() + static_cast<std::ptrdiff_t>(first),
+                            text.begin() + static_cast<std::ptrdiff_t>(end),
+                            [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); });
         first = end;
     }
 }

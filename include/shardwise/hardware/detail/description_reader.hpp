@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/hardware/detail/described_fields.hpp>
 #include <shardwise/hardware/presets.hpp>
 #include <shardwise/hardware/spec.hpp>
@@ -223,8 +224,8 @@ private:
 
     /// Accelerators first, then cpu, then disk; otherwise as written.
     void order_devices() {
-        std::stable_sort(topology_.devices.begin(), topology_.devices.end(),
-                         [](Device const& a, Device const& b) { return rank(a.id) < rank(b.id); });
+        detail::stable_sort(topology_.devices.begin(), topology_.devices.end(),
+                            [](Device const& a, Device const& b) { return rank(a.id) < rank(b.id); });
         positions_.clear();
         for (std::size_t i = 0; i < topology_.devices.size(); ++i) {
             positions_.push_back({topology_.devices[i].id, static_cast<std::int32_t>(i)});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/hardware/vendor/amd_reader.hpp>
 
 #include <algorithm>
@@ -118,7 +119,7 @@ inline void sort_as_hip(std::vector<AmdGpu>& gpus, std::vector<KfdNode> const& n
         gpu.found.is_available = false;
         gpu.found.reason = "the kernel's compute driver (/sys/class/kfd) does not list it, so HIP cannot use it";
     }
-    std::stable_sort(gpus.begin(), gpus.end(), [](AmdGpu const& a, AmdGpu const& b) {
+    detail::stable_sort(gpus.begin(), gpus.end(), [](AmdGpu const& a, AmdGpu const& b) {
         return (a.node ? a.node->number : INT64_MAX) < (b.node ? b.node->number : INT64_MAX);
     });
 }

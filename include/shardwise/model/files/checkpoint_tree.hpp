@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/model/files/checkpoint_match.hpp>
 #include <shardwise/model/files/number_table.hpp>
 #include <shardwise/model/files/tensor_names.hpp>
@@ -126,7 +127,7 @@ private:
         // Numbered children in their order, whatever the file's; the others as the file lists them.
         auto const begin = runs_.begin() + static_cast<std::ptrdiff_t>(first);
         auto const comes_before = [](Run const& a, Run const& b) { return a.number < b.number; };
-        if (!std::is_sorted(begin, runs_.end(), comes_before)) std::stable_sort(begin, runs_.end(), comes_before);
+        if (!std::is_sorted(begin, runs_.end(), comes_before)) detail::stable_sort(begin, runs_.end(), comes_before);
         bool const is_list = first < last && runs_[first].number >= 0;
         builder_.set_class(is_block ? "Block" : is_list ? "ModuleList" : "Module");
         for (auto i = first; i < last; ++i) {

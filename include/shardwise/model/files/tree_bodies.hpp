@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/model/files/number_table.hpp>
 #include <shardwise/model/module_tree.hpp>
 
@@ -49,7 +50,8 @@ public:
         auto const own = tensors().subspan(first, count);
         auto const comes_first = [](Tensor const& tensor) { return tensor.is_parameter(); };
         if (!std::is_partitioned(own.begin(), own.end(), comes_first)) {
-            std::stable_partition(own.begin(), own.end(), comes_first);
+            detail::stable_sort(own.begin(), own.end(),
+                                [&](auto const& a, auto const& b) { return comes_first(a) && !comes_first(b); });
         }
         auto const is_this = [&](ModuleId known) { return is_equal(modules_[known], class_name, own, children); };
         auto const body = numbers_.find_or_add(hash_of(class_name, own, children), is_this);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/cost/profile.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -110,7 +111,7 @@ private:
                 if (seconds >= 0.0) all.push_back({time.module, seconds, weight});
             }
         }
-        std::stable_sort(all.begin(), all.end(), [](Entry const& a, Entry const& b) { return a.path < b.path; });
+        detail::stable_sort(all.begin(), all.end(), [](Entry const& a, Entry const& b) { return a.path < b.path; });
         std::vector<Entry> out;
         for (auto const& entry : all) {
             if (out.empty() || out.back().path != entry.path) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/stable_sort.hpp>
 #include <shardwise/model/expanded_tree.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -31,8 +31,8 @@ public:
         : tree_(&tree) {
         for (auto const tensor : tree.duplicates()) exceptions.emplace_back(tensor, 0);
         // The stable order puts a duplicate's zero behind what else is said of it, and the last one counts.
-        std::stable_sort(exceptions.begin(), exceptions.end(),
-                         [](auto const& a, auto const& b) { return a.first < b.first; });
+        detail::stable_sort(exceptions.begin(), exceptions.end(),
+                            [](auto const& a, auto const& b) { return a.first < b.first; });
         auto const elements = tree.elements();
         auto const dtypes = tree.dtypes();
         auto const count = tree.tensor_count();
