@@ -24,10 +24,11 @@ template <class T>
 constexpr double smallest = std::is_same_v<T, Float16> ? 0x1p-25 : 0x1p-134;
 
 template <class T, class B>
-void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std::int64_t stride, bool in_place) {
-    auto const in = numbers<T>(rows * stride, 11);
+void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std::int64_t stride, bool in_place,
+                    float epsilon = 1e-5F, float size = 1.0F) {
+    auto in = numbers<T>(rows * stride, 11);
+    for (auto& value : in) value = T(static_cast<float>(value) * size);
     auto const weight = numbers<T>(width, 12);
-    constexpr float epsilon = 1e-5F;
     constexpr float offset = 1.0F;
     auto device_in = bench.send(in);
     auto device_weight = bench.send(weight);
@@ -276,6 +277,17 @@ TEST_CASE_TEMPLATE("rms_norm is within the rounding of its arithmetic, in place 
     check_rms_norm<float>(*bench, 1, 1, 1, false);
     check_rms_norm<Bfloat16>(*bench, 2, 257, 300, true);
     check_rms_norm<Float16>(*bench, 2, 256, 256, false);
+    // Rows whose squares no float holds, and epsilons as small: 0x1p-149 is the smallest float.
+    for (float const epsilon : {0.0F, 0x1p-149F, 0x1p-101F, 0x1p-99F, 1e-12F}) {
+        for (float const size :
+             {0x1p-147F, 1e-42F, 1e-39F, 1e-30F, 1e-22F, 1e-19F, 1e-16F, 1e-14F, 1e17F, 1e18F, 1e19F, 1e30F, 1e37F}) {
+            CAPTURE(epsilon);
+            CAPTURE(size);
+            check_rms_norm<float>(*bench, 2, 300, 301, false, epsilon, size);
+            // The smallest of this type is 9e-41.
+            if (size >= 1e-39F) check_rms_norm<Bfloat16>(*bench, 2, 65, 65, true, epsilon, size);
+        }
+    }
 }
 
 TEST_CASE_TEMPLATE("rms_norm refuses shapes that do not fit", B, SHARDWISE_TEST_BACKENDS) {
