@@ -23,7 +23,9 @@ import numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from conversion import ModelBase, get_model_class  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, T5ForConditionalGeneration  # noqa: E402
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
 from executor_logits import fill  # noqa: E402
 
@@ -71,6 +73,10 @@ CASES = {
     "gpt_oss": dict(COMMON, model_type="gpt_oss", intermediate_size=32, head_dim=16, num_local_experts=4,
                     num_experts_per_tok=2, sliding_window=6, max_position_embeddings=256,
                     rope_scaling=dict(YARN, truncate=False)),
+    # As published: the experts in blocks of MXFP4, which the converter takes over as they are.
+    "gpt_oss_mxfp4": dict(COMMON, model_type="gpt_oss", hidden_size=64, intermediate_size=96, head_dim=16,
+                          num_local_experts=3, num_experts_per_tok=2, sliding_window=6, max_position_embeddings=256,
+                          rope_scaling=dict(YARN, truncate=False)),
     "deepseek_v2": dict(LATENT, model_type="deepseek_v2", q_lora_rank=None, topk_method="greedy",
                         norm_topk_prob=False, routed_scaling_factor=1.5),
     "deepseek_v2_groups": dict(LATENT, model_type="deepseek_v2", q_lora_rank=32, topk_method="group_limited_greedy",
@@ -90,7 +96,7 @@ CASES = {
 COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
     llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
-    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0""".split()
+    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
 ALSO = {"gpt2": dict(n_ctx=64)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
@@ -134,6 +140,30 @@ def make(config):
     return model
 
 
+def pack_experts(model):
+    """Makes the experts' weights such as MXFP4 holds, any code in any place; returns the tensors as they are published."""
+    packed = {}
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".experts." not in name or "bias" in name:
+                continue
+            experts, inputs, outputs = parameter.shape
+            blocks = torch.randint(0, 256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8, generator=generator)
+            scales = torch.randint(121, 124, (experts, outputs, inputs // 32), dtype=torch.uint8, generator=generator)
+            parameter.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32))
+            packed |= {name: None, name + "_blocks": blocks, name + "_scales": scales}
+    return packed
+
+
+def save_packed(place, packed):
+    path = place / "model.safetensors"
+    tensors = load_file(path) | packed
+    save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path, {"format": "pt"})
+    config = json.loads((place / "config.json").read_text()) | {"quantization_config": {"quant_method": "mxfp4"}}
+    (place / "config.json").write_text(json.dumps(config, indent=1))
+
+
 def set_vocab(self):
     tokens = ["<unk>", "<s>", "</s>"] + [chr(ord("A") + i) for i in range(VOCABULARY - 3)]
     # RobertaModel.set_vocab writes a BPE vocabulary, by whose merges the reader knows the family.
@@ -167,7 +197,10 @@ def main(folder, keep, wanted):
             continue
         model = make(config)
         place = folder / case
+        packed = pack_experts(model) if case.endswith("mxfp4") else None
         model.save_pretrained(place)
+        if packed is not None:
+            save_packed(place, packed)
         saved = json.loads((place / "config.json").read_text()) | ALSO.get(case, {})
         (place / "config.json").write_text(json.dumps(saved, indent=1))
         # Gemma3Model.modify_tensors counts the tokens of this file.
