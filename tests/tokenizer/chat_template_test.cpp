@@ -109,6 +109,10 @@ TEST_CASE("ChatTemplate: a hostile template ends at a limit") {
              std::string("{% for i in range(9999) %}{{ 'x' * 999999 }}{% endfor %}"),
              std::string("{{ 'x' * 9223372036854775807 }}"),
              std::string("{{ ('x' * 500000).replace('', 'y' * 500000) }}"),
+             std::string("{{ ('a' * 300000 ~ 'b') in 'a' * 600000 }}"),
+             "{% macro m() %}{% if 0 %}" + repeated("{{ caller }}", 9'000) +
+                 "{% endif %}{% endmacro %}{% for i in range(99999) %}{{ m() }}{% endfor %}",
+             "{% for i in range(99999) %}" + repeated("x", 5'000) + "{% endfor %}",
              std::string("{{ range(99999) | reverse | list | sort }}"),
          }) {
         CAPTURE(text);

@@ -24,13 +24,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a chat template is given beside the limits: what transformers' apply_chat_template gives, without tools and documents.
 struct ChatTemplateInput {
-    std::span<ChatMessage const> messages;
+    std::span<ChatMessage const> messages = {};
     /// Whether the text ends where the answer begins.
     bool adds_generation_prompt = true;
     /// The texts of special tokens under their names, such as bos_token; a name that is missing is undefined.
-    std::span<std::pair<std::string, std::string> const> special_tokens;
+    std::span<std::pair<std::string, std::string> const> special_tokens = {};
     /// What strftime_now writes; a template that asks for the date is refused without it.
-    std::optional<std::tm> now;
+    std::optional<std::tm> now = {};
 };
 
 namespace detail::jinja {

@@ -115,7 +115,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail::jinja {
     return nullptr;
 }
 [[nodiscard]] inline JinjaValue const* find_member(JinjaRunState& run, JinjaValue const& dict, std::string_view key) {
-    if (!run.step(1 + dict.members().size() / 8)) return nullptr;
+    if (!run.search_names(dict.members().size(), key.size())) return nullptr;
     for (auto const& member : dict.members())
         if (member.first.is_string() && member.first.text() == key) return &member.second;
     return nullptr;
@@ -202,7 +202,8 @@ inline void put_member(JinjaRunState& run, std::vector<JinjaMember>& members, Ji
 [[nodiscard]] inline bool is_contained(JinjaRunState& run, JinjaValue const& item, JinjaValue const& container) {
     if (container.is_string()) {
         if (item.is_string())
-            return run.take(container.text().size()) && container.text().find(item.text()) != std::string_view::npos;
+            return run.search_text(container.text().size(), item.text().size()) &&
+                   container.text().find(item.text()) != std::string_view::npos;
         run.wrong("asks whether a " + std::string(type_name(item.kind())) + " is in a str");
         return false;
     }

@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail::jinja {
 /// The value of a name: what a part around it has set, what was given, a function; undefined where nothing has it.
 inline JinjaValue JinjaInterpreter::look_up(std::string_view name) {
     for (auto const* scope = scope_.get(); scope; scope = scope->parent.get()) {
-        if (!run_.step(1 + scope->names.size() / 8)) return {};
+        if (!run_.search_names(scope->names.size(), name.size())) return {};
         for (auto const& [key, value] : scope->names)
             if (key == name) return value;
     }

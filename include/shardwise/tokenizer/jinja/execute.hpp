@@ -142,7 +142,7 @@ inline JinjaInterpreter::Flow JinjaInterpreter::execute_filter_block(JinjaNode c
 inline void JinjaInterpreter::assign(JinjaNode const& target, JinjaValue value) {
     if (run_.is_failed()) return;
     if (target.kind == JinjaNodeKind::name) {
-        if (run_.step(1 + scope_->names.size() / 8)) scope_->set(target.text, std::move(value));
+        if (run_.search_names(scope_->names.size(), target.text.size())) scope_->set(target.text, std::move(value));
         return;
     }
     if (target.kind == JinjaNodeKind::attribute_target) {
@@ -153,7 +153,7 @@ inline void JinjaInterpreter::assign(JinjaNode const& target, JinjaValue value) 
             run_.wrong("sets an attribute of what is no namespace: " + target.text);
         } else {
             auto& members = run_.name_space(object.index());
-            if (!run_.step(1 + members.size() / 8)) return;
+            if (!run_.search_names(members.size(), target.names[0].size())) return;
             auto const found = std::find_if(members.begin(), members.end(),
                                             [&](auto const& member) { return member.first == target.names[0]; });
             if (found != members.end())
@@ -192,9 +192,9 @@ inline JinjaValue JinjaInterpreter::call_macro(std::size_t index, JinjaArguments
     auto const& body = *node.children[macro.body];
     auto const defaults = node.children.size() - macro.body - 1;
     auto const first_default = node.names.size() - defaults;
-    bool const takes_rest = reads_name(body, "varargs");
-    bool const takes_named = reads_name(body, "kwargs");
-    bool const takes_caller = reads_name(body, "caller");
+    bool const takes_rest = node.reads_varargs;
+    bool const takes_named = node.reads_kwargs;
+    bool const takes_caller = node.reads_caller;
     auto const is_parameter = [&](std::string_view name) {
         return std::find(node.names.begin(), node.names.end(), name) != node.names.end();
     };

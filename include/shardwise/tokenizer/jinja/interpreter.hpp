@@ -90,9 +90,9 @@ private:
     /// What something writes, instead of writing it.
     template <class Body>
     std::string captured(Body body) {
-        auto const before = std::exchange(output_, {});
+        auto before = std::exchange(output_, {});
         body();
-        return std::exchange(output_, before);
+        return std::exchange(output_, std::move(before));
     }
 
     JinjaRunState& run_;

@@ -89,7 +89,7 @@ enum class JinjaMethod : std::uint8_t {
                                                              std::string_view name) {
     if (value.is(JinjaKind::name_space)) {
         auto const& members = run.name_space(value.index());
-        if (!run.step(1 + members.size() / 8)) return JinjaValue{};
+        if (!run.search_names(members.size(), name.size())) return JinjaValue{};
         for (auto const& [key, member] : members)
             if (key == name) return member;
         return std::nullopt;

@@ -51,6 +51,7 @@ struct TextRange {
     for (auto const& each : wanted) {
         if (!each.is_string())
             return run.wrong("asks whether a str begins or ends with a " + std::string(type_name(each.kind())));
+        if (!run.take(each.text().size())) return {};
         found = found || (range.is_valid &&
                           (at_start ? range.text.starts_with(each.text()) : range.text.ends_with(each.text())));
     }
@@ -64,7 +65,7 @@ struct TextRange {
     if (!bound.needs(run, name, 1)) return {};
     auto const range = text_range(run, text, bound, 1);
     auto const wanted = bound.text(run, 0);
-    if (run.is_failed()) return {};
+    if (!run.search_text(range.text.size(), wanted.size())) return {};
     if (name == "count") {
         std::int64_t count = 0;
         if (wanted.empty())
@@ -121,7 +122,9 @@ struct TextRange {
         JinjaBound const bound(run, name, given, {"chars"});
         auto const side = name == "strip" ? StripSide::both : name == "lstrip" ? StripSide::left : StripSide::right;
         if (!bound[0] || bound[0]->is_none()) return run.make_string(std::string(strip_text(text, side)));
-        return run.make_string(std::string(strip_text(text, side, bound.text(run, 0))));
+        auto const set = bound.text(run, 0);
+        if (!run.search_text(text.size(), set.size())) return {};
+        return run.make_string(std::string(strip_text(text, side, set)));
     }
     if (name == "split" || name == "rsplit") {
         JinjaBound const bound(run, name, given, {"sep", "maxsplit"});
@@ -170,6 +173,7 @@ struct TextRange {
         if (!bound.needs(run, name, 1)) return {};
         auto const by = bound.text(run, 0);
         if (by.empty()) return run.wrong("cuts by an empty text");
+        if (!run.search_text(text.size(), by.size())) return {};
         bool const is_last = name == "rpartition";
         auto const at = is_last ? text.rfind(by) : text.find(by);
         bool const has = at != std::string_view::npos;

@@ -58,6 +58,9 @@ struct JinjaNode {
     unsigned height = 1;
     std::string text;
     JinjaValue constant;
+    bool reads_varargs = false;  // of a macro or a call block: whether its body does
+    bool reads_kwargs = false;
+    bool reads_caller = false;
     std::vector<std::string> names;
     std::vector<std::unique_ptr<JinjaNode>> children;
 };

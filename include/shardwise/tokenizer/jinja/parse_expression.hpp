@@ -102,6 +102,7 @@ protected:
                 if (std::find(node->names.begin(), node->names.end(), name) != node->names.end())
                     fail("gives the argument " + name + " twice");
                 node->names.push_back(name);
+                if (node->names.size() > max_named) unsupported("has a call of very many named arguments");
                 add(node, expression());
             } else if (!node->names.empty()) {
                 fail("has a named argument before one without a name");

@@ -154,6 +154,7 @@ private:
         while (!is_failed() && !at_sign(")")) {
             if (!node->names.empty()) expect_sign(",");
             node->names.push_back(expect_any_name());
+            if (node->names.size() > max_named) unsupported("has a macro of very many parameters");
             if (skip_sign("=")) {
                 defaults.push_back(expression());
             } else if (!defaults.empty()) {
@@ -162,12 +163,19 @@ private:
         }
         expect_sign(")");
     }
+    void add_body(JinjaNodePtr const& node, JinjaNodePtr block) {
+        if (is_failed()) return;
+        node->reads_varargs = reads_name(*block, "varargs");
+        node->reads_kwargs = reads_name(*block, "kwargs");
+        node->reads_caller = reads_name(*block, "caller");
+        add(node, std::move(block));
+    }
     JinjaNodePtr macro(int line) {
         auto node = make(JinjaNodeKind::macro, line);
         node->text = expect_any_name();
         std::vector<JinjaNodePtr> defaults;
         parameters(node, defaults);
-        add(node, closed({"endmacro"}));
+        add_body(node, closed({"endmacro"}));
         for (auto& value : defaults) add(node, std::move(value));
         return node;
     }
@@ -177,7 +185,7 @@ private:
         if (at_sign("(")) parameters(node, defaults);
         add(node, expression());
         if (!is_failed() && node->children[0]->kind != JinjaNodeKind::call) return fail("expected a call" + found());
-        add(node, closed({"endcall"}));
+        add_body(node, closed({"endcall"}));
         for (auto& value : defaults) add(node, std::move(value));
         return node;
     }

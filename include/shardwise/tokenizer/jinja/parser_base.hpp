@@ -23,6 +23,7 @@ public:
 protected:
     static constexpr unsigned max_height = 200;
     static constexpr std::size_t max_nodes = 200'000;
+    static constexpr std::size_t max_named = 100;  // parameters of a macro, and named arguments of a call
 
     explicit JinjaParserBase(std::vector<JinjaToken> tokens) : tokens_(std::move(tokens)) {}
 

@@ -5,6 +5,7 @@
 #include <shardwise/tokenizer/unicode.hpp>
 #include <shardwise/tokenizer/utf8.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -55,10 +56,11 @@ enum class StripSide : std::uint8_t { both, left, right };
 /// str.strip, lstrip, rstrip: white space, or the code points of `set` where one is given.
 [[nodiscard]] inline std::string_view strip_text(std::string_view text, StripSide side,
                                                  std::optional<std::string_view> set = std::nullopt) {
-    auto const codes = set ? to_code_points(*set) : std::u32string{};
+    auto codes = set ? to_code_points(*set) : std::u32string{};
+    std::sort(codes.begin(), codes.end());
     auto const goes = [&](std::size_t at, std::size_t end) {
         auto const code = utf8_code_point(text.substr(at), end - at);
-        return set ? codes.find(code) != std::u32string::npos : is_python_space(code);
+        return set ? std::binary_search(codes.begin(), codes.end(), code) : is_python_space(code);
     };
     if (side != StripSide::right) {
         while (!text.empty()) {

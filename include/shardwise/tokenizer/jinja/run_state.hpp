@@ -75,6 +75,14 @@ public:
         return !is_failed_;
     }
 
+    /// As step, for going through so many names for one of so many bytes.
+    bool search_names(std::size_t count, std::size_t size) { return step(1 + count * (1 + size / 32) / 8); }
+    /// As take, for looking for `wanted` bytes among `size`, which takes their product at worst.
+    bool search_text(std::uint64_t size, std::uint64_t wanted) {
+        auto const rounds = 1 + wanted / 64;
+        return take(size > UINT64_MAX / rounds ? UINT64_MAX : size * rounds);
+    }
+
     /// One level deeper as long as it lives; false where that is too deep.
     class Level {
     public:

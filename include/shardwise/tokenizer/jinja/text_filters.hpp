@@ -70,7 +70,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail::jinja {
     JinjaBound const bound(run, "trim", given, {"chars"});
     auto const text = text_of(run, value);
     if (!bound[0] || bound[0]->is_none()) return run.make_string(std::string(strip_text(text, StripSide::both)));
-    return run.make_string(std::string(strip_text(text, StripSide::both, bound.text(run, 0))));
+    auto const set = bound.text(run, 0);
+    if (!run.search_text(text.size(), set.size())) return {};
+    return run.make_string(std::string(strip_text(text, StripSide::both, set)));
 }
 
 [[nodiscard]] inline JinjaValue filter_replace(JinjaRunState& run, JinjaValue const& value,

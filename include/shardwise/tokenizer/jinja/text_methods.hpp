@@ -54,7 +54,7 @@ enum class TextCase : std::uint8_t { upper, lower, capital, title };
 /// str.replace; all of them where `count` is negative.
 [[nodiscard]] inline JinjaValue replace_text(JinjaRunState& run, std::string_view text, std::string_view old,
                                              std::string_view by, std::int64_t count) {
-    if (!run.take(text.size())) return {};
+    if (!run.search_text(text.size(), old.size())) return {};
     std::string out;
     std::size_t at = 0;
     while (count != 0 && at <= text.size()) {
@@ -128,7 +128,7 @@ enum class TextPad : std::uint8_t { left, right, both };
 [[nodiscard]] inline JinjaValue split_text(JinjaRunState& run, std::string_view text,
                                            std::optional<std::string_view> separator, std::int64_t most,
                                            bool from_end) {
-    if (!run.take(text.size() * 2)) return {};
+    if (!run.search_text(text.size() * 2, separator ? separator->size() : 1)) return {};
     if (!separator) return run.make_list(split_words(text, most, from_end));
     if (separator->empty()) return run.wrong("splits by an empty text");
     std::vector<JinjaValue> parts;
