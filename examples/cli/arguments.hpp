@@ -13,10 +13,11 @@ namespace shardwise::cli {
 struct Arguments {
     std::string command;
     std::optional<std::string> model;
-    std::optional<std::string> dtype, quant, kv_dtype, batch, context, sliding_window, mla;
+    std::optional<std::string> dtype, quant, kv_dtype, batch, context, sliding_window, mla, prefill_chunk;
     std::optional<std::string> tp, pp, ep, dp, micro_batches;
     std::optional<std::string> training, zero, offload, recompute, attention, convention;
-    std::optional<std::string> tree, devices, max_memory, strategy, custom, objective, dialect, no_split, max;
+    std::optional<std::string> tree, devices, max_memory, utilization, strategy, custom, objective, dialect, no_split,
+        max;
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> listed, topic;

@@ -95,6 +95,9 @@ inline constexpr std::array<std::string_view, 24> quant_words{
     "awq-g128", "mxfp4",  "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_0",      "Q4_1",
     "Q4_K_S",   "Q4_K_M", "Q5_0", "Q5_K_S", "Q5_K_M", "Q6_K",   "Q8_0",      "IQ4_XS"};
 
+/// What --prefill-chunk takes beside numbers.
+inline constexpr std::array<std::string_view, 1> prefill_chunk_words{"none"};
+
 /// The words of an array of choices.
 template <auto const& choices>
 inline constexpr auto words_of = [] {

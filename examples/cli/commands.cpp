@@ -19,24 +19,23 @@ std::span<Command const> commands() {
                              {"shardwise estimate ./Mistral-7B --training adam --zero 2 --dp 8",
                               "fine-tuning on eight replicas"}},
                 .run = run_estimate},
-        Command{
-            .name = "map",
-            .summary = "which device holds which part of a model",
-            .description =
-                "Places the parts of a model on devices and says whether it fits, how full each device is, and how "
-                "far the answer is from the best possible one. Where it does not fit, the smallest changes that "
-                "would make it fit are listed.\n\nThe dialects accelerate (1.15), transformers (5.23) and "
-                "transformers-5.0 give the device map that those libraries would infer.",
-            .groups = {model_argument(), tree_options(), model_options(), device_options(), placement_options(),
-                       output_options(), picture_options()},
-            .is_argument_optional = true,
-            .examples = {{"shardwise map llama-3-70b --devices 4xA100-40GB --context 8192",
-                          "does it fit, and where does each layer go?"},
-                         {"shardwise map llama-3-8b --devices 1xRTX4090 --max context", "the longest context"},
-                         {"shardwise map ./model --devices 2xRTX3090+cpu:64GiB --json",
-                          "a device map for another program"},
-                         {"shardwise map qwen3-32b --devices 2xA100-40GB --svg map.svg", "a picture"}},
-            .run = run_map},
+        Command{.name = "map",
+                .summary = "which device holds which part of a model",
+                .description =
+                    "Places the parts of a model on devices and says whether it fits, how full each device is, and how "
+                    "far the answer is from the best possible one. Where it does not fit, the smallest changes that "
+                    "would make it fit are listed.\n\nThe dialects accelerate (1.15), transformers (5.23) and "
+                    "transformers-5.0 give the device map that those libraries would infer.",
+                .groups = {model_argument(), tree_options(), model_options(), cache_options(), device_options(),
+                           placement_options(), output_options(), picture_options()},
+                .is_argument_optional = true,
+                .examples = {{"shardwise map llama-3-70b --devices 4xA100-40GB --context 8192",
+                              "does it fit, and where does each layer go?"},
+                             {"shardwise map llama-3-8b --devices 1xRTX4090 --max context", "the longest context"},
+                             {"shardwise map ./model --devices 2xRTX3090+cpu:64GiB --json",
+                              "a device map for another program"},
+                             {"shardwise map qwen3-32b --devices 2xA100-40GB --svg map.svg", "a picture"}},
+                .run = run_map},
         Command{
             .name = "plan",
             .summary = "how to cut a model over a cluster: tensor, pipeline, data and expert parallelism",
@@ -62,8 +61,9 @@ std::span<Command const> commands() {
                 .description =
                     "Asks NVIDIA's and AMD's drivers and the system. Devices that CUDA_VISIBLE_DEVICES, "
                     "ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES hide are listed with the reason. With a MODEL, the "
-                    "device or the fewest devices that hold it are recommended; without, the one with the most free "
-                    "memory.\n\nA missing driver is no device. A broken one is an error that names the call, and one "
+                    "device or the fewest devices that hold it are recommended; without, the one with the most "
+                    "memory to use.\n\nA missing driver is no device. A broken one is an error that names the call, "
+                    "and one "
                     "that does not answer within a minute too.",
                 .groups = {model_argument(), model_options(), cache_options(), detection_options(), output_options()},
                 .is_argument_optional = true,

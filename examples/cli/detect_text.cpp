@@ -135,7 +135,8 @@ constexpr std::array<Meaning, 8> meanings{{
     if (!recommendation.reason.empty()) out += style.dim(escaped(recommendation.reason)) + "\n";
     auto const advice = advise_max_memory(devices);
     if (advice.empty()) return out;
-    out += style.bold("max_memory") + " (90 %): " + max_memory_json(advice) + "\n";
+    out += style.bold("max_memory") + " (" + decimals(100.0 * default_utilization, 0) +
+           " %, never above what is free): " + max_memory_json(advice) + "\n";
     return out;
 }
 

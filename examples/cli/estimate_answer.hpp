@@ -23,6 +23,9 @@ struct EstimateAnswer {
 [[nodiscard]] std::string estimate_json(EstimateAnswer const& answer);
 [[nodiscard]] std::string estimate_text(EstimateAnswer const& answer, Style const& style);
 
+/// The sentence for an assumption of this request.
+[[nodiscard]] std::string sentence_of(Assumption assumption, EstimateRequest const& request);
+
 /// A part's name: "model.layers.0-31" for a run, "(own tensors)" for the root's.
 [[nodiscard]] std::string name_of(ModuleEstimate const& module);
 

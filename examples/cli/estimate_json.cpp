@@ -3,6 +3,7 @@
 
 #include "estimate_answer.hpp"
 #include "json_parts.hpp"
+#include "model_facts.hpp"
 #include "requests.hpp"
 
 namespace shardwise::cli {
@@ -25,6 +26,7 @@ void write_request(JsonWriter& json, EstimateAnswer const& answer) {
     auto const quant = request.quant ? std::string(shardwise::name_of(*request.quant).view()) : std::string();
     write_text(json, "quant", quant);
     json.member("kv_dtype", traits(kv_dtype_of(request, config)).short_name);
+    write_prefill_chunk(json, prefill_chunk_of(answer.loaded, request));
     json.member("tp", request.parallel.tp)
         .member("pp", request.parallel.pp)
         .member("ep", request.parallel.ep)
@@ -88,7 +90,7 @@ std::string estimate_json(EstimateAnswer const& answer) {
     write_devices(json, estimate);
     write_modules(json, estimate);
     json.key("assumptions").begin_array();
-    for (auto const assumption : estimate.assumptions) json.value(text_of(assumption));
+    for (auto const assumption : estimate.assumptions) json.value(sentence_of(assumption, answer.request));
     json.end_array().key("warnings").begin_array();
     for (auto const& warning : answer.warnings) json.value(warning);
     json.end_array().end_object();

@@ -111,6 +111,12 @@ std::string name_of(ModuleEstimate const& module) {
     return module.count > 1 ? name + "-" + std::to_string(module.first + module.count - 1) : name;
 }
 
+std::string sentence_of(Assumption assumption, EstimateRequest const& request) {
+    if (assumption != Assumption::chunked_prefill) return std::string(text_of(assumption));
+    return "prompts are computed in chunks of at most " + counted(request.prefill_chunk, "token") +
+           " of all sequences together: --prefill-chunk";
+}
+
 std::string estimate_text(EstimateAnswer const& answer, Style const& style) {
     auto const& estimate = answer.estimate;
     auto out = style.bold(escaped(answer.loaded.name)) + " (" + escaped(answer.loaded.architecture()) + "), " +
@@ -129,7 +135,7 @@ std::string estimate_text(EstimateAnswer const& answer, Style const& style) {
         out += "each token of context adds " + to_text(estimate.kv_bytes_per_token) + " to the cache of its sequence\n";
     out += "\n" + module_table(answer, style);
     out += "\n" + style.bold("assumed") + "\n";
-    for (auto const assumption : estimate.assumptions) out += "  - " + std::string(text_of(assumption)) + "\n";
+    for (auto const assumption : estimate.assumptions) out += "  - " + sentence_of(assumption, answer.request) + "\n";
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include <shardwise/json/writer.hpp>
 #include <shardwise/placement/max_memory.hpp>
 
+#include <cstdint>
 #include <string_view>
 
 namespace shardwise::cli {
@@ -22,6 +23,12 @@ inline void write_id(JsonWriter& json, DeviceId id) {
 inline void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
     json.key(key);
     text.empty() ? json.value(nullptr) : json.value(text);
+}
+
+/// The tokens of a chunk of the prompts; null where they are computed whole.
+inline void write_prefill_chunk(JsonWriter& json, std::int64_t tokens) {
+    json.key("prefill_chunk");
+    tokens > 0 ? json.value(tokens) : json.value(nullptr);
 }
 
 }  // namespace shardwise::cli

@@ -30,6 +30,8 @@ struct AnswerDevice {
     std::string name;
     /// Nothing for a disk without a limit.
     std::optional<Bytes> capacity;
+    /// What it has, of which `capacity` may be used.
+    std::optional<Bytes> total;
     Bytes used{};
     Bytes weights{};
     Bytes kv_cache{};
@@ -52,6 +54,9 @@ struct MapAnswer {
     std::int64_t batch = 0;
     std::string dtype;
     std::string quant;
+    std::string kv_dtype;
+    /// Tokens of a chunk of the prompts; 0: whole prompts.
+    std::int64_t prefill_chunk = 0;
     bool fits = false;
     std::vector<AnswerEntry> device_map;
     std::vector<AnswerDevice> devices;

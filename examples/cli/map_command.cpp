@@ -98,8 +98,11 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     bool const is_own = request.dialect == MapDialect::shardwise;
     auto const& estimate = request.estimate;
     if (estimate.quant) answer.quant = shardwise::name_of(*estimate.quant).view();
-    std::string const strategy = "strategy " + std::string(name_of(request.strategy)) +
-                                 (is_own ? "" : ", dialect " + std::string(name_of(request.dialect)));
+    std::string const strategy =
+        "strategy " + std::string(name_of(request.strategy)) +
+        (is_own ? "" : ", dialect " + std::string(name_of(request.dialect))) +
+        (is_own || estimate.utilization < 1.0 ? utilization_text(request.devices, estimate.utilization)
+                                              : std::string());
     if (!is_own || !subject.has_program()) {
         if (estimate.dtype) answer.dtype = traits(*estimate.dtype).short_name;
         answer.question = "weights and buffers only, " +
@@ -110,6 +113,8 @@ void describe_question(MapRequest const& request, Subject const& subject, MapAns
     answer.context = context_of(estimate, config);
     answer.batch = estimate.batch;
     answer.dtype = traits(estimate.dtype.value_or(config.dtype_or(Dtype::f32))).short_name;
+    answer.kv_dtype = traits(kv_dtype_of(estimate, config)).short_name;
+    answer.prefill_chunk = prefill_chunk_of(*subject.model, estimate);
     answer.question = question_of(*subject.model, estimate) + "; " + strategy;
     if (auto const warning = context_warning(config, answer.context); !warning.empty())
         answer.warnings.push_back(warning);

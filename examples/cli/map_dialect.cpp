@@ -112,7 +112,8 @@ Result<> plan_dialect_map(ModuleTree const& tree, std::span<std::string_view con
         for (auto const& given : request.devices) {
             if (given.id != held.device) continue;
             device.name = given.name.view();
-            if (given.id.kind != DeviceClass::disk) device.capacity = given.available();
+            if (given.id.kind != DeviceClass::disk) device.capacity = given.usable(request.estimate.utilization);
+            if (given.id.kind != DeviceClass::disk) device.total = given.memory;
         }
         answer.devices.push_back(device);
     }

@@ -19,6 +19,8 @@ void write_devices(JsonWriter& json, MapAnswer const& answer, bool has_terms) {
         write_text(json, "name", device.name);
         json.key("capacity");
         device.capacity ? json.value(*device.capacity) : json.value(nullptr);
+        json.key("total");
+        device.total ? json.value(*device.total) : json.value(nullptr);
         if (device.budget) json.member("budget", *device.budget);
         json.member("used", device.used);
         if (has_terms) {
@@ -97,6 +99,9 @@ std::string map_json(MapRequest const& request, MapAnswer const& answer) {
     answer.batch > 0 ? json.value(answer.batch) : json.value(nullptr);
     write_text(json, "dtype", answer.dtype);
     write_text(json, "quant", answer.quant);
+    write_text(json, "kv_dtype", answer.kv_dtype);
+    write_prefill_chunk(json, answer.prefill_chunk);
+    json.member("utilization", request.estimate.utilization);
     json.end_object();
 
     json.member("fits", answer.fits).key("device_map");

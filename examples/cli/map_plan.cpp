@@ -189,16 +189,20 @@ Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry>
         AnswerDevice device{.id = use.id,
                             .name = {},
                             .capacity = use.capacity,
+                            .total = use.capacity,
                             .used = use.used,
                             .weights = use.weights,
                             .kv_cache = use.kv_cache,
                             .activations = use.activations,
                             .overhead = use.overhead};
         for (auto const& given : request.devices) {
-            if (given.id == use.id) device.name = given.name.view();
+            if (given.id != use.id) continue;
+            device.name = given.name.view();
+            device.total = given.memory;
         }
         // Disks without a size are given as half of what 63 bits hold.
-        if (use.id.kind == DeviceClass::disk && use.capacity >= Bytes{INT64_MAX / 2}) device.capacity = std::nullopt;
+        if (use.id.kind == DeviceClass::disk && use.capacity >= Bytes{INT64_MAX / 2})
+            device.capacity = device.total = std::nullopt;
         answer.devices.push_back(device);
     }
     if (!answer.fits) answer.fixes = find_fixes(task, request.devices, request.estimate);

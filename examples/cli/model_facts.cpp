@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_facts.hpp"
 
+#include <shardwise/memory/activations.hpp>
+
 #include "text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
 
 namespace shardwise::cli {
 
@@ -21,7 +27,23 @@ std::string question_of(LoadedModel const& model, EstimateRequest const& request
         text += model.has_stored_sizes ? std::string("as stored")
                                        : std::string(traits(config.dtype_or(Dtype::f32)).short_name);
     }
-    return text + ", cache " + std::string(traits(kv_dtype_of(request, config)).short_name);
+    text += ", cache " + std::string(traits(kv_dtype_of(request, config)).short_name);
+    auto const chunk = prefill_chunk_of(model, request);
+    bool const is_limited = chunk > 0 && context_of(request, config) > chunk / request.batch;
+    return is_limited ? text + ", prefill in chunks of " + grouped(chunk) : text;
+}
+
+std::int64_t prefill_chunk_of(LoadedModel const& model, EstimateRequest const& request) {
+    return model.has_program() ? prefill_request(model.model, request).prefill_chunk : 0;
+}
+
+std::string utilization_text(std::span<Device const> devices, double utilization) {
+    bool const is_scaled =
+        std::any_of(devices.begin(), devices.end(), [](Device const& device) { return device.is_whole_memory; });
+    if (!is_scaled) return {};
+    std::array<char, 32> digits{};
+    auto const written = std::to_chars(digits.data(), digits.data() + digits.size(), utilization);
+    return "; utilization " + std::string(digits.data(), written.ptr);
 }
 
 std::string context_warning(ModelConfig const& config, std::int64_t context) {

@@ -67,6 +67,12 @@ constexpr std::array cache_table{
            .standard = "compressed",
            .choices = words_of<mla_choices>,
            .word = &Arguments::mla},
+    Option{.flag = "--prefill-chunk",
+           .value = "N",
+           .help = "most tokens of all sequences that one pass over prompts computes, or none: whole prompts",
+           .standard = "8192",
+           .suggestions = prefill_chunk_words,
+           .word = &Arguments::prefill_chunk},
 };
 
 constexpr std::array parallel_table{
@@ -130,6 +136,13 @@ constexpr std::array tree_table{
            .word = &Arguments::tree},
 };
 
+constexpr Option utilization_option{
+    .flag = "--utilization",
+    .value = "U",
+    .help = "share of the memory of preset and detected GPUs that may be used, above 0 and at most 1",
+    .standard = "0.92",
+    .word = &Arguments::utilization};
+
 constexpr std::array device_options_table{
     Option{.flag = "--devices",
            .value = "SPEC",
@@ -141,6 +154,7 @@ constexpr std::array device_options_table{
            .value = "JSON",
            .help = R"(budgets by device, {"0":"10GiB","cpu":"30GB"}, or @FILE)",
            .word = &Arguments::max_memory},
+    utilization_option,
 };
 
 constexpr std::array placement_table{
@@ -194,6 +208,7 @@ constexpr std::array plan_table{
                    "this machine; a description file",
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
+    utilization_option,
     Option{.flag = "--objective",
            .value = "NAME",
            .help = "what the plan makes best",

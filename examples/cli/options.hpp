@@ -83,7 +83,7 @@ struct Command {
 [[nodiscard]] OptionGroup model_argument();
 /// --dtype, --quant, --batch, --context.
 [[nodiscard]] OptionGroup model_options();
-/// --kv-dtype, --sliding-window, --mla.
+/// --kv-dtype, --sliding-window, --mla, --prefill-chunk.
 [[nodiscard]] OptionGroup cache_options();
 /// --tp, --pp, --ep, --dp, --micro-batches, --sequence-parallel.
 [[nodiscard]] OptionGroup parallel_options();
@@ -91,11 +91,11 @@ struct Command {
 [[nodiscard]] OptionGroup training_options();
 /// --tree.
 [[nodiscard]] OptionGroup tree_options();
-/// --devices, --max-memory.
+/// --devices, --max-memory, --utilization.
 [[nodiscard]] OptionGroup device_options();
 /// --strategy, --custom, --objective, --profile, --dialect, --no-split, --fallback, --offload-buffers, --max.
 [[nodiscard]] OptionGroup placement_options();
-/// --devices, --objective, --sequence-parallel of `plan`.
+/// --devices, --utilization, --objective, --sequence-parallel of `plan`.
 [[nodiscard]] OptionGroup plan_options();
 /// --devices, --prefer, --out of `detect`.
 [[nodiscard]] OptionGroup detection_options();
@@ -103,7 +103,7 @@ struct Command {
 [[nodiscard]] OptionGroup calibration_options();
 /// --prompt, --prompt-file, --prompt-ids, --chat.
 [[nodiscard]] OptionGroup prompt_options();
-/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --logits, --profile-out.
+/// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --seed, --stop, --prefill-chunk, --logits, --profile-out.
 [[nodiscard]] OptionGroup generation_options();
 /// --tp, --threads, --deterministic of `embed`.
 [[nodiscard]] OptionGroup embed_rank_options();

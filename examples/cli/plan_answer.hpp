@@ -45,6 +45,10 @@ struct PlanAnswer {
     [[nodiscard]] Device const& device_of(PlanRank const& rank) const {
         return topology.devices[static_cast<std::size_t>(rank.device)];
     }
+    /// What may be used of it.
+    [[nodiscard]] Bytes capacity_of(PlanRank const& rank) const {
+        return device_of(rank).usable(request.estimate.utilization);
+    }
 };
 
 [[nodiscard]] std::string plan_json(PlanAnswer const& answer);

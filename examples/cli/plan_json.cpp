@@ -6,6 +6,7 @@
 
 #include "choices.hpp"
 #include "json_parts.hpp"
+#include "model_facts.hpp"
 #include "plan_answer.hpp"
 
 #include <array>
@@ -69,11 +70,13 @@ void write_request(JsonWriter& json, PlanAnswer const& answer) {
     json.key("request").begin_object().member("objective", shardwise::name_of(answer.request.objective));
     json.member("devices", describe_devices(answer.topology));
     json.member("context", context_of(request, config)).member("batch", request.batch);
+    json.member("utilization", request.utilization);
     bool const is_stored = !request.dtype && answer.loaded.has_stored_sizes;
     write_text(json, "dtype",
                is_stored ? std::string_view{} : traits(request.dtype.value_or(config.dtype_or(Dtype::f32))).short_name);
     write_text(json, "quant", request.quant ? std::string(shardwise::name_of(*request.quant).view()) : std::string());
     json.member("kv_dtype", traits(kv_dtype_of(request, config)).short_name);
+    write_prefill_chunk(json, prefill_chunk_of(answer.loaded, request));
     write_training(json, request.training);
     json.end_object();
 }
@@ -99,7 +102,8 @@ void write_ranks(JsonWriter& json, PlanAnswer const& answer) {
         json.member("name", device.name.view()).member("node", device.node);
         json.member("tp", rank.place.tp).member("pp", rank.place.pp);
         json.member("dp", rank.place.dp).member("ep", rank.place.ep);
-        json.member("bytes", terms.total()).member("capacity", device.available());
+        json.member("bytes", terms.total()).member("capacity", answer.capacity_of(rank));
+        json.member("total", device.memory);
         json.member("weights", terms.weights).member("kv_cache", terms.kv_cache);
         json.member("activations", terms.activations).member("gradients", terms.gradients);
         json.member("optimizer", terms.optimizer).member("overhead", terms.overhead).end_object();

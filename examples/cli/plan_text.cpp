@@ -32,7 +32,7 @@ struct RankGroup {
         for (; group != groups.rend() && group->first->place.pp == rank.place.pp; ++group) {
             auto const& other = answer.device_of(*group->first);
             if (group->first->terms == rank.terms && other.name.view() == device.name.view() &&
-                other.available() == device.available())
+                other.memory == device.memory && other.available() == device.available())
                 break;
         }
         if (group == groups.rend() || group->first->place.pp != rank.place.pp) {
@@ -81,7 +81,7 @@ struct RankGroup {
     std::vector<std::vector<std::string>> rows;
     for (std::size_t i = 0; i < groups.size() && i < most_rows; ++i) {
         auto const& rank = *groups[i].first;
-        auto const capacity = answer.device_of(rank).available();
+        auto const capacity = answer.capacity_of(rank);
         auto const share = 100.0 * static_cast<double>(rank.terms.total().count()) /
                            static_cast<double>(std::max<std::int64_t>(capacity.count(), 1));
         auto const& stage = answer.plan->stages[static_cast<std::size_t>(rank.place.pp)];
@@ -192,7 +192,8 @@ std::string plan_text(PlanAnswer const& answer, Style const& style) {
                std::string(part_note(answer.loaded.model.config)) + ", on " + describe_devices(answer.topology) + "\n";
     out += style.dim(question_of(answer.loaded, answer.request.estimate) +
                      (answer.request.estimate.training ? "; training" : "") + "; objective " +
-                     std::string(shardwise::name_of(answer.request.objective))) +
+                     std::string(shardwise::name_of(answer.request.objective)) +
+                     utilization_text(answer.topology.devices, answer.request.estimate.utilization)) +
            "\n\n";
     if (!answer.plan) {
         out += style.bad("does not fit") + (answer.reason.empty() ? "" : ": " + answer.reason) + "\n";

@@ -11,6 +11,7 @@
 #include "values.hpp"
 
 #include <array>
+#include <charconv>
 #include <cstddef>
 
 namespace shardwise::cli {
@@ -96,6 +97,20 @@ template <class Meaning, std::size_t count>
     return {};
 }
 
+[[nodiscard]] Result<> read_utilization(std::optional<std::string> const& word, double& target) {
+    if (!word) return {};
+    auto const* const last = word->data() + word->size();
+    auto const [end, problem] = std::from_chars(word->data(), last, target);
+    bool const is_number = problem == std::errc{} && end == last;
+    // Not a number compares false.
+    if (is_number && target > 0.0 && target <= 1.0) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("--utilization")
+        .at(word->empty() ? std::string_view{"\"\""} : std::string_view{*word})
+        .because(is_number ? "is out of range" : "is not a number")
+        .fix("write a number above 0 and at most 1, like 0.92");
+}
+
 [[nodiscard]] Error excludes(std::string_view flags, std::string_view why, std::string_view advice) {
     return Error{ErrorCode::invalid_argument}.in(flags).because(why).fix(advice);
 }
@@ -123,8 +138,11 @@ template <class Meaning, std::size_t count>
         request.devices = std::move(choice->topology.devices);
         request.links = std::move(choice->topology.links);
         for (auto& warning : choice->warnings) request.warnings.push_back(std::move(warning));
+        // The dialects' libraries take all of a device.
+        if (request.dialect != MapDialect::shardwise && !arguments.utilization) request.estimate.utilization = 1.0;
         for (auto const& device : request.devices) {
-            if (auto const added = request.max_memory.add(device.id, device.available()); !added) return added.error();
+            auto const limit = device.usable(request.estimate.utilization);
+            if (auto const added = request.max_memory.add(device.id, limit); !added) return added.error();
         }
         return {};
     }
@@ -163,7 +181,9 @@ template <class Meaning, std::size_t count>
     if (arguments.tree) {
         for (auto const& [flag, word] :
              {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch},
-              std::pair{"--quant", &arguments.quant}}) {
+              std::pair{"--quant", &arguments.quant}, std::pair{"--kv-dtype", &arguments.kv_dtype},
+              std::pair{"--sliding-window", &arguments.sliding_window}, std::pair{"--mla", &arguments.mla},
+              std::pair{"--prefill-chunk", &arguments.prefill_chunk}}) {
             if (*word)
                 return excludes(std::string(flag) + ", --tree", "a tree is only names, dtypes and shapes",
                                 "leave it out, or name a MODEL");
@@ -209,7 +229,9 @@ template <class Meaning, std::size_t count>
         request.warnings.push_back("--fallback belongs to the dialect accelerate; transformers does not use it");
     }
     for (auto const& [flag, word] :
-         {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch}}) {
+         {std::pair{"--context", &arguments.context}, std::pair{"--batch", &arguments.batch},
+          std::pair{"--kv-dtype", &arguments.kv_dtype}, std::pair{"--sliding-window", &arguments.sliding_window},
+          std::pair{"--mla", &arguments.mla}, std::pair{"--prefill-chunk", &arguments.prefill_chunk}}) {
         if (*word)
             request.warnings.push_back(std::string(flag) +
                                        " changes nothing: the dialect counts weights and buffers only");
@@ -262,6 +284,12 @@ std::string_view name_of(MapDialect dialect) {
     return "unknown";
 }
 
+Result<> read_prefill_chunk(std::optional<std::string> const& word, std::int64_t whole, std::int64_t& target) {
+    if (!word || !equal_ignoring_case(*word, "none")) return read_count("--prefill-chunk", word, most_tokens, target);
+    target = whole;
+    return {};
+}
+
 Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
     EstimateRequest request;
     auto& parallel = request.parallel;
@@ -272,6 +300,8 @@ Result<EstimateRequest> read_estimate_request(Arguments const& arguments) {
           read_tokens("--context", arguments.context, most_tokens, request.context),
           read_choice("--sliding-window", arguments.sliding_window, window_choices, request.window),
           read_choice("--mla", arguments.mla, mla_choices, request.mla),
+          read_prefill_chunk(arguments.prefill_chunk, 0, request.prefill_chunk),
+          read_utilization(arguments.utilization, request.utilization),
           read_count("--tp", arguments.tp, most_ranks, parallel.tp),
           read_count("--pp", arguments.pp, most_ranks, parallel.pp),
           read_count("--ep", arguments.ep, most_ranks, parallel.ep),

@@ -57,6 +57,12 @@ struct MapRequest {
 /// Errors  unknown_name with the nearest right word, invalid_argument with the range; both name the flag
 [[nodiscard]] Result<EstimateRequest> read_estimate_request(Arguments const& arguments);
 
+/// Reads --prefill-chunk into `target`; `none` makes it `whole`.
+///
+/// Errors  invalid_argument that names the flag and the range
+[[nodiscard]] Result<> read_prefill_chunk(std::optional<std::string> const& word, std::int64_t whole,
+                                          std::int64_t& target);
+
 /// Reads the flags of `map`.
 ///
 /// Errors  the same; no_such_device; flags that exclude each other are named

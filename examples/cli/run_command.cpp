@@ -95,7 +95,8 @@ volatile std::sig_atomic_t interrupt = 0;
     for (auto const& read :
          {read_count("--tp", arguments.tp, 1024, options.tp), read_count("--pp", arguments.pp, 1024, options.pp),
           read_count("--ep", arguments.ep, 1024, options.ep),
-          read_count("--threads", arguments.threads, 4096, options.threads)}) {
+          read_count("--threads", arguments.threads, 4096, options.threads),
+          read_prefill_chunk(arguments.prefill_chunk, most_tokens, options.step_tokens)}) {
         if (!read) return read.error();
     }
     if (arguments.kv_dtype) {

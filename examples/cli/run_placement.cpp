@@ -18,13 +18,15 @@ namespace {
 
 /// The device map that --strategy finds; an error where nothing fits.
 [[nodiscard]] Result<List<MapEntry>> find_map(Arguments const& arguments, PlacementTask const& task,
-                                              std::int64_t context, std::string const& model) {
+                                              std::int64_t context, std::int64_t step_tokens,
+                                              std::string const& model) {
     auto words = arguments;
     // The degrees cut what a stage computes, not what devices hold.
     words.tp = words.pp = words.ep = std::nullopt;
     auto request = read_map_request(words);
     if (!request) return request.error();
     request->estimate.context = context;
+    request->estimate.prefill_chunk = step_tokens;
     MapAnswer answer;
     if (auto const planned = plan_map(task, *request, {}, answer); !planned) return planned.error();
     if (!answer.fits) {
@@ -73,8 +75,9 @@ Result<> check_placement_flags(Arguments const& arguments) {
 Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context, RunOptions& options) {
     auto const classes = model.tree.no_split_classes();
     PlacementTask const task(model, classes);
-    auto entries = arguments.map ? read_custom_map(*arguments.map)
-                                 : find_map(arguments, task, context, arguments.model.value_or("the model"));
+    auto entries = arguments.map
+                       ? read_custom_map(*arguments.map)
+                       : find_map(arguments, task, context, options.step_tokens, arguments.model.value_or("the model"));
     if (!entries) return entries.error();
     EstimateRequest request;
     request.context = context;

@@ -65,7 +65,7 @@ TEST_CASE("detect --json: devices, topology, recommendation") {
     CHECK(answer.text("topology", "matrix", 0U, 1U) == "PIX");
     CHECK(answer.text("topology", "matrix", 2U, 2U) == "X");
     CHECK(answer.text("recommended") == "cuda:0");
-    CHECK(answer.text("max_memory", "0") == "22118MiB");
+    CHECK(answer.text("max_memory", "0") == "22609MiB");
 }
 
 TEST_CASE("detect: hidden devices, the matrix and the reasons are there for people too") {
@@ -123,8 +123,9 @@ TEST_CASE("detect --out writes a description that map and plan take") {
     CHECK(ran.status == 0);
     CHECK(Answer(ran.out).size("devices") == 5);
     CHECK(Answer(ran.out).text("devices", 0U, "name") == "NVIDIA GeForce RTX 4090");
-    // On both ways `map` plans with what is free.
-    auto const direct = run_on(machine, {"map", "llama-3-8b", "--devices", "auto", "--json"});
+    // On both ways `map` plans with what is free; of what is detected it leaves a share unless it is told otherwise.
+    auto const direct =
+        run_on(machine, {"map", "llama-3-8b", "--devices", "auto", "--utilization", "1", "--json"});
     REQUIRE(Answer(direct.out).size("devices") == 4);
     for (std::size_t i = 0; i < 4; ++i) {
         CHECK(Answer(ran.out).integer("devices", i, "capacity") == (i == 3 ? 1073741824 : 24696061952));
@@ -183,7 +184,7 @@ TEST_CASE("A machine without drivers: detect lists the processor, auto means it"
     CHECK(Answer(none.out).text("error", "code") == "no_such_device");
 }
 
-TEST_CASE("map takes devices of this machine by every name, with what is free of them") {
+TEST_CASE("map takes devices of this machine by every name, with a share of them and never more than is free") {
     FakeMachine machine;
     machine.nvidia(four_gpus());
     struct Case {
@@ -205,7 +206,8 @@ TEST_CASE("map takes devices of this machine by every name, with what is free of
         REQUIRE(answer.size("devices") == ids.size());
         for (std::size_t i = 0; i < ids.size(); ++i) {
             CHECK(answer.integer("devices", i, "id") == ids[i]);
-            CHECK(answer.integer("devices", i, "capacity") == (ids[i] == 3 ? 1073741824 : 24696061952));
+            CHECK(answer.integer("devices", i, "capacity") == (ids[i] == 3 ? 1073741824 : 23708219473));
+            CHECK(answer.integer("devices", i, "total") == 25769803776);
         }
     }
     auto const ran = run_on(machine, {"map", "llama-3-70b", "--devices", "auto+cpu:200GiB+disk", "--json"});

@@ -55,6 +55,28 @@ TEST_CASE("estimate: the context that was not given is stated, one beyond the ma
     CHECK(Answer(beyond.out).size("warnings") == 1);
 }
 
+TEST_CASE("estimate: the chunk of prefills is stated, and what computes whole prompts says that") {
+    auto const said = [](std::vector<std::string> words) {
+        words.insert(words.begin(), "estimate");
+        auto const out = run(words).out;
+        return out.substr(out.find("assumed"));
+    };
+    CHECK(said({"llama-3-8b"}).find("chunks of at most 8,192 tokens of all sequences") != std::string::npos);
+    CHECK(said({"llama-3-8b", "--prefill-chunk", "512"}).find("at most 512 tokens") != std::string::npos);
+    CHECK(said({"llama-3-8b", "--prefill-chunk", "none"}).find("the whole prompt") != std::string::npos);
+    CHECK(said({"t5-base"}).find("the whole prompt") != std::string::npos);
+    CHECK(said({"llama-3-8b", "--training", "adam"}).find("prompt") == std::string::npos);
+    auto const activations = [](std::vector<std::string> words) {
+        words.insert(words.begin(), {"estimate", "--json", "--batch", "4", "--context", "4096"});
+        return Answer(run(words).out).integer("bytes", "activations");
+    };
+    // 8192 of 16384 tokens.
+    CHECK(2 * activations({"llama-3-8b"}) == activations({"llama-3-8b", "--prefill-chunk", "none"}));
+    CHECK(activations({"llama-3-8b", "--training", "adam"}) ==
+          activations({"llama-3-8b", "--training", "adam", "--prefill-chunk", "16"}));
+    CHECK(activations({"t5-base"}) == activations({"t5-base", "--prefill-chunk", "16"}));
+}
+
 TEST_CASE("estimate: every rank is listed") {
     Answer const answer(run({"estimate", "mixtral-8x7b", "--tp", "2", "--pp", "2", "--ep", "2", "--json"}).out);
     CHECK(answer.size("devices") == 8);

@@ -25,12 +25,14 @@ TEST_CASE("map: Llama-3-70B on four A100-40GB fits, with a proof") {
     CHECK(answer.text("schema") == "shardwise.map/1");
     CHECK(answer.size("device_map") == 83);
     CHECK(answer.integer("device_map", "model.layers.19") == 1);
-    CHECK(answer.integer("devices", std::size_t{1}, "capacity") == 40LL << 30U);
+    constexpr auto usable = 39513699123LL;  // 0.92 * 40 GiB
+    CHECK(answer.integer("devices", std::size_t{1}, "capacity") == usable);
+    CHECK(answer.integer("devices", std::size_t{1}, "total") == 40LL << 30U);
     CHECK(answer.text("certificate", "objective") == "load");
     CHECK(answer.real("certificate", "value") == answer.real("certificate", "lower_bound"));
     CHECK(answer.real("certificate", "value") ==
           doctest::Approx(static_cast<double>(answer.integer("devices", std::size_t{1}, "used")) /
-                          static_cast<double>(40LL << 30U)));
+                          static_cast<double>(usable)));
 }
 
 TEST_CASE("map: what does not fit exits 3, without a map, with a shortfall and fixes") {
@@ -103,6 +105,63 @@ TEST_CASE("map: the longest context fits, one token more does not") {
     CHECK(longest > 4096);
     CHECK(run({"map", "llama-3-8b", "--devices", "1xRTX4090", "--context", std::to_string(longest)}).status == 0);
     CHECK(run({"map", "llama-3-8b", "--devices", "1xRTX4090", "--context", std::to_string(longest + 1)}).status == 3);
+}
+
+TEST_CASE("map: --utilization scales presets and leaves limits alone; the dialects take all unless it is given") {
+    auto const capacity = [](std::vector<std::string> words) {
+        words.insert(words.begin(), {"map", "llama-3-8b", "--json"});
+        auto const ran = run(words);
+        CAPTURE(ran.err);
+        CHECK(ran.status == 0);
+        return Answer(ran.out).integer("devices", std::size_t{0}, "capacity");
+    };
+    constexpr auto whole = 40LL << 30U;
+    CHECK(capacity({"--devices", "1xA100-40GB"}) == 39513699123);
+    CHECK(capacity({"--devices", "1xA100-40GB", "--utilization", "0.5"}) == whole / 2);
+    CHECK(capacity({"--devices", "1xA100-40GB", "--utilization", "1"}) == whole);
+    CHECK(capacity({"--devices", "1xA100-40GB:40GiB"}) == whole);
+    CHECK(capacity({"--devices", "1xgpu:40GiB"}) == whole);
+    CHECK(capacity({"--max-memory", R"({"0":"40GiB"})", "--utilization", "0.5"}) == whole);
+    CHECK(capacity({"--devices", "1xA100-40GB", "--dialect", "accelerate"}) == whole);
+    CHECK(capacity({"--devices", "1xA100-40GB", "--dialect", "transformers"}) == whole);
+    CHECK(capacity({"--devices", "1xA100-40GB", "--dialect", "accelerate", "--utilization", "0.5"}) == whole / 2);
+    auto const cpu = run({"map", "llama-3-8b", "--devices", "1xT4+cpu:64GiB", "--json"});
+    CHECK(Answer(cpu.out).integer("devices", std::size_t{1}, "capacity") == 64LL << 30U);
+    CHECK(run({"map", "llama-3-8b", "--devices", "1xL4"}).out.find("; utilization 0.92\n") != std::string::npos);
+    CHECK(run({"map", "llama-3-8b", "--devices", "1xgpu:40GiB"}).out.find("utilization") == std::string::npos);
+    for (auto const* wrong : {"0", "-1", "1.01", "nan", "inf", "92%", ""}) {
+        auto const ran = run({"map", "llama-3-8b", "--devices", "1xL4", "--utilization", wrong});
+        CHECK(ran.status == 2);
+        CHECK(ran.err.find("--utilization") != std::string::npos);
+    }
+}
+
+TEST_CASE("map: a context of a million tokens is prefilled in chunks; whole prompts need their activations") {
+    std::vector<std::string> words{"map", "qwen2.5-7b", "--devices", "4xA100-80GB", "--context", "1000000"};
+    CHECK(run(words).status == 0);
+    words.insert(words.end(), {"--prefill-chunk", "none"});
+    CHECK(run(words).status == 3);
+    for (auto const* wrong : {"0", "-1", "x", ""})
+        CHECK(run({"map", "llama-3-8b", "--devices", "1xL4", "--prefill-chunk", wrong}).status == 2);
+}
+
+TEST_CASE("map: --kv-dtype, --sliding-window and --mla change the cache as in estimate") {
+    auto const cache = [](std::string const& model, std::vector<std::string> const& flags) {
+        std::vector<std::string> words{"map", model, "--devices", "8xH200-141GB", "--context", "32768", "--json"};
+        words.insert(words.end(), flags.begin(), flags.end());
+        auto const ran = run(words);
+        CHECK(ran.status == 0);
+        Answer const map(ran.out);
+        std::int64_t sum = 0;
+        for (std::size_t i = 0; i < map.size("devices"); ++i) sum += map.integer("devices", i, "kv_cache");
+        words = {"estimate", model, "--context", "32768", "--json"};
+        words.insert(words.end(), flags.begin(), flags.end());
+        CHECK(sum == Answer(run(words).out).integer("bytes", "kv_cache"));
+        return sum;
+    };
+    CHECK(2 * cache("llama-3-8b", {"--kv-dtype", "fp8"}) == cache("llama-3-8b", {}));
+    CHECK(cache("gemma-2-27b", {"--sliding-window", "full"}) > cache("gemma-2-27b", {}));
+    CHECK(cache("deepseek-v2-lite", {"--mla", "full"}) > cache("deepseek-v2-lite", {}));
 }
 
 TEST_CASE("map: the mildest quantisation is one that --quant takes") {

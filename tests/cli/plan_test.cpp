@@ -201,6 +201,37 @@ TEST_CASE("plan --svg: draws what was planned, and devices where nothing fits") 
     CHECK(read_text(folder.path("none.svg")).find("does not fit") != std::string::npos);
 }
 
+TEST_CASE("plan: --utilization says how much of each device may be used, --prefill-chunk how prompts are computed") {
+    auto const plan = [](std::vector<std::string> more, std::string const& devices = "2xL4") {
+        more.insert(more.begin(), {"plan", "llama-3-8b", "--devices", devices, "--objective", "throughput", "--context",
+                                   "4096", "--json"});
+        return run(more);
+    };
+    constexpr auto whole = 23034LL << 20U;
+    auto const check = [&](std::vector<std::string> const& more, std::int64_t capacity) {
+        auto const ran = plan(more);
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        CHECK(answer.integer("ranks", 0U, "capacity") == capacity);
+        CHECK(answer.integer("ranks", 0U, "total") == whole);
+        CHECK(answer.integer("ranks", 0U, "bytes") <= capacity);
+        return answer.integer("plan", "batch");
+    };
+    auto const most = check({}, 22220667617);  // 0.92 * 23034 MiB = 22220667617.28
+    CHECK(most > check({"--utilization", "0.5"}, whole / 2));
+    CHECK(most <= check({"--utilization", "1"}, whole));
+    // Whole prompts of 4096 tokens leave less for caches.
+    CHECK(most > check({"--prefill-chunk", "none"}, 22220667617));
+    CHECK(Answer(plan({}).out).integer("request", "prefill_chunk") == 8192);
+    CHECK(Answer(plan({}, "2xgpu:20GiB").out).integer("ranks", 0U, "capacity") == 20LL << 30U);
+    CHECK(run({"plan", "llama-3-8b", "--devices", "1xL4"}).out.find("; utilization 0.92\n") != std::string::npos);
+    for (auto const* wrong : {"0", "-0.5", "1.01", "nan", "x", ""}) {
+        auto const ran = plan({"--utilization", wrong});
+        CHECK(ran.status == 2);
+        CHECK(ran.err.find("--utilization") != std::string::npos);
+    }
+}
+
 TEST_CASE("plan: a plan for the fewest devices leaves devices free") {
     auto const ran = run({"plan", "llama-3-8b", "--devices", "8xA100-80GB", "--objective", "devices", "--json"});
     REQUIRE(ran.status == 0);

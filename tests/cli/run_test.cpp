@@ -101,6 +101,11 @@ TEST_CASE("run: threads, processes, MPI ranks, torchrun's ranks and stages give 
         CHECK(ids_and_ranks(ran) == tokens + "on " + (more.size() == 4 && more[0] == "--ranks" ? "2" : "4"));
         CHECK(take_logits() == bits);
     }
+    for (auto const* chunk : {"1", "2", "none"}) {
+        CHECK(ids_and_ranks(run(with({"--prefill-chunk", chunk}))) == tokens + "on 1");
+        CHECK(take_logits() == bits);
+    }
+    CHECK(run(with({"--prefill-chunk", "0"})).status == 2);
     // Only rank 0 prints.
     std::vector<Ran> ranks(2);
     auto const port = std::to_string(20000 + getpid() % 30000);

@@ -78,7 +78,7 @@ std::vector<std::vector<float>> compute(Olmo2Model<Family> const& model, GoldenC
                                                            {}, {}, stage);
         if (!executor) return executor.error();
         CHECK(executor->weight_bytes() == predicted->weights);
-        CHECK(executor->activation_bytes() == predicted->activations);
+        CHECK(executor->activation_bytes() == predicted->activations + predicted->scratch);
         std::vector<float> logits(static_cast<std::size_t>(vocabulary));
         TensorView<float, 2, Host> const view(logits.data(), {1, vocabulary});
         std::int64_t past = 0;

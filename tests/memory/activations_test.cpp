@@ -47,6 +47,39 @@ TEST_CASE("activations: tensor-parallel ranks hold their columns, the residual w
           activation_peak(layer_of(model), request, model.config));
 }
 
+TEST_CASE(
+    "activations: prompts are computed in chunks of all sequences, whole where N says so or tokens attend both ways") {
+    for (auto const& config :
+         {presets::llama_3_8b, presets::qwen3_30b_a3b, presets::deepseek_v3, presets::gemma_2_27b}) {
+        auto const model = model_of(config);
+        for (auto const& body : model.program.bodies()) {
+            auto const peak = [&](std::int64_t batch, std::int64_t context, std::int64_t chunk) {
+                return activation_peak(body, {.batch = batch, .context = context, .prefill_chunk = chunk}, config);
+            };
+            // One sequence: those of its first tokens.
+            CHECK(peak(1, 100000, 8192) == peak(1, 8192, 0));
+            CHECK(peak(1, 5000, 8192) == peak(1, 5000, 0));
+            // Several: as if each had its share of the chunk, also where that does not divide.
+            CHECK(peak(32, 4096, 8192) == peak(32, 256, 0));
+            CHECK(peak(3, 4096, 300) == peak(3, 100, 0));
+            CHECK(peak(3, 4096, 301) >= peak(3, 100, 0));
+            CHECK(peak(3, 4096, 301) <= peak(3, 101, 0));
+            // More sequences than the chunk has tokens: no pass computes a token of each.
+            CHECK(peak(1000, 4096, 8) == peak(8, 1, 0));
+            CHECK(peak(32, 4096, 0) >= peak(32, 4096, 8192));
+        }
+        auto const layer = [&](std::int64_t context, std::int64_t chunk) {
+            return activation_peak(layer_of(model), {.batch = 3, .context = context, .prefill_chunk = chunk}, config);
+        };
+        CHECK(layer(4096, 301) > layer(100, 0));
+        CHECK(layer(4096, 301) < layer(101, 0));
+        CHECK(prefill_request(model, {}).prefill_chunk == 8192);
+        CHECK(prefill_request(model, {.training = TrainingPlan{}}).prefill_chunk == 0);
+    }
+    for (auto const& config : {presets::bert_base, presets::t5_base})
+        CHECK(prefill_request(model_of(config), {}).prefill_chunk == 0);
+}
+
 TEST_CASE("activations: the head has fp32 logits of each sequence's last token") {
     auto const model = model_of(presets::llama_3_8b);
     EstimateRequest const request{.batch = 16, .context = 2};

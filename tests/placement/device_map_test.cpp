@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/hardware/presets.hpp>
+#include <shardwise/model/presets.hpp>
 #include <shardwise/placement/balanced.hpp>
 #include <shardwise/placement/custom.hpp>
 #include <shardwise/placement/device_map.hpp>
@@ -61,7 +62,8 @@ TEST_CASE("DeviceMap: three A100-40GB are an answer too, with the device, the sh
     REQUIRE(plan->shortfall.has_value());
     auto devices = presets::three_a100_40gb;
     auto& enlarged = devices[static_cast<std::size_t>(plan->shortfall->device.index)];
-    enlarged.memory += plan->shortfall->missing;
+    enlarged.memory = enlarged.usable(default_utilization) + plan->shortfall->missing;
+    enlarged.is_whole_memory = false;
     CHECK(check_fit<Sequential>(llama_3_70b(), devices, {.context = 8192}).value());
     enlarged.memory -= 1_B;
     CHECK(!check_fit<Sequential>(llama_3_70b(), devices, {.context = 8192}).value());
@@ -101,6 +103,34 @@ TEST_CASE("largest_that: finds every boundary, none and the largest") {
     }
     CHECK(largest_that([](std::int64_t) { return true; }) == largest_answer);
     CHECK(largest_that([](std::int64_t n) { return n < largest_answer; }) == largest_answer - 1);
+}
+
+TEST_CASE("Inverse questions: prompts are computed in chunks, and a share of each device's memory is used") {
+    auto const model = describe(presets::llama_3_8b);
+    REQUIRE(model.has_value());
+    auto const& devices = presets::two_rtx4090;
+    auto const is_limit = [&](EstimateRequest request, std::int64_t EstimateRequest::*member, std::int64_t most) {
+        request.*member = most;
+        CHECK(fits_in_memory(*model, devices, request).value());
+        request.*member = most + 1;
+        CHECK_FALSE(fits_in_memory(*model, devices, request).value());
+    };
+    std::int64_t contexts[3]{};
+    std::int64_t batches[3]{};
+    EstimateRequest const requests[] = {{}, {.prefill_chunk = 0}, {.utilization = 1.0}};
+    for (std::size_t i = 0; i < 3; ++i) {
+        CAPTURE(i);
+        contexts[i] = longest_context(*model, devices, requests[i]).value();
+        is_limit(requests[i], &EstimateRequest::context, contexts[i]);
+        auto request = requests[i];
+        request.context = 4096;
+        batches[i] = largest_batch(*model, devices, request).value();
+        is_limit(request, &EstimateRequest::batch, batches[i]);
+    }
+    CHECK(contexts[0] > contexts[1]);
+    CHECK(contexts[0] < contexts[2]);
+    CHECK(batches[0] > batches[1]);
+    CHECK(batches[0] < batches[2]);
 }
 
 TEST_CASE("Custom: prefixes and roles are resolved, the longest wins, and unknown keys get the closest name") {

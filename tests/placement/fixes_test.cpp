@@ -81,6 +81,7 @@ TEST_CASE("Budgets and fixes count what is free of a device as if it had no more
     busy.back().id = DeviceId::cpu();
     busy.back().memory = Bytes{std::int64_t{64} << 30};
     auto small = busy;
+    small[0].is_whole_memory = false;
     busy[0].memory_free = small[0].memory = Bytes{std::int64_t{10} << 30};
     busy[1].memory_free = small[1].memory = Bytes{std::int64_t{1} << 30};
     CHECK(budgets_of(busy)[0].capacity == small[0].memory);

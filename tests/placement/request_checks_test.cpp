@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 using namespace shardwise;
@@ -36,6 +37,11 @@ TEST_CASE("Every question about placement refuses a request in the words of esti
         {.parallel = {.pp = 33}},
         {.parallel = {.ep = 2}},
         {.parallel = {.dp = -1}},
+        {.prefill_chunk = -1},
+        {.utilization = 0.0},
+        {.utilization = -0.5},
+        {.utilization = 1.01},
+        {.utilization = std::numeric_limits<double>::quiet_NaN()},
         {.context = INT64_MAX},
         {.batch = std::int64_t{1} << 20U, .context = std::int64_t{1} << 20U},
     };

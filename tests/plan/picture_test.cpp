@@ -156,8 +156,8 @@ TEST_CASE("picture: every device and every layer of a map appears") {
     for (auto const* text :
          {"embed_tokens, layers 0-18", "layers 19-39", "layers 40-60", "layers 61-79, norm, lm_head"})
         CHECK(count_text(svg, text) == 2);
-    CHECK(count_text(svg, "34.46 of 40.00 GiB") == 2);
-    CHECK(count_text(svg, "89.4 %") == 2);
+    CHECK(count_text(svg, "34.46 of 36.80 GiB") == 2);
+    CHECK(count_text(svg, "93.6 %") == 2);
     CHECK(says(svg, "NVLink 300 GB/s"));
     for (auto const* term :
          {"weights 131.42 GiB", "kv cache 2.50 GiB", "activations 4.50 GiB", "runtime 2.00 GiB", "free"})

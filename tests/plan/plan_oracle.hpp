@@ -100,8 +100,8 @@ private:
         std::stable_sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) {
             auto const key = [&](std::size_t i) {
                 auto const rates = device_rates(device(i), Dtype::bf16);
-                return std::make_tuple((device(i).available() - runtime_of(device(i))).count(), rates.memory,
-                                       rates.products);
+                return std::make_tuple((device(i).usable(job_.utilization) - runtime_of(device(i))).count(),
+                                       rates.memory, rates.products);
             };
             return key(a) > key(b);
         });
@@ -136,7 +136,7 @@ private:
                 auto& weak = weakest[static_cast<std::size_t>(pp)];
                 weak = device(at(0, 0, 0, pp));
                 StageSite site;
-                auto capacity = weak.available() - runtime_of(weak);
+                auto capacity = weak.usable(job_.utilization) - runtime_of(weak);
                 std::vector<Order> tp_groups;
                 std::vector<Order> ep_groups;
                 std::vector<Order> dp_groups;
@@ -145,7 +145,7 @@ private:
                         for (std::int64_t tp = 0; tp < degrees.tp; ++tp) {
                             auto const& own = device(at(tp, ep, dp, pp));
                             weaken(weak, own);
-                            capacity = std::min(capacity, own.available() - runtime_of(own));
+                            capacity = std::min(capacity, own.usable(job_.utilization) - runtime_of(own));
                             if (pp + 1 < degrees.pp) {
                                 auto const next = given_.topology.between(at(tp, ep, dp, pp), at(tp, ep, dp, pp + 1));
                                 site.next = slower(site.next, next);

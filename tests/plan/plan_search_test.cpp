@@ -72,12 +72,18 @@ public:
         Topology topology;
         // Room for the runtime, and for between a tenth and twice of the model.
         auto const room = [&] { return 512_MiB + Bytes{model.count() * from(1, 20) / 10}; };
-        device.memory = room();
+        // Half of the machines have limits, the others memories that plans use a share of.
+        bool const is_whole = from(0, 1) == 0;
+        auto const fill = [&] {
+            device.memory = room();
+            device.is_whole_memory = is_whole;
+        };
+        fill();
         if (from(0, 3) == 0) device.link = shared_memory();
         for (std::int64_t i = 0; i < count; ++i) {
             if (is_mixed && from(0, 1) == 1) {
                 device = *find_device_preset(names[from(0, 3)]);
-                device.memory = room();
+                fill();
                 if (from(0, 3) == 0) device.link = shared_memory();
                 if (from(0, 2) == 0) measure(device);
             }
@@ -93,6 +99,8 @@ public:
         PlanRequest request;
         request.estimate.batch = from(1, 6);
         request.estimate.context = 32 * from(1, 16);
+        // From chunks of a few tokens to more than any batch has.
+        request.estimate.prefill_chunk = std::int64_t{1} << from(2, 12);
         request.objective = static_cast<PlanObjective>(from(0, 2));
         if (from(0, 1) == 0) return request;
         request.estimate.training = TrainingPlan{.recompute = static_cast<Recompute>(from(0, 2))};
@@ -182,7 +190,8 @@ int check_cases(std::uint32_t seed, int count) {
             auto expected_terms = device.terms;
             expected_terms.overhead += oracle.runtime_of(topology.devices[static_cast<std::size_t>(found->device)]);
             CHECK(found->terms == expected_terms);
-            CHECK(found->terms.total() <= topology.devices[static_cast<std::size_t>(found->device)].available());
+            CHECK(found->terms.total() <=
+                  topology.devices[static_cast<std::size_t>(found->device)].usable(default_utilization));
         }
     }
     return planned;

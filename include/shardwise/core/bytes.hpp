@@ -41,6 +41,18 @@ private:
     std::int64_t count_ = 0;
 };
 
+/// The share of a device's memory that a plan may use: what is left is for contexts of libraries, buffers of messages and
+/// fragments.
+///
+/// vLLM takes 0.9 (vllm/config/cache.py, gpu_memory_utilization), and leaves the runtime's own memory to the rest; here
+/// that is counted.
+inline constexpr double default_utilization = 0.92;
+
+/// The share of an amount, rounded down; of 1 and more all of it.
+[[nodiscard]] constexpr Bytes share_of(Bytes whole, double share) {
+    return share >= 1.0 ? whole : Bytes{static_cast<std::int64_t>(static_cast<double>(whole.count()) * share)};
+}
+
 inline namespace literals {
 
 constexpr Bytes operator""_B(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n)}; }

@@ -4,6 +4,7 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/memory/activations.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <algorithm>
@@ -25,16 +26,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         }
     }
     return most;
-}
-
-/// True where tokens see what comes behind them: each sequence is computed in one step, and nothing is cached.
-[[nodiscard]] inline bool is_bidirectional(Model const& model) {
-    for (auto const& body : model.program.bodies()) {
-        for (auto const& op : body.operations()) {
-            if (op.kind == OpKind::attention && !op.attention.is_causal && !op.attention.is_cross) return true;
-        }
-    }
-    return false;
 }
 
 /// Checks how much a rank is to make room for.

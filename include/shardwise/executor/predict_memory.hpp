@@ -45,8 +45,10 @@ struct PredictedMemory {
     /// that are fetched for every step what the cpu keeps, and the memory that they are fetched into.
     Bytes weights{};
     Bytes kv_cache{};
-    /// The arena, scratch of kernels and sums, ids and positions of a step.
+    /// Where the values of blocks lie: what estimate_memory counts in fp32, with `prefill_chunk` the tokens of a step.
     Bytes activations{};
+    /// Scratch of kernels and sums, ids and positions of a step.
+    Bytes scratch{};
     /// Activations that a product brings into a form of its own while it runs.
     Bytes products{};
     /// The most that there is of weights while layers are loaded and moved out; 0 where all stay.
@@ -54,7 +56,7 @@ struct PredictedMemory {
 
     /// The most that there is at once.
     [[nodiscard]] constexpr Bytes total() const {
-        return std::max(weights + kv_cache + activations + products, loading);
+        return std::max(weights + kv_cache + activations + scratch + products, loading);
     }
 };
 
@@ -95,7 +97,8 @@ public:
     [[nodiscard]] PredictedMemory sum() const {
         return {.weights = Bytes{weights_ + std::min(fetched_layers_, weight_stream_depth) * largest_fetched_},
                 .kv_cache = Bytes{cache_},
-                .activations = Bytes{4 * (arena_ + scratch_ + 2 * limits_.step_tokens)},
+                .activations = Bytes{4 * arena_},
+                .scratch = Bytes{4 * (scratch_ + 2 * limits_.step_tokens)},
                 .products = Bytes{products_},
                 .loading = Bytes{loading_}};
     }

@@ -48,6 +48,7 @@ public:
         watch_.begin("sysctlbyname");
         auto const apple = read_apple_system();
         if (auto metal = metal_device(apple)) detection.devices.push_back(*std::move(metal));
+        for (auto& found : detection.devices) found.device.is_whole_memory = true;
         add_processor(detection, apple);
         number(detection);
         set_links(detection);

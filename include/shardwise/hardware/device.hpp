@@ -153,9 +153,17 @@ struct Device {
     /// -1 where unknown.
     std::int32_t numa = -1;
     MeasuredRates measured{};
+    /// True where `memory` is all that the device has, as a preset or a driver says it; false for a limit that somebody
+    /// set.
+    bool is_whole_memory = false;
 
-    /// What a plan may use: the free memory where it is known, else all.
+    /// The free memory where it is known, else all.
     [[nodiscard]] constexpr Bytes available() const { return memory_free.count() < 0 ? memory : memory_free; }
+    /// What a plan may use: of a whole memory the share `utilization`, never above what is free; of a limit all.
+    [[nodiscard]] constexpr Bytes usable(double utilization) const {
+        auto const share = share_of(memory, utilization);
+        return is_whole_memory && share < available() ? share : available();
+    }
 
     friend constexpr bool operator==(Device const&, Device const&) = default;
 };

@@ -4,6 +4,7 @@
 #include <shardwise/hardware/detected_device.hpp>
 #include <shardwise/json/writer.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,27 +17,19 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct MaxMemoryAdvice {
     DeviceId device{};
     Bytes limit{};
-    /// Others hold so much of it that the limit cannot be reached now.
-    bool exceeds_free = false;
 };
 
-/// The share of a device's memory that a model may take: the rest is for contexts, caches and fragments.
-///
-/// Source  accelerate utils/modeling.py get_balanced_memory, which takes 90 % as well
-inline constexpr double max_memory_share = 0.9;
-
-/// A limit for each device that may be used: 90 % of its memory, in whole MiB.
+/// A limit for each device that may be used: a share of its memory, never above what is free, in whole MiB.
 ///
 /// Order  as the devices
 [[nodiscard]] inline std::vector<MaxMemoryAdvice> advise_max_memory(std::span<DetectedDevice const> devices,
-                                                                    double share = max_memory_share) {
+                                                                    double utilization = default_utilization) {
     std::vector<MaxMemoryAdvice> advice;
     for (auto const& found : devices) {
         auto const& device = found.device;
         if (!found.is_available || device.id.kind == DeviceClass::disk) continue;
-        auto const bytes = static_cast<std::int64_t>(static_cast<double>(device.memory.count()) * share);
-        auto const limit = Bytes{bytes >> 20U << 20U};
-        advice.push_back({device.id, limit, limit > device.available()});
+        auto const limit = std::min(share_of(device.memory, utilization), device.available());
+        advice.push_back({device.id, Bytes{limit.count() >> 20U << 20U}});
     }
     return advice;
 }

@@ -95,6 +95,7 @@ struct PresetRow {
     made.device.name = row.name;
     made.device.kind = kind;
     made.device.memory = Bytes{row.memory << 20U};
+    made.device.is_whole_memory = true;
     made.device.bandwidth = scaled(row.bandwidth, giga);
     made.device.peak.fp64 = scaled(row.peak.fp64, tera);
     made.device.peak.fp32 = scaled(row.peak.fp32, tera);

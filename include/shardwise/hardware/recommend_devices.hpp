@@ -24,6 +24,8 @@ struct DeviceWish {
     Bytes needed{};
     /// Taken before others where it can hold the model (hip: "prefer ROCm").
     std::optional<DeviceKind> prefer = std::nullopt;
+    /// The share of an accelerator's memory that a model may take.
+    double utilization = default_utilization;
 };
 
 /// Which devices to use.
@@ -61,26 +63,27 @@ public:
         }
         return {{},
                 "needs " + to_text(wish_.needed) + ", but the accelerators have " + to_text(have) +
-                    " free together; add devices, quantize, or offload"};
+                    " to use together; add devices, quantize, or offload"};
     }
 
 private:
     static constexpr std::array accelerator_kinds{DeviceKind::cuda, DeviceKind::hip, DeviceKind::metal};
 
-    [[nodiscard]] bool holds(DetectedDevice const& found) const { return found.device.available() >= wish_.needed; }
+    [[nodiscard]] Bytes usable(DetectedDevice const& found) const { return found.device.usable(wish_.utilization); }
+    [[nodiscard]] bool holds(DetectedDevice const& found) const { return usable(found) >= wish_.needed; }
     [[nodiscard]] static bool is_accelerator(DetectedDevice const& found) {
         return std::find(accelerator_kinds.begin(), accelerator_kinds.end(), found.device.kind) !=
                accelerator_kinds.end();
     }
     [[nodiscard]] std::string sizes(DetectedDevice const& found) const {
-        auto text = describe(found) + ": " + to_text(found.device.available()) + " free";
+        auto text = describe(found) + ": " + to_text(usable(found)) + " to use";
         if (wish_.needed > Bytes{}) text += ", " + to_text(wish_.needed) + " needed";
         return text;
     }
     [[nodiscard]] Bytes total() const {
         Bytes sum{};
         for (auto const& found : devices_) {
-            if (found.is_available && is_accelerator(found)) sum += found.device.available();
+            if (found.is_available && is_accelerator(found)) sum += usable(found);
         }
         return sum;
     }
@@ -94,12 +97,12 @@ private:
     }
     /// True where the first device is the better choice: the faster one; of unknown need the larger.
     [[nodiscard]] bool is_better(std::size_t first, std::size_t second) const {
-        auto const& a = devices_[first].device;
-        auto const& b = devices_[second].device;
+        auto const& a = devices_[first];
+        auto const& b = devices_[second];
         bool const is_size_first = wish_.needed <= Bytes{};
-        if (is_size_first && a.available() != b.available()) return a.available() > b.available();
-        if (speed(a) != speed(b)) return speed(a) > speed(b);
-        return a.available() > b.available();
+        if (is_size_first && usable(a) != usable(b)) return usable(a) > usable(b);
+        if (speed(a.device) != speed(b.device)) return speed(a.device) > speed(b.device);
+        return usable(a) > usable(b);
     }
 
     [[nodiscard]] Recommendation of_kinds(std::span<DeviceKind const> kinds) const {
@@ -108,7 +111,7 @@ private:
             auto const others = alone.size() - 1;
             auto reason = sizes(devices_[alone[0]]);
             if (others > 0) {
-                reason += wish_.needed > Bytes{} ? "; the fastest of " : "; the one with the most free memory of ";
+                reason += wish_.needed > Bytes{} ? "; the fastest of " : "; the one with the most memory to use of ";
                 reason += std::to_string(alone.size()) + (wish_.needed > Bytes{} ? " that hold it" : "");
             }
             return {{alone[0]}, std::move(reason)};
@@ -147,12 +150,11 @@ private:
             bool const is_whole = devices_[i].parent.empty();
             if (devices_[i].is_available && devices_[i].device.kind == kind && is_whole) positions.push_back(i);
         }
-        detail::stable_sort(positions.begin(), positions.end(), [this](auto a, auto b) {
-            return devices_[a].device.available() > devices_[b].device.available();
-        });
+        detail::stable_sort(positions.begin(), positions.end(),
+                            [this](auto a, auto b) { return usable(devices_[a]) > usable(devices_[b]); });
         Bytes sum{};
         std::size_t count = 0;
-        while (count < positions.size() && sum < wish_.needed) sum += devices_[positions[count++]].device.available();
+        while (count < positions.size() && sum < wish_.needed) sum += usable(devices_[positions[count++]]);
         if (sum < wish_.needed) return {};
         positions.resize(count);
         std::sort(positions.begin(), positions.end());
@@ -165,9 +167,9 @@ private:
 
 }  // namespace detail
 
-/// The device to use for a model: of the available accelerators with enough free memory the fastest; where none holds
-/// it alone, the fewest of one kind that do together; where they do not, the processor. Of unknown need the one with
-/// the most free memory. That devices hold a model together is a sum: `shardwise map` says where its parts go.
+/// The device to use for a model: of the available accelerators with enough memory to use (Device::usable) the fastest;
+/// where none holds it alone, the fewest of one kind that do together; where they do not, the processor. Of unknown
+/// need the one with the most. That devices hold a model together is a sum: `shardwise map` says where its parts go.
 [[nodiscard]] inline Recommendation recommend_devices(std::span<DetectedDevice const> devices,
                                                       DeviceWish const& wish = {}) {
     return detail::DeviceChooser(devices, wish).choose();

@@ -161,7 +161,10 @@ private:
         } else if (auto const* preset = find_device_preset(name)) {
             device = *preset;
             device.id = DeviceId::gpu(0);
-            if (size) device.memory = *size;
+            if (size) {
+                device.memory = *size;
+                device.is_whole_memory = false;
+            }
         } else {
             return unknown(name);
         }

@@ -72,6 +72,15 @@ private:
     }
 };
 
+/// The same devices with no more memory than a plan may use of it (Device::usable).
+[[nodiscard]] constexpr Topology with_utilization(Topology topology, double utilization) {
+    for (auto& device : topology.devices) {
+        device.memory_free = device.usable(utilization);
+        device.is_whole_memory = false;
+    }
+    return topology;
+}
+
 /// The devices of a list, connected as each of them says.
 [[nodiscard]] constexpr Topology topology_of(Span<Device const> devices) {
     Topology topology;

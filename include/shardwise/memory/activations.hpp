@@ -25,6 +25,38 @@ enum class Phase : std::uint8_t { prefill, decode };
             .is_latent_cached = request.mla == MlaPolicy::compressed};
 }
 
+/// The same pass over at most `tokens` tokens of all sequences together, shared out evenly; over fewer sequences where
+/// there are more of them than tokens.
+[[nodiscard]] constexpr Step limited_step(Step step, std::int64_t tokens) {
+    if (step.tokens() <= tokens) return step;
+    if (tokens < step.batch) step.batch = tokens;
+    step.new_tokens = ceil_divide(tokens, step.batch);
+    step.token_limit = tokens;
+    return step;
+}
+
+/// The largest pass of a phase: at most `prefill_chunk` tokens of all sequences together. `request` is prefill_request's.
+[[nodiscard]] constexpr Step largest_step_of(Phase phase, EstimateRequest const& request, ModelConfig const& config) {
+    auto const whole = step_of(phase, request, config);
+    return request.prefill_chunk > 0 ? limited_step(whole, request.prefill_chunk) : whole;
+}
+
+/// True where tokens see what comes after them: each sequence is computed in one step, and nothing is cached.
+[[nodiscard]] constexpr bool is_bidirectional(Model const& model) {
+    for (auto const& body : model.program.bodies()) {
+        for (auto const& op : body.operations()) {
+            if (op.kind == OpKind::attention && !op.attention.is_causal && !op.attention.is_cross) return true;
+        }
+    }
+    return false;
+}
+
+/// The request with the prefill chunk that applies: none in training, nor where tokens attend both ways.
+[[nodiscard]] constexpr EstimateRequest prefill_request(Model const& model, EstimateRequest request) {
+    if (request.training || is_bidirectional(model)) request.prefill_chunk = 0;
+    return request;
+}
+
 /// The place of a rank as operations see it.
 [[nodiscard]] constexpr OpRank op_rank(Parallelism const& parallel, RankPlace const& place) {
     return {.tp = parallel.tp, .tp_rank = place.tp, .ep = parallel.ep, .ep_rank = place.ep,
@@ -55,6 +87,18 @@ struct ActivationPlan {
     ArenaLayout layout;
 };
 
+/// The keys and values that nothing makes of a latent: where the latent is cached, queries attend in it. no_value in
+/// training, and where there is no latent or the cache holds what is made of it.
+///
+/// Source  DeepSeek-V2 (arXiv 2405.04434), section 2.1.2
+[[nodiscard]] constexpr ValueId absorbed_value(BlockBody const& body, Step const& step) {
+    if (!step.is_latent_cached || step.is_training) return no_value;
+    for (auto const& op : body.operations()) {
+        if (op.kind == OpKind::attention && op.attention.latent > 0) return op.inputs[2];
+    }
+    return no_value;
+}
+
 /// A block's values and its operations' workspaces, not laid out yet. The input lives to its last use, the last output
 /// to the end, external values throughout; an element-wise operation writes over an input that nothing reads later.
 [[nodiscard]] constexpr ActivationPlan list_activations(BlockBody const& body, OpContext const& context) {
@@ -68,6 +112,8 @@ struct ActivationPlan {
         }
     }
     if (!operations.empty()) last_use[static_cast<std::size_t>(operations.back().output)] = end;
+
+    auto const absorbed = absorbed_value(body, context.step);
 
     ActivationPlan plan;
     plan.item_of.assign(values.size(), -1);
@@ -92,7 +138,7 @@ struct ActivationPlan {
         auto const now = static_cast<std::int64_t>(i) + 1;
         auto const out = static_cast<std::size_t>(op.output);
         if (plan.item_of[out] < 0) {
-            auto const size = context.bytes(values[out]);
+            auto const size = op.output == absorbed ? Bytes{} : context.bytes(values[out]);
             for (std::size_t slot = 0; slot < 2 && is_element_wise(op.kind) && plan.item_of[out] < 0; ++slot) {
                 auto const in = op.inputs[slot];
                 if (in == no_value || values[static_cast<std::size_t>(in)].is_external) continue;
@@ -145,7 +191,7 @@ struct ActivationPeaks {
 
 [[nodiscard]] constexpr Bytes activation_peak_of(Phase phase, BlockBody const& body, EstimateRequest const& request,
                                                  ModelConfig const& config, RankPlace const& place = {}) {
-    auto const context = op_context(body, step_of(phase, request, config), op_rank(request.parallel, place));
+    auto const context = op_context(body, largest_step_of(phase, request, config), op_rank(request.parallel, place));
     return plan_activations(body, context).layout.peak;
 }
 
@@ -156,7 +202,7 @@ struct ActivationPeaks {
 }
 
 /// The most memory that a block's activations take: the peak of the arena laid out from its values, the larger of
-/// prefill (batch * context tokens) and decode (batch tokens).
+/// prefill (batch * context tokens, a chunk of them at a time) and decode (batch tokens). `request` is prefill_request's.
 [[nodiscard]] constexpr Bytes activation_peak(BlockBody const& body, EstimateRequest const& request,
                                               ModelConfig const& config, RankPlace const& place = {}) {
     return activation_peaks(body, request, config, place).peak();

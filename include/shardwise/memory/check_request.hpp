@@ -29,6 +29,16 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
     if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give --batch 1 or more");
     if (request.context < 0)
         return refuse("context", "must not be negative", request.context, 0, "give --context 1 or more");
+    if (request.prefill_chunk < 0)
+        return refuse("prefill_chunk", "must not be negative", request.prefill_chunk, 0,
+                      "give --prefill-chunk 1 or more, or none");
+    // Not a number is refused too.
+    if (!(request.utilization > 0.0 && request.utilization <= 1.0)) {
+        return Error{ErrorCode::invalid_argument}
+            .at("utilization")
+            .because("must be above 0 and at most 1")
+            .fix("give the share of each device's memory that may be used, like 0.92");
+    }
     if (request.micro_batches < 0 || request.micro_batches > request.batch) {
         return refuse("micro_batches", "must be 0 to the number of sequences", request.micro_batches, request.batch,
                       "give each piece of the batch at least one sequence");

@@ -82,6 +82,7 @@ enum class Assumption : std::uint8_t {
     runtime_overhead,
     transient_buffers,
     whole_prefill,
+    chunked_prefill,
     worst_case_routing,
     replicated_over_expert_ranks,
     tied_tensor_copied,
@@ -120,6 +121,8 @@ enum class Assumption : std::uint8_t {
         case Assumption::transient_buffers:
             return "buffers that checkpoints do not store (rotary frequencies, masks) are computed and count nothing";
         case Assumption::whole_prefill: return "the whole prompt is computed in one pass";
+        case Assumption::chunked_prefill:
+            return "prompts are computed in chunks: at most prefill_chunk tokens of all sequences together";
         case Assumption::worst_case_routing: return "activations allow for every token choosing this rank's experts";
         case Assumption::replicated_over_expert_ranks:
             return "expert-parallel ranks deal the experts and hold everything else whole";

@@ -27,7 +27,9 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
     note(model.program.blocks().empty(), Assumption::unknown_program);
     note(is_own && request.device == DeviceClass::gpu, Assumption::runtime_overhead);
     note(estimate.transient_buffers.count() > 0, Assumption::transient_buffers);
-    note(!request.training, Assumption::whole_prefill);
+    bool const is_chunked = prefill_request(model, request).prefill_chunk > 0;
+    note(!request.training && is_chunked, Assumption::chunked_prefill);
+    note(!request.training && !is_chunked, Assumption::whole_prefill);
     note(is_own && parallel.ep > 1, Assumption::worst_case_routing);
     note(parallel.ep > 1, Assumption::replicated_over_expert_ranks);
     note(is_tie_copied, Assumption::tied_tensor_copied);
@@ -114,7 +116,7 @@ constexpr void note_assumptions(Model const& model, EstimateRequest const& reque
 /// What each part takes by itself, without parallelism.
 constexpr void list_modules(Model const& model, EstimateRequest const& request, ModelParts const& parts,
                             MemoryEstimate& estimate) {
-    auto whole = request;
+    auto whole = prefill_request(model, request);
     whole.parallel = {};
     List<Bytes> activations(model.program.bodies().size(), Bytes{-1});
     for (std::size_t i = 0; i < parts.parts.size(); ++i) {

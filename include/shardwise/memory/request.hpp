@@ -13,7 +13,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What the cache of a sliding-window layer holds: the window, or the whole context (engines without a rolling cache).
 enum class WindowPolicy : std::uint8_t { window, full };
-/// What the cache of multi-head latent attention holds: the latent, or the keys and values made from it.
+/// What the cache of multi-head latent attention holds: the latent, in which queries then attend, or the keys and values
+/// made from it.
 enum class MlaPolicy : std::uint8_t { compressed, full };
 
 enum class OptimizerKind : std::uint8_t { adam, sgd, adam8bit };
@@ -64,6 +65,11 @@ struct RankPlace {
     friend constexpr bool operator==(RankPlace const&, RankPlace const&) = default;
 };
 
+/// The tokens of all sequences that engines compute at a time while they read prompts.
+///
+/// Source  vLLM 0.10, vllm/engine/arg_utils.py (max_num_batched_tokens of servers on large devices)
+inline constexpr std::int64_t default_prefill_chunk = 8192;
+
 /// What is to be run: everything an estimate depends on besides the model.
 struct EstimateRequest {
     /// Recasts floating tensors, none of them packed; nothing: as the model stores them.
@@ -84,6 +90,12 @@ struct EstimateRequest {
     std::int64_t micro_batches = 0;
     /// What kind of device the ranks run on: what their runtime takes before the first tensor.
     DeviceClass device = DeviceClass::gpu;
+    /// The most tokens of all sequences together that one pass computes; 0: a whole prompt of every sequence. Training,
+    /// and models whose tokens attend both ways, compute all at once whatever this says.
+    std::int64_t prefill_chunk = default_prefill_chunk;
+    /// The share of each device's memory that maps and plans may use (Device::usable): above 0, at most 1. Estimates do not
+    /// depend on it.
+    double utilization = default_utilization;
 };
 
 /// The request of one piece of the batch: what activations and messages are made of at a time.

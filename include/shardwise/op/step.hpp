@@ -30,8 +30,13 @@ struct Step {
     bool is_windowed = true;
     /// True where every token is scored, not only each sequence's last.
     bool is_training = false;
+    /// The most tokens of all sequences together; 0: no limit.
+    std::int64_t token_limit = 0;
 
-    [[nodiscard]] constexpr std::int64_t tokens() const { return batch * new_tokens; }
+    [[nodiscard]] constexpr std::int64_t tokens() const {
+        auto const all = batch * new_tokens;
+        return token_limit > 0 && token_limit < all ? token_limit : all;
+    }
 };
 
 /// Which rank of which groups computes an operation.

@@ -42,15 +42,16 @@ using Budgets = List<Budget>;
     return count;
 }
 
-/// What is available of each device as its budget (its free memory where that is known, else all), with `overhead` on the accelerators; rates for products of `dtype`, measured ones
-/// where there are some.
-[[nodiscard]] constexpr Budgets budgets_of(Span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {}) {
+/// What a plan may use of each device as its budget (Device::usable), with `overhead` on the accelerators; rates for
+/// products of `dtype`, measured ones where there are some.
+[[nodiscard]] constexpr Budgets budgets_of(Span<Device const> devices, Dtype dtype = Dtype::bf16, Bytes overhead = {},
+                                           double utilization = default_utilization) {
     Budgets budgets;
     budgets.reserve(devices.size());
     for (auto const& device : devices) {
         auto const compute = device.measured.products.of(dtype);
         auto const bandwidth = device.measured.bandwidth;
-        budgets.push_back({device.id, device.available(), device.id.is_accelerator() ? overhead : Bytes{},
+        budgets.push_back({device.id, device.usable(utilization), device.id.is_accelerator() ? overhead : Bytes{},
                            compute > 0.0 ? compute : device.peak.of(dtype),
                            bandwidth > 0.0 ? bandwidth : device.bandwidth, device.link.bandwidth, device.link.latency});
     }

@@ -42,7 +42,8 @@ struct MapPlan {
 
 /// The budgets of devices for a model: whole memories, the runtime's overhead, rates for the model's activations.
 [[nodiscard]] constexpr Budgets budgets_for(Span<Device const> devices, Model const& model, EstimateRequest const& request) {
-    auto budgets = budgets_of(devices, activation_dtype_of(as_published(request, model.config), model.config));
+    auto budgets = budgets_of(devices, activation_dtype_of(as_published(request, model.config), model.config), {},
+                              request.utilization);
     for (auto& budget : budgets) budget.overhead = runtime_overhead(budget.id.kind);
     return budgets;
 }

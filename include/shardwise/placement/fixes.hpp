@@ -162,7 +162,8 @@ private:
         };
         auto const count = smallest_that(most_added_devices, fits_with);
         if (!count) return;
-        fixes_.push_back({FixKind::devices, *count, {}, {}, *count * devices_[accelerators - 1].available()});
+        fixes_.push_back(
+            {FixKind::devices, *count, {}, {}, *count * devices_[accelerators - 1].usable(request_.utilization)});
     }
     /// The cpu with as much memory as it takes: what it then holds is what it needs.
     void try_offload() {

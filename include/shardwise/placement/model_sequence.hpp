@@ -57,12 +57,13 @@ struct WeightPricer {
     auto sequence = build_sequence(model.tree, no_split, weigh, granularity, root_position(model.config, model.tree),
                                    is_priced_by_place);
     auto const step = step_of(Phase::decode, request, model.config);
+    auto const chunked = prefill_request(model, request);
     attach_blocks(sequence, model.program, [&](Block const& block) {
         auto const& body = model.program.body(block);
         auto const work = block_work(body, step);
         BlockCost cost;
         cost.state = kv_cache_bytes(body, request, model.config);
-        cost.workspace = activation_peak(body, request, model.config);
+        cost.workspace = activation_peak(body, chunked, model.config);
         cost.flops = work.flops;
         cost.weights_read = detail::weights_read(body, work);
         cost.traffic = work.traffic + work.kv_read;

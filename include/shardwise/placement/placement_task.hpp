@@ -32,7 +32,7 @@ public:
         return build_sequence(*model_, request, no_split_, granularity);
     }
     [[nodiscard]] constexpr Budgets budgets(Span<Device const> devices, EstimateRequest const& request) const {
-        return model_ == nullptr ? budgets_of(devices, request.dtype.value_or(Dtype::bf16))
+        return model_ == nullptr ? budgets_of(devices, request.dtype.value_or(Dtype::bf16), {}, request.utilization)
                                  : budgets_for(devices, *model_, request);
     }
     /// True where a contiguous placement exists in memory: disks are left out, since everything fits there.

@@ -65,7 +65,8 @@ public:
 
     [[nodiscard]] CutMemory of(PlanDegrees const& degrees) {
         auto const request = rank_request(job_, degrees);
-        auto const rows = piece_of(request).batch * context_of(request, model_.config);
+        auto const piece = piece_of(prefill_request(model_, request));
+        auto const rows = largest_step_of(Phase::prefill, piece, model_.config).tokens();
         CutMemory cut;
         cut.classes = find_rank_classes(dealt_, degrees.tp, degrees.ep, model_.config.experts,
                                         request.parallel.sequence_parallel ? rows : 0);

@@ -40,7 +40,8 @@ namespace detail {
 
 /// The picture of a parallel plan: every rank on its device, stages in colour, the reasons as notes. The title is the
 /// caller's.
-[[nodiscard]] inline Picture picture_of(ParallelPlan const& plan, Topology const& topology) {
+[[nodiscard]] inline Picture picture_of(ParallelPlan const& plan, Topology const& topology,
+                                        double utilization = default_utilization) {
     Picture picture;
     picture.is_fitting = true;
     picture.verdict = "fits: " + detail::all_degrees_text(plan.degrees);
@@ -53,7 +54,7 @@ namespace detail {
         device.label = device_key(given.id);
         device.name = given.name.view();
         device.node = given.node;
-        device.capacity = given.available();
+        device.capacity = given.usable(utilization);
         device.link = given.link;
         device.network = given.network;
         picture.devices.push_back(std::move(device));

@@ -35,7 +35,7 @@ public:
           slots_(find_slots(model, parts_, depends_on_layer(job_))),
           cost_(model, job_),
           pricer_(cost_, slots_),
-          sites_(topology,
+          sites_(with_utilization(topology, request.estimate.utilization),
                  !request.estimate.training || counts_everything(request.estimate.training->convention)),
           memories_(model, job_, parts_, slots_, like == nullptr ? nullptr : &like->memories_),
           room_(model, job_, slots_, memories_),

@@ -148,15 +148,16 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 
 /// What every body of the program takes on a rank while it runs, but for the cache; `piece.batch` goes through it at
 /// a time.
-[[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& piece,
+[[nodiscard]] inline List<SlotNeeds> body_needs(Model const& model, EstimateRequest const& request,
                                                 RankPlace const& place) {
+    auto const piece = prefill_request(model, request);
     List<SlotNeeds> all;
     auto const rank = op_rank(piece.parallel, place);
     for (auto const& body : model.program.bodies()) {
         SlotNeeds needs;
         if (!piece.training) {
             needs.working = activation_peak(body, piece, model.config, place);
-            auto const prefill = step_of(Phase::prefill, piece, model.config);
+            auto const prefill = largest_step_of(Phase::prefill, piece, model.config);
             needs.communication = communication_buffer(body, op_context(body, prefill, rank));
         } else if (counts_everything(piece.training->convention)) {
             auto const context = op_context(body, training_step(piece, model.config), rank);
@@ -169,15 +170,16 @@ inline void add_training_needs(SlotNeeds& needs, BlockBody const& body, OpContex
 }
 
 /// The same on the first rank of a group, without a layout: no more than what is alive at once in the longer pass.
-[[nodiscard]] inline List<SlotNeeds> least_body_needs(Model const& model, EstimateRequest const& piece) {
+[[nodiscard]] inline List<SlotNeeds> least_body_needs(Model const& model, EstimateRequest const& request) {
+    auto const piece = prefill_request(model, request);
     List<SlotNeeds> all;
     auto const rank = op_rank(piece.parallel, {});
     for (auto const& body : model.program.bodies()) {
         SlotNeeds needs;
         bool const is_own = !piece.training || counts_everything(piece.training->convention);
         if (is_own) {
-            auto const step =
-                piece.training ? training_step(piece, model.config) : step_of(Phase::prefill, piece, model.config);
+            auto const step = piece.training ? training_step(piece, model.config)
+                                             : largest_step_of(Phase::prefill, piece, model.config);
             auto const context = op_context(body, step, rank);
             needs.working = least_activations(body, context);
             if (piece.training)
@@ -199,11 +201,11 @@ public:
                List<SlotNeeds> const& bodies, RankPlace const& place)
         : model_(&model),
           request_(request),
-          piece_(piece_of(request)),
+          piece_(piece_of(prefill_request(model, request))),
           kinds_(held.kinds),
           ties_(held.ties),
           largest_module_(held.largest_module) {
-        auto const step = step_of(Phase::prefill, piece_, model.config);
+        auto const step = largest_step_of(Phase::prefill, piece_, model.config);
         message_ = Bytes{step.tokens() * model.config.hidden_size * bits(step.dtype) / 8};
         for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
             for (auto const body : slots.kinds[kind].bodies) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -16,7 +17,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 class SiteFinder {
 public:
     /// `counts_runtime` as DeviceClasses'.
-    explicit SiteFinder(Topology const& topology, bool counts_runtime = true) : wiring_(topology, counts_runtime) {
+    explicit SiteFinder(Topology topology, bool counts_runtime = true)
+        : topology_(std::move(topology)), wiring_(topology_, counts_runtime) {
         for (auto& indices : index_) indices.assign(static_cast<std::size_t>(count()) + 1, 0);
     }
     SiteFinder(SiteFinder const&) = delete;
@@ -297,6 +299,7 @@ private:
         return a.device == b.device && a.tp == b.tp && a.ep == b.ep && a.dp == b.dp;
     }
 
+    Topology topology_;
     DeviceWiring wiring_;
     List<LaidDevices> orders_;
     List<OrderReach> reaches_;

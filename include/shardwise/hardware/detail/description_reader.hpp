@@ -119,6 +119,8 @@ private:
             return fault_.set(ErrorCode::no_such_device, fields.path("preset"), "is no known device", advice), false;
         }
         device = (*known)[0];
+        // What a file says may be used as it stands.
+        device.is_whole_memory = false;
         return true;
     }
 

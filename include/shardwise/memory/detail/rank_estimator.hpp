@@ -25,8 +25,12 @@ class RankEstimator {
 public:
     constexpr RankEstimator(Model const& model, EstimateRequest const& request, ModelParts const& parts,
                             Span<std::int64_t const> begins = {})
-        : model_(model), request_(request), piece_(piece_of(request)), parts_(parts),
-          prefill_peaks_(model.program.bodies().size()), decode_peaks_(prefill_peaks_.size()) {
+        : model_(model),
+          request_(request),
+          piece_(piece_of(prefill_request(model, request))),
+          parts_(parts),
+          prefill_peaks_(model.program.bodies().size()),
+          decode_peaks_(prefill_peaks_.size()) {
         if (begins.empty()) cut_stages();
         else begins_.assign(begins.data(), begins.data() + begins.size());
         for (auto const& tie : parts_.ties) is_tie_copied_ = is_tie_copied_ || is_copied(tie);
@@ -189,7 +193,7 @@ private:
 
     /// What the blocks of a stage need in inference: cache, activations, buffers.
     constexpr void run_blocks(DeviceEstimate& device, RankPlace const& place) {
-        auto const prefill = step_of(Phase::prefill, piece_, model_.config);
+        auto const prefill = largest_step_of(Phase::prefill, piece_, model_.config);
         price_bodies(place);
         for_each_block(device, [&](std::size_t id, std::int64_t count) {
             auto const& body = model_.program.bodies()[id];
@@ -213,7 +217,8 @@ private:
     constexpr bool is_even() const {
         auto const& parallel = request_.parallel;
         if (parallel.ep > 1 && model_.config.experts % parallel.ep != 0) return false;
-        if (parallel.sequence_parallel && piece_.batch * context_of(request_, model_.config) % parallel.tp != 0)
+        if (parallel.sequence_parallel &&
+            largest_step_of(Phase::prefill, piece_, model_.config).tokens() % parallel.tp != 0)
             return false;
         for (auto const& body : model_.program.bodies()) {
             for (auto const& value : body.values()) {
