@@ -16,9 +16,9 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import accelerate_transformers
+import accelerate_tree
 
 assert transformers.__version__ == "5.23.0", transformers.__version__
-NAMES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL", torch.bfloat16: "BF16", torch.float16: "F16"}
 DENSE = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
              vocab_size=512, max_position_embeddings=64)
 MODELS = {
@@ -39,26 +39,11 @@ MODELS = {
 STRATEGIES = ["auto", "balanced", "balanced_low_0", "sequential"]
 
 
-def spec(name, tensor, persistent=True):
-    out = {"name": name, "dtype": NAMES[tensor.dtype], "shape": list(tensor.shape)}
-    return out if persistent else out | {"persistent": False}
-
-
-def describe(module, name=None):
-    out = {"name": name} if name is not None else {}
-    out["class"] = type(module).__name__
-    out["params"] = [spec(key, tensor) for key, tensor in module.named_parameters(recurse=False, remove_duplicate=False)]
-    out["buffers"] = [spec(key, tensor, key not in module._non_persistent_buffers_set)
-                      for key, tensor in module.named_buffers(recurse=False, remove_duplicate=False)]
-    out["children"] = [describe(child, key) for key, child in module.named_children()]
-    return {key: value for key, value in out.items() if value or key == "name"}
-
-
 def tree_of(model):
     groups = {}
     for other, source in model.all_tied_weights_keys.items():
         groups.setdefault(source, [source]).append(other)
-    tree = describe(model)
+    tree = accelerate_tree.describe(model)
     return tree | {"tied": list(groups.values())} if groups else tree
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds torch modules on the meta device from the tree files of `shardwise map --tree`."""
+"""Builds torch modules on the meta device from the tree files of `shardwise map --tree`, and describes modules so."""
 
 import torch
 from torch import nn
@@ -9,6 +9,7 @@ DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "I64": torch.int64, "I32": torch.int32,
     "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool, "C64": torch.complex64,
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _classes = {}
 
 
@@ -51,3 +52,18 @@ def _build(tree, cls):
     for child in tree.get("children", []):
         module.add_module(child["name"], _build(child, module_class(child["class"])))
     return module
+
+
+def spec(name, tensor, persistent=True):
+    out = {"name": name, "dtype": NAMES[tensor.dtype], "shape": list(tensor.shape)}
+    return out if persistent else out | {"persistent": False}
+
+
+def describe(module, name=None):
+    out = {"name": name} if name is not None else {}
+    out["class"] = type(module).__name__
+    out["params"] = [spec(key, tensor) for key, tensor in module.named_parameters(recurse=False, remove_duplicate=False)]
+    out["buffers"] = [spec(key, tensor, key not in module._non_persistent_buffers_set)
+                      for key, tensor in module.named_buffers(recurse=False, remove_duplicate=False)]
+    out["children"] = [describe(child, key) for key, child in module.named_children()]
+    return {key: value for key, value in out.items() if value or key == "name"}

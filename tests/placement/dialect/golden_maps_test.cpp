@@ -96,6 +96,12 @@ TEST_CASE("accelerate's maps come out equal on random trees, and valid where it 
     });
 }
 
+TEST_CASE("accelerate's maps come out equal in every case of its own tests") {
+    compare_all("own_tests.jsonl", 30, [](ExpandedTree const& tree, dialect_cases::Question const& question) {
+        return infer_accelerate_map(tree, question.max_memory, question.accelerate);
+    });
+}
+
 DialectMap infer_newest(ExpandedTree const& tree, dialect_cases::Question const& question) {
     return infer_transformers_map(tree, question.max_memory, question.transformers);
 }
