@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/hardware/presets.hpp>
+#include <shardwise/model/presets.hpp>
 #include <shardwise/placement/balanced.hpp>
+#include <shardwise/placement/device_map.hpp>
+#include <shardwise/placement/optimal.hpp>
+#include <shardwise/placement/sequential.hpp>
 #include <shardwise/placement/shortfall.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace {
@@ -43,10 +49,37 @@ TEST_CASE("Sequential: skips a device that is too small for any unit") {
     CHECK(placement->device_of == List<std::int32_t>{1, 1});
 }
 
-TEST_CASE("Balanced: deals equal layers evenly") {
+TEST_CASE("Balanced: gives equal layers evenly") {
     auto const placement = Balanced{}(equal_units(8, Bytes{1 << 24}), gpus({1 << 30, 1 << 30, 1 << 30, 1 << 30}));
     REQUIRE(placement.has_value());
     CHECK(placement->device_of == List<std::int32_t>{0, 0, 1, 1, 2, 2, 3, 3});
+}
+
+TEST_CASE("Balanced: leaves no device nearly empty that others could relieve at the same largest load") {
+    // Filling in order up to three units would leave the last device empty.
+    auto const placement = Balanced{}(equal_units(9, Bytes{1 << 24}), gpus({1 << 30, 1 << 30, 1 << 30, 1 << 30}));
+    REQUIRE(placement.has_value());
+    CHECK(placement->device_of == List<std::int32_t>{0, 0, 0, 1, 1, 2, 2, 3, 3});
+    // Ten equal units on unequal devices: no load is above a fifth, and every device is in use.
+    auto const unequal = Balanced{}(equal_units(10, 10_B), gpus({100, 200, 50, 150}));
+    REQUIRE(unequal.has_value());
+    CHECK(unequal->device_of == List<std::int32_t>{0, 0, 1, 1, 1, 1, 2, 3, 3, 3});
+}
+
+TEST_CASE("Optimal and Balanced: DeepSeek-V3 loads eight H200 to within one of its layers") {
+    auto const model = describe(presets::deepseek_v3).value();
+    auto const devices = repeat_device<8>("H200-141GB").value();
+    auto const modules = build_sequence(model, {});
+    auto const budgets = budgets_for(devices, model, {});
+    Bytes layer{};
+    for (auto const& unit : modules.units) layer = std::max(layer, unit.resident());
+    for (auto const& placement : {Optimal{}(modules, budgets), Balanced{}(modules, budgets)}) {
+        REQUIRE(placement.has_value());
+        auto const used = used_bytes(modules, budgets, *placement);
+        auto const smallest = *std::min_element(used.begin(), used.end());
+        CHECK(*std::max_element(used.begin(), used.end()) - smallest < layer + 4_GiB);
+        CHECK(4 * smallest > 2 * budgets[0].capacity);
+    }
 }
 
 TEST_CASE("BalancedLow0: keeps the first device free when the others have room") {

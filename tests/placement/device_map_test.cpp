@@ -6,6 +6,7 @@
 #include <shardwise/placement/device_map.hpp>
 #include <shardwise/placement/inverse.hpp>
 #include <shardwise/placement/optimal.hpp>
+#include <shardwise/placement/sequential.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/placement/balanced.hpp>
 #include <shardwise/placement/optimal.hpp>
 #include <shardwise/placement/sequential.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -21,14 +24,16 @@ struct Problem {
     Objective objective = Objective::load;
 };
 
-Problem random_problem(std::mt19937& generator) {
+/// Weights are 1 to `sizes` bytes; few sizes make many ties.
+Problem random_problem(std::mt19937& generator, std::uint32_t most_units, std::uint32_t sizes) {
     auto const below = [&generator](std::uint32_t limit) { return static_cast<std::int64_t>(generator() % limit); };
     auto const real_below = [&below](std::uint32_t limit) { return static_cast<double>(below(limit)); };
     Problem problem;
-    auto const unit_count = 1 + below(8);
+    auto const unit_count = 1 + below(most_units);
+    auto const capacity = most_units * (sizes + 1) * 5 / 14;
     for (std::int64_t i = 0; i < unit_count; ++i) {
         PlacementUnit unit;
-        unit.weights = Bytes{1 + below(20)};
+        unit.weights = Bytes{1 + below(sizes)};
         unit.state = Bytes{below(3) == 0 ? below(6) : 0};
         unit.workspace = Bytes{below(3) == 0 ? below(10) : 0};
         unit.flops = real_below(10);
@@ -40,7 +45,7 @@ Problem random_problem(std::mt19937& generator) {
     for (std::int64_t i = 0; i < device_count; ++i) {
         Budget budget;
         budget.id = DeviceId::gpu(static_cast<std::int32_t>(i));
-        budget.capacity = Bytes{below(60)};
+        budget.capacity = Bytes{below(capacity)};
         budget.overhead = Bytes{below(3)};
         budget.compute = 1.0 + real_below(3);
         budget.bandwidth = 1.0 + real_below(3);
@@ -49,23 +54,26 @@ Problem random_problem(std::mt19937& generator) {
         problem.budgets.push_back(budget);
     }
     auto const others = below(3);
-    if (others > 0) problem.budgets.push_back({DeviceId::cpu(), Bytes{below(60)}, {}, 0.5, 0.5, 1.0, 1.0});
+    if (others > 0) problem.budgets.push_back({DeviceId::cpu(), Bytes{below(capacity)}, {}, 0.5, 0.5, 1.0, 1.0});
     if (others > 1) problem.budgets.push_back({DeviceId::disk(), Bytes{1'000'000}, {}, 0.1, 0.1, 1.0, 1.0});
     problem.objective = static_cast<Objective>(below(3));
     return problem;
 }
 
-/// What is minimised, in its order.
+/// What is minimised, in its order. The last three are for load alone: of the accelerators after the spared ones the largest load,
+/// how many are empty, and the smallest load of those in use, from 1 down.
 struct Score {
     std::int64_t disk = 0;
     std::int64_t cpu = 0;
     double value = 0.0;
+    std::int64_t spared = 0;
+    double largest = 0.0;
+    std::int64_t empty = 0;
+    double unused = 0.0;
 
-    friend bool operator<(Score const& a, Score const& b) {
-        if (a.disk != b.disk) return a.disk < b.disk;
-        if (a.cpu != b.cpu) return a.cpu < b.cpu;
-        return a.value < b.value;
-    }
+    [[nodiscard]] auto key() const { return std::tie(disk, cpu, value, spared, largest, empty, unused); }
+    friend bool operator<(Score const& a, Score const& b) { return a.key() < b.key(); }
+    friend bool operator==(Score const& a, Score const& b) { return a.key() == b.key(); }
 };
 
 bool is_within_capacities(Problem const& problem, Placement const& placement) {
@@ -76,62 +84,107 @@ bool is_within_capacities(Problem const& problem, Placement const& placement) {
     return true;
 }
 
-Score score_of(Problem const& problem, Placement const& placement) {
+/// The score for a strategy; those of load count the accelerators' load, BalancedLow0 spares the first one.
+Score score_of(Problem const& problem, Placement const& placement, std::size_t spared) {
     Score score;
     for (std::size_t i = 0; i < problem.modules.units.size(); ++i) {
-        auto const kind = problem.budgets[static_cast<std::size_t>(placement.device_of[i])].id.kind;
+        auto const device = static_cast<std::size_t>(placement.device_of[i]);
         auto const bytes = problem.modules.units[i].resident().count();
-        if (kind == DeviceClass::disk) score.disk += bytes;
-        if (kind == DeviceClass::cpu) score.cpu += bytes;
+        if (problem.budgets[device].id.kind == DeviceClass::disk) score.disk += bytes;
+        if (problem.budgets[device].id.kind == DeviceClass::cpu) score.cpu += bytes;
+        if (device < spared) score.spared += bytes;
     }
-    score.value = Optimal::objective_value(problem.objective, problem.modules, problem.budgets, placement);
+    if (problem.objective != Objective::load) {
+        score.value = Optimal::objective_value(problem.objective, problem.modules, problem.budgets, placement);
+        return score;
+    }
+    auto const used = used_bytes(problem.modules, problem.budgets, placement);
+    double smallest = 1.0;
+    for (std::size_t i = spared; i < count_accelerators(problem.budgets); ++i) {
+        if (used[i] == Bytes{}) {
+            ++score.empty;
+            continue;
+        }
+        double const load = static_cast<double>(used[i].count()) / static_cast<double>(problem.budgets[i].capacity.count());
+        score.largest = std::max(score.largest, load);
+        smallest = std::min(smallest, load);
+    }
+    score.unused = 1.0 - smallest;
     return score;
 }
 
-/// The best score over every contiguous placement, by trying them all.
-void try_all(Problem const& problem, Placement& placement, std::size_t unit, std::int32_t device, std::optional<Score>& best) {
+/// Calls `visit` with every contiguous placement that is within the capacities.
+template <class Visit>
+void try_all(Problem const& problem, Placement& placement, std::size_t unit, std::int32_t device, Visit const& visit) {
     if (unit == problem.modules.units.size()) {
-        if (!is_within_capacities(problem, placement)) return;
-        auto const score = score_of(problem, placement);
-        if (!best || score < *best) best = score;
+        if (is_within_capacities(problem, placement)) visit(placement);
         return;
     }
     for (auto next = device; next < static_cast<std::int32_t>(problem.budgets.size()); ++next) {
         placement.device_of[unit] = next;
-        try_all(problem, placement, unit + 1, next, best);
+        try_all(problem, placement, unit + 1, next, visit);
     }
 }
 
-void compare_with_brute_force(std::uint32_t seed, int cases) {
+/// The best scores over every contiguous placement, by trying them all: for Optimal and Balanced, and for BalancedLow0.
+struct Best {
+    std::optional<Score> score;
+    std::optional<Score> low_0;
+};
+
+Best best_of_all(Problem const& problem, std::size_t spared) {
+    Best best;
+    Placement trial;
+    trial.device_of.resize(problem.modules.units.size());
+    try_all(problem, trial, 0, 0, [&](Placement const& placement) {
+        auto const score = score_of(problem, placement, 0);
+        if (!best.score || score < *best.score) best.score = score;
+        auto const low_0 = score_of(problem, placement, spared);
+        if (!best.low_0 || low_0 < *best.low_0) best.low_0 = low_0;
+    });
+    return best;
+}
+
+void compare_with_brute_force(std::uint32_t seed, int cases, std::uint32_t most_units = 8, std::uint32_t sizes = 20) {
     std::mt19937 generator(seed);
     int feasible = 0;
     for (int i = 0; i < cases; ++i) {
-        auto const problem = random_problem(generator);
+        auto problem = random_problem(generator, most_units, sizes);
         CAPTURE(seed);
         CAPTURE(i);
-        Placement trial;
-        trial.device_of.resize(problem.modules.units.size());
-        std::optional<Score> best;
-        try_all(problem, trial, 0, 0, best);
+        std::size_t usable = 0;
+        for (auto const& budget : problem.budgets) usable += budget.is_accelerator() && budget.capacity > Bytes{} ? 1U : 0U;
+        std::size_t const spared = usable < 2 ? 0 : 1;
+        auto const best = best_of_all(problem, spared);
         auto const found = Optimal{.objective = problem.objective}(problem.modules, problem.budgets);
-        REQUIRE(found.has_value() == best.has_value());
+        REQUIRE(found.has_value() == best.score.has_value());
         // Sequential finds a place exactly when there is one.
-        REQUIRE(Sequential{}(problem.modules, problem.budgets).has_value() == best.has_value());
-        if (!best) continue;
+        REQUIRE(Sequential{}(problem.modules, problem.budgets).has_value() == best.score.has_value());
+        if (!best.score) continue;
         ++feasible;
         REQUIRE(is_within_capacities(problem, *found));
-        auto const score = score_of(problem, *found);
-        REQUIRE(score.disk == best->disk);
-        REQUIRE(score.cpu == best->cpu);
-        REQUIRE(score.value == best->value);
-        REQUIRE(found->certificate->value == best->value);
-        REQUIRE(found->certificate->lower_bound == best->value);
+        auto const score = score_of(problem, *found, 0);
+        REQUIRE(score == *best.score);
+        auto const value = Optimal::objective_value(problem.objective, problem.modules, problem.budgets, *found);
+        REQUIRE(found->certificate->value == value);
+        REQUIRE(found->certificate->lower_bound == value);
+        if (problem.objective != Objective::load) continue;
+        auto const balanced = Balanced{}(problem.modules, problem.budgets);
+        REQUIRE(balanced.has_value());
+        REQUIRE(is_within_capacities(problem, *balanced));
+        REQUIRE(score_of(problem, *balanced, 0) == *best.score);
+        auto const low_0 = BalancedLow0{}(problem.modules, problem.budgets);
+        REQUIRE(low_0.has_value());
+        REQUIRE(is_within_capacities(problem, *low_0));
+        REQUIRE(score_of(problem, *low_0, spared) == *best.low_0);
     }
     CHECK(feasible > cases / 2);
 }
 
 TEST_CASE("Optimal: equals brute force over all contiguous placements of small random problems") {
     compare_with_brute_force(1, 4000);
+    compare_with_brute_force(3, 400, 20, 2);
+    compare_with_brute_force(4, 200, 20, 1000);
 }
 
 TEST_CASE("Optimal: leaves a device empty when using it only costs a hop") {

@@ -64,6 +64,20 @@ struct Filling {
     return filling;
 }
 
+/// The earliest unit from which on the devices hold all units before `end`, filled from the last one back: for each device, where
+/// its own run would begin. Runs that begin later fit too. Nothing is below `begin`.
+[[nodiscard]] constexpr List<std::size_t> fill_backward(List<PlacementUnit> const& units, std::size_t begin, std::size_t end,
+                                                        Budgets const& budgets, List<Bytes> const& limits) {
+    List<std::size_t> begin_of(limits.size(), end);
+    auto first = end;
+    for (auto device = limits.size(); device-- > 0;) {
+        DeviceFill fill(budgets[device]);
+        while (first > begin && fill.with(units[first - 1]) <= limits[device]) fill.add(units[--first]);
+        begin_of[device] = first;
+    }
+    return begin_of;
+}
+
 /// The placement that a filling of all units from the first one means.
 [[nodiscard]] constexpr Placement to_placement(Filling const& filling, std::size_t unit_count) {
     Placement placement;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <shardwise/core/list.hpp>
+#include <shardwise/placement/fill_evenly.hpp>
 #include <shardwise/placement/optimal_bottleneck.hpp>
 #include <shardwise/placement/optimal_latency.hpp>
-#include <shardwise/placement/optimal_load.hpp>
 #include <shardwise/placement/strategy.hpp>
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The best contiguous placement on the devices in their order: least bytes on disk, then least on the cpu, then the least
-/// value of the objective over the accelerators. Devices may stay empty. The certificate's bound is the value itself: the
-/// search proves that nothing is below it.
+/// value of the objective over the accelerators. Of placements of the same largest load it takes one that uses as many accelerators
+/// as any does, and of those one whose smallest load is largest; the other objectives may leave devices empty that only cost a hop.
+/// The certificate's bound is the value itself: the search proves that nothing is below it.
 ///
 /// Order   O(units * 60) for load and bottleneck, O(units * devices^2) for latency
 /// Errors  out_of_memory that names the unit for which no device has room
@@ -25,16 +26,13 @@ struct Optimal {
     Result<Placement> operator()(ModuleSequence const& modules, Budgets const& budgets) const {
         auto const& units = modules.units;
         auto const count = units.size();
-        // Greedy filling leaves the least for cpu and disk, whatever the accelerators' inner cuts.
-        auto filling = detail::fill_in_order(units, 0, count, budgets, detail::capacities_of(budgets));
-        if (filling.placed < count) return detail::does_not_fit(units, budgets, filling);
-        Budgets const accelerators(budgets.begin(), budgets.begin() + static_cast<std::ptrdiff_t>(count_accelerators(budgets)));
-        auto const end = accelerators.empty() ? 0 : filling.end_of[accelerators.size() - 1];
+        auto result = objective == Objective::load ? detail::fill_evenly(modules, budgets) : detail::fill_whole(modules, budgets);
+        if (!result) return result.error();
+        auto& filling = *result;
         Certificate certificate{objective, 0.0, 0.0};
-        if (objective == Objective::load) {
-            auto best = detail::minimise_load(units, end, accelerators);
-            for (std::size_t i = 0; i < accelerators.size(); ++i) filling.end_of[i] = best->filling.end_of[i];
-        } else {
+        if (objective != Objective::load) {
+            Budgets const accelerators(budgets.begin(), budgets.begin() + count_accelerators(budgets));
+            auto const end = accelerators.empty() ? 0 : filling.end_of[accelerators.size() - 1];
             auto const* after = end < count ? &budgets[first_beyond(filling, accelerators.size(), end)] : nullptr;
             auto best = objective == Objective::bottleneck ? detail::minimise_bottleneck(units, end, accelerators)
                                                            : detail::minimise_latency(units, end, accelerators, after);
@@ -81,7 +79,7 @@ struct Optimal {
     }
 
 private:
-    /// The budget behind the accelerators that takes the unit at `end`.
+    /// The budget after the accelerators that takes the unit at `end`.
     static std::size_t first_beyond(detail::Filling const& filling, std::size_t accelerators, std::size_t end) {
         auto device = accelerators;
         while (filling.end_of[device] <= end) ++device;

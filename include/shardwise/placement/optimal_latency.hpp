@@ -3,40 +3,13 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
+#include <shardwise/placement/earliest_begins.hpp>
 #include <shardwise/placement/optimal_bottleneck.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-
-/// For each end of a run on one device, the earliest unit at which the run may begin; runs that begin later fit too.
-[[nodiscard]] inline List<std::size_t> earliest_begins(List<PlacementUnit> const& units, std::size_t end,
-                                                              Budget const& budget) {
-    List<std::size_t> earliest(end + 1, 0);
-    // The units of the window in order of falling workspace: the front is the window's largest.
-    List<std::size_t> falling;
-    std::size_t front = 0;
-    std::size_t begin = 0;
-    Bytes resident{};
-    for (std::size_t i = 0; i < end; ++i) {
-        resident += units[i].resident();
-        while (falling.size() > front && units[falling.back()].workspace <= units[i].workspace) falling.pop_back();
-        falling.push_back(i);
-        auto const used = [&] {
-            auto sum = resident;
-            if (front < falling.size()) sum += units[falling[front]].workspace;
-            return resident > Bytes{} ? sum + budget.overhead : sum;
-        };
-        while (begin <= i && used() > budget.capacity) {
-            resident -= units[begin].resident();
-            if (falling[front] == begin) ++front;
-            ++begin;
-        }
-        earliest[i + 1] = begin;
-    }
-    return earliest;
-}
 
 /// The contiguous filling of all units within capacities with the least sum of stage and link times. h(d, j): the least time
 /// of units [0, j) when device d is the last in use; for each (d, p) the best begin i of d's run lies in a sliding window,
@@ -54,7 +27,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     List<Picoseconds> before(columns, 0);
     List<std::size_t> queue;
     for (std::size_t d = 0; d < devices; ++d) {
-        auto const earliest = earliest_begins(units, end, budgets[d]);
+        auto const earliest = earliest_begins(units, 0, end, budgets[d], budgets[d].capacity);
         for (std::size_t i = 0; i < end; ++i) before[i + 1] = before[i] + time_of(units[i], budgets[d]);
         auto const offer = [&](std::size_t j, Picoseconds time, std::size_t i, std::int16_t p) {
             auto const cell = d * columns + j;

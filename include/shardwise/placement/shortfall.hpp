@@ -24,14 +24,8 @@ struct Shortfall {
     auto const count = units.size();
     auto const forward = detail::fill_in_order(units, 0, count, budgets, detail::capacities_of(budgets));
     if (forward.placed == count) return std::nullopt;
-    // The earliest unit from which on the devices behind each one can hold the rest.
-    List<std::size_t> rest_from(budgets.size() + 1, count);
-    for (auto device = budgets.size(); device-- > 0;) {
-        detail::DeviceFill fill(budgets[device]);
-        auto first = rest_from[device + 1];
-        while (first > 0 && fill.with(units[first - 1]) <= budgets[device].capacity) fill.add(units[--first]);
-        rest_from[device] = first;
-    }
+    auto rest_from = detail::fill_backward(units, 0, count, budgets, detail::capacities_of(budgets));
+    rest_from.push_back(count);
     Optional<Shortfall> least;
     for (std::size_t device = 0; device < budgets.size(); ++device) {
         detail::DeviceFill fill(budgets[device]);
