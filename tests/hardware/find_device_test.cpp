@@ -87,4 +87,8 @@ TEST_CASE("select_devices: gives positions in the order of the words, or the fir
     CHECK_FALSE(select_devices(machine, "").has_value());
     CHECK_FALSE(select_devices(machine, "0,,1").has_value());
     CHECK(select_devices({}, "0").error().advice() == "this machine has none that may be used");
+    // A product's number is no index.
+    CHECK(select_devices(machine, "5090").error().advice() == "did you mean RTX5090?");
+    CHECK(select_devices(machine, "10").error().advice() == "available: cuda:0, cuda:1, hip:0, cpu");
+    CHECK(select_devices(machine, "123").error().advice() == "available: cuda:0, cuda:1, hip:0, cpu");
 }

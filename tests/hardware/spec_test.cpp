@@ -54,6 +54,31 @@ TEST_CASE("parse_device_spec: a wrong name is answered with the closest one") {
     CHECK(devices.error().advice().find("did you mean A100-40GB") == 0);
 }
 
+TEST_CASE("parse_device_spec: a name that is a part of presets' names, or holds one, is answered with those") {
+    auto const meant = [](std::string_view spec) {
+        auto const devices = parse_device_spec(spec);
+        REQUIRE(!devices.has_value());
+        CHECK(devices.error().code() == ErrorCode::no_such_device);
+        return std::string(devices.error().advice());
+    };
+    CHECK(meant("5090") == "did you mean RTX5090?");
+    CHECK(meant("2x4090+cpu:64GiB") == "did you mean RTX4090?");
+    CHECK(meant("GeForce RTX 4090") == "did you mean RTX4090?");
+    CHECK(meant("NVIDIA L4") == "did you mean L4?");
+    CHECK(meant("RTX 4080 Super") == "did you mean RTX4080?");
+    CHECK(meant("4060") == "did you mean RTX4060Ti-16GB?");
+    CHECK(meant("6000") == "did you mean A6000, RTX6000-Ada or RTX-PRO-6000-96GB?");
+    CHECK(meant("A100-SXM4-40GB") == "did you mean A100-40GB or A100-80GB?");
+    CHECK(meant("Instinct MI300X") == "did you mean MI300X-192GB?");
+    CHECK(meant("RTX409") == "did you mean RTX4090?");
+    // Two letters, or a number cut in two, mean nothing.
+    CHECK(meant("gb").find("did you mean GB200-186GB") == 0);
+    CHECK(parse_device_spec("1x509").error().code() == ErrorCode::invalid_argument);
+    CHECK(parse_device_spec("RTX 5090").value()[0].name == FixedText<32>{"RTX5090"});
+    CHECK(parse_device_spec("2x3xT4").error().code() == ErrorCode::invalid_argument);
+    CHECK(parse_device_spec("64").error().code() == ErrorCode::invalid_argument);
+}
+
 TEST_CASE("parse_device_spec: names forgive case and separators; one that several devices share is answered with all") {
     auto const devices = parse_device_spec("2xa100_40gb+H100+rtx 4090:20GiB");
     REQUIRE(devices.has_value());

@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/hardware/detected_device.hpp>
+#include <shardwise/hardware/presets.hpp>
 
 #include <algorithm>
 #include <array>
@@ -93,6 +94,10 @@ public:
         }
         Error error{ErrorCode::no_such_device};
         error.in("devices").at(word).because(reason);
+        // "5090": a number of three digits and more is rather the name of a product.
+        auto const meant = meant_presets(device_presets, word);
+        bool const is_product = word.size() > 2 && !meant.empty() && is_part_of(letters_of(word), letters_of(meant.front()));
+        if (is_product) return error.fix(did_you_mean(meant).view());
         return error.fix(names.empty() ? "this machine has none that may be used" : "available: " + names);
     }
 

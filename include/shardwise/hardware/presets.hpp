@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/hardware/device.hpp>
+#include <shardwise/hardware/meant_presets.hpp>
 #include <shardwise/hardware/preset.hpp>
 #include <shardwise/hardware/presets_amd.hpp>
 #include <shardwise/hardware/presets_apple.hpp>
@@ -33,10 +34,6 @@ inline constexpr std::size_t preset_count =
     return all;
 }
 
-[[nodiscard]] constexpr bool is_name_separator(char letter) {
-    return letter == '-' || letter == '_' || letter == ' ' || letter == '.' || letter == '/';
-}
-
 /// True where two names differ at most in case and separators: "A100-40GB", "a100_40gb".
 [[nodiscard]] constexpr bool is_same_device_name(std::string_view a, std::string_view b) {
     std::size_t i = 0;
@@ -47,13 +44,6 @@ inline constexpr std::size_t preset_count =
         if (i == a.size() || k == b.size()) return i == a.size() && k == b.size();
         if (to_lower(a[i++]) != to_lower(b[k++])) return false;
     }
-}
-
-/// A preset's name without its memory: "H100" of "H100-80GB".
-[[nodiscard]] constexpr std::string_view without_memory(std::string_view name) {
-    auto const dash = name.rfind('-');
-    bool const has_memory = dash != std::string_view::npos && name.size() >= 2 && name.substr(name.size() - 2) == "GB";
-    return has_memory ? name.substr(0, dash) : name;
 }
 
 }  // namespace detail
@@ -123,11 +113,9 @@ template <std::size_t count>
 [[nodiscard]] constexpr Result<std::array<Device, count>> repeat_device(std::string_view preset) {
     if (auto const* const device = find_device_preset(preset)) return detail::repeated<count>(*device);
     if (std::is_constant_evaluated()) detail::device_preset_is_unknown(preset);
-    ClosestName closest(preset);
-    for (auto const& known : device_presets) closest.offer(known.device.name.view());
     Error error{ErrorCode::unknown_name};
     error.in(preset).because("is not the name of one device preset");
-    return error.fix(did_you_mean(closest.best()).view());
+    return error.fix(did_you_mean(meant_presets(device_presets, preset)).view());
 }
 
 namespace presets {

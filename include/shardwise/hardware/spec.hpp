@@ -125,8 +125,12 @@ private:
         auto const colon = word.find(':');
         auto const name = word.substr(0, colon);
         if (name.empty()) return refuse("lacks the name of a device");
-        if (auto const first = name[0]; first >= '0' && first <= '9')
+        if (auto const first = name[0]; first >= '0' && first <= '9') {
+            auto const meant = meant_presets(device_presets, name);
+            bool const is_part = !meant.empty() && is_part_of(letters_of(name), letters_of(meant.front()));
+            if (is_part) return unknown(name);
             return refuse("has a second count, or a name that begins with a digit");
+        }
         if (auto const first = to_lower(name[0]); first < 'a' || first > 'z')
             return refuse("has a name that begins with no letter");
         Optional<Bytes> size;
@@ -177,17 +181,14 @@ private:
             return is_same_device_name(without_memory(preset.device.name.view()), name);
         };
         std::string variants;
-        ClosestName closest(name);
         for (auto const& preset : device_presets) {
-            auto const known = preset.device.name.view();
-            closest.offer(known);
-            if (is_variant(preset)) variants += (variants.empty() ? "" : " or ") + std::string(known);
+            if (is_variant(preset)) variants += (variants.empty() ? "" : " or ") + std::string(preset.device.name.view());
         }
         Error error{ErrorCode::no_such_device};
         error.in("devices").at(name);
         if (!variants.empty()) return error.because("is several devices").fix("write " + variants);
         error.because("is not a known device");
-        if (!closest.best().empty()) return error.fix(did_you_mean(closest.best()).view());
+        if (auto const meant = meant_presets(device_presets, name); !meant.empty()) return error.fix(did_you_mean(meant).view());
         return error.fix(
             "write its memory instead (gpu:24GiB), or the name of a preset like A100-80GB, RTX4090, MI300X");
     }
