@@ -30,6 +30,11 @@ inline std::vector<WeightFormat> const quantised_formats{WeightFormat::int8,  We
                                                          WeightFormat::q5_0,  WeightFormat::q5_1, WeightFormat::q8_0,
                                                          WeightFormat::q4_k,  WeightFormat::q5_k, WeightFormat::q6_k};
 
+/// Inputs that are `blocks` whole blocks of a format.
+[[nodiscard]] inline std::int64_t inputs_of(WeightFormat format, std::int64_t blocks) {
+    return std::max<std::int64_t>(32, traits(format).block_elements) * blocks;
+}
+
 [[nodiscard]] inline std::vector<IsaLevel> isa_levels() {
     std::vector<IsaLevel> found;
     for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
