@@ -14,17 +14,6 @@ namespace shardwise::cli {
 
 namespace {
 
-/// The library names the fields of its request; here they are flags.
-[[nodiscard]] Error as_flag(Error error) {
-    std::string const place{error.place()};
-    if (place == "micro_batches") return error.in("--micro-batches").at({});
-    for (std::string_view const field :
-         {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch", "context"}) {
-        if (error.subject().empty() && place == field) return error.in("--" + place).at({});
-    }
-    return error;
-}
-
 [[nodiscard]] ExitCode print_estimate(Arguments const& arguments, EstimateRequest request, ColorMode mode) {
     auto const fail = [&](Error const& error) {
         // Flags that do not go together are wrong usage, whatever the library calls them.
@@ -36,7 +25,7 @@ namespace {
     if (!loaded) return fail(loaded.error());
     request = as_published(request, loaded->model.config);
     auto estimate = estimate_memory(loaded->model, request);
-    if (!estimate) return fail(as_flag(estimate.error()));
+    if (!estimate) return fail(in_flags(estimate.error()));
     EstimateAnswer answer{
         .loaded = *loaded, .request = request, .estimate = *std::move(estimate), .warnings = loaded->warnings};
     for (auto const assumption : answer.estimate.assumptions) {

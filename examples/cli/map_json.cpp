@@ -35,6 +35,9 @@ void write_devices(JsonWriter& json, MapAnswer const& answer, bool has_terms) {
 void write_fix(JsonWriter& json, Fix const& fix, MapAnswer const& answer) {
     json.begin_object().member("kind", name_of(fix.kind));
     switch (fix.kind) {
+        case FixKind::kv_dtype:
+            json.member("kv_dtype", traits(*fix.dtype).short_name);
+            break;
         case FixKind::context:
             json.member("context", fix.amount);
             break;

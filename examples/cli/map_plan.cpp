@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "map_plan.hpp"
 
-#include <shardwise/memory/check_request.hpp>
-#include <shardwise/memory/check_sizes.hpp>
 #include <shardwise/placement/balanced.hpp>
 #include <shardwise/placement/custom.hpp>
 #include <shardwise/placement/device_map.hpp>
@@ -109,11 +107,8 @@ struct LastKind {
 /// Answers --max by changing the request to what was found; false where nothing fits.
 [[nodiscard]] Result<bool> answer_inverse(PlacementTask const& task, MapRequest& request, MapAnswer& answer) {
     auto& estimate = request.estimate;
-    auto const within_limits = [&] {
-        auto const context = task.model() == nullptr ? 1 : context_of(estimate, task.model()->config);
-        auto const tokens = checked_multiply(estimate.batch, context);
-        return tokens && *tokens <= most_tokens && (task.model() == nullptr || check_sizes(*task.model(), estimate));
-    };
+    // What was asked for is legal; of what is tried instead, nothing fits that is not.
+    auto const fits_on = [&](List<Device> const& devices) { return task.fits(devices, estimate).value_or(false); };
     switch (request.inverse) {
         case Inverse::none:
             return true;
@@ -122,7 +117,7 @@ struct LastKind {
             auto& field = request.inverse == Inverse::context ? estimate.context : estimate.batch;
             auto const found = largest_that([&](std::int64_t value) {
                 field = value;
-                return within_limits() && task.fits(request.devices, estimate);
+                return fits_on(request.devices);
             });
             field = std::max<std::int64_t>(found, 1);
             if (found > 0) answer.number = found;
@@ -131,7 +126,7 @@ struct LastKind {
         case Inverse::devices: {
             auto const kind = split_last_kind(request.devices);
             if (!kind) return kind.error();
-            auto const fits_with = [&](std::int64_t count) { return task.fits(with_count(*kind, count), estimate); };
+            auto const fits_with = [&](std::int64_t count) { return fits_on(with_count(*kind, count)); };
             bool const has_others = std::any_of(kind->others.begin(), kind->others.end(), [](Device const& device) {
                 return device.id.kind != DeviceClass::disk;
             });
@@ -144,10 +139,10 @@ struct LastKind {
         }
         case Inverse::quant: {
             estimate.quant = {};
-            if (task.fits(request.devices, estimate)) return answer.word = "none", true;
+            if (fits_on(request.devices)) return answer.word = "none", true;
             for (auto const& scheme : smaller_schemes(*task.model(), estimate)) {
                 estimate.quant = scheme;
-                if (!task.fits(request.devices, estimate)) continue;
+                if (!fits_on(request.devices)) continue;
                 answer.word = quant_word(scheme);
                 return true;
             }
@@ -160,9 +155,7 @@ struct LastKind {
 }  // namespace
 
 Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom, MapAnswer& answer) {
-    if (task.model() != nullptr) {
-        if (auto const checked = check_sizes(*task.model(), request.estimate); !checked) return checked.error();
-    }
+    if (auto const checked = task.check(request.estimate); !checked) return in_flags(checked.error());
     auto const is_answered = answer_inverse(task, request, answer);
     if (!is_answered) return is_answered.error();
     bool const is_custom = request.strategy == MapStrategy::custom;
@@ -205,7 +198,10 @@ Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry>
             device.capacity = device.total = std::nullopt;
         answer.devices.push_back(device);
     }
-    if (!answer.fits) answer.fixes = find_fixes(task, request.devices, request.estimate);
+    if (answer.fits) return {};
+    auto fixes = find_fixes(task, request.devices, request.estimate);
+    if (!fixes) return in_flags(fixes.error());
+    answer.fixes = *std::move(fixes);
     return {};
 }
 

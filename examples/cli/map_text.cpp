@@ -211,6 +211,10 @@ std::string quant_word(QuantScheme const& scheme) {
 std::string sentence(Fix const& fix, MapAnswer const& answer) {
     auto const saves = " (saves " + to_text(fix.change) + ")";
     switch (fix.kind) {
+        case FixKind::kv_dtype: {
+            std::string const name{traits(*fix.dtype).short_name};
+            return "store the key-value cache in " + name + ": --kv-dtype " + name + saves;
+        }
         case FixKind::context:
             return "lower the context from " + grouped(answer.context) + " to " + grouped(fix.amount) +
                    " tokens: --context " + std::to_string(fix.amount) + saves;
@@ -262,7 +266,7 @@ std::string map_text(MapRequest const& request, MapAnswer const& answer, Style c
         out += "short by " + style.bold(to_text(answer.shortfall->missing)) + ": with that much more on " +
                name_of(answer, answer.shortfall->device) + " it would fit; no other device needs less\n";
     }
-    if (!answer.fixes.empty()) out += "\nany of these makes it fit, the smallest change first:\n";
+    if (!answer.fixes.empty()) out += "\nany of these makes it fit, the mildest change first:\n";
     for (auto const& fix : answer.fixes) out += "  - " + sentence(fix, answer) + "\n";
     return out;
 }

@@ -20,15 +20,6 @@ namespace shardwise::cli {
 
 namespace {
 
-/// The library names the fields of its request; here they are flags.
-[[nodiscard]] Error as_plan_flag(Error error) {
-    std::string const place{error.place()};
-    for (std::string_view const field : {"zero", "offload", "training", "recompute", "convention", "batch", "context", "devices"}) {
-        if (error.subject().empty() && place == field) return error.in("--" + place).at({});
-    }
-    return error;
-}
-
 [[nodiscard]] Result<PlanRequest> read_plan_request(Arguments const& arguments) {
     auto estimate = read_estimate_request(arguments);
     if (!estimate) return estimate.error();
@@ -74,7 +65,7 @@ namespace {
     auto least = answer.request;
     if (answer.is_batch_chosen) least.estimate.batch = 1;
     if (auto const checked = detail::check_plan(model, answer.topology, least); !checked)
-        return as_plan_flag(checked.error());
+        return in_flags(checked.error());
     if (auto const cut = closest_that_fails(answer, least)) {
         answer.request = least;
         auto const where = "the fullest rank of the closest cut (" + describe_degrees(cut->degrees) + ")";
@@ -83,7 +74,7 @@ namespace {
         return {};
     }
     auto plan = plan_parallel(model, answer.topology, answer.request);
-    if (!plan) return as_plan_flag(plan.error());
+    if (!plan) return in_flags(plan.error());
     if (answer.is_batch_chosen) answer.request.estimate.batch = plan->batch;
     if (answer.request.estimate.training) answer.request.estimate.training->recompute = plan->recompute;
     answer.request.estimate.parallel.sequence_parallel = plan->is_sequence_parallel;

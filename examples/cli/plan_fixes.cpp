@@ -65,9 +65,12 @@ public:
     explicit PlanFixSearch(PlanAnswer const& answer) : answer_(answer), model_(answer.loaded.model) {}
 
     std::vector<PlanFix> run() {
-        try_context();
+        bool const is_training = answer_.request.estimate.training.has_value();
+        if (is_training) try_training();
+        if (!is_training) try_cache(), try_dtype(), try_quant(8);
         try_batch();
-        answer_.request.estimate.training ? try_training() : try_weights();
+        try_context();
+        if (!is_training) try_quant(1);
         try_devices();
         return std::move(fixes_);
     }
@@ -112,16 +115,34 @@ private:
         }
     }
 
-    void try_weights() {
-        auto changed = answer_.request;
-        auto const& config = model_.config;
-        auto const dtype = changed.estimate.dtype.value_or(config.dtype_or(Dtype::f32));
-        if (!changed.estimate.quant && bits(dtype) > 16) {
-            changed.estimate.dtype = Dtype::bf16;
-            if (fits(changed)) fixes_.push_back({"dtype", 0, "bf16", "store the weights in bf16: --dtype bf16"});
-            changed = answer_.request;
+    void try_cache() {
+        auto const now = kv_dtype_of(answer_.request.estimate, model_.config);
+        for (auto const dtype : {Dtype::bf16, Dtype::f8_e4m3}) {
+            auto changed = answer_.request;
+            changed.estimate.kv_dtype = dtype;
+            if (bits(dtype) >= bits(now) || !fits(changed)) continue;
+            std::string const word{traits(dtype).short_name};
+            fixes_.push_back({"kv_dtype", 0, word, "store the key-value cache in " + word + ": --kv-dtype " + word});
+            return;
         }
+    }
+
+    void try_dtype() {
+        auto changed = answer_.request;
+        auto const dtype = changed.estimate.dtype.value_or(model_.config.dtype_or(Dtype::f32));
+        if (changed.estimate.quant || bits(dtype) <= 16) return;
+        changed.estimate.dtype = Dtype::bf16;
+        if (fits(changed)) fixes_.push_back({"dtype", 0, "bf16", "store the weights in bf16: --dtype bf16"});
+    }
+
+    /// The mildest packing that spends at least so many bits; none where a milder one was found.
+    void try_quant(std::int64_t least_bits) {
+        for (auto const& fix : fixes_) {
+            if (fix.kind == "quant") return;
+        }
+        auto changed = answer_.request;
         for (auto const& scheme : smaller_schemes(model_, answer_.request.estimate)) {
+            if (nominal_bits(scheme) < least_bits) return;
             changed.estimate.quant = scheme;
             if (!fits(changed)) continue;
             auto const word = quant_word(scheme);

@@ -10,6 +10,7 @@
 #include "device_choice.hpp"
 #include "values.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -364,6 +365,18 @@ Result<> check_model_given(Arguments const& arguments, std::string_view example)
         .in("MODEL")
         .because("was not given")
         .fix("name one: " + std::string(example));
+}
+
+Error in_flags(Error error) {
+    std::string place{error.place()};
+    if (!error.subject().empty()) return error;
+    for (std::string_view const member : {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch",
+                                          "context", "prefill_chunk", "utilization", "micro_batches", "devices"}) {
+        if (place != member) continue;
+        std::replace(place.begin(), place.end(), '_', '-');
+        return error.in("--" + place).at({});
+    }
+    return error;
 }
 
 Result<ColorMode> read_color(Arguments const& arguments) {

@@ -73,6 +73,9 @@ struct MapRequest {
 /// Errors  invalid_argument
 [[nodiscard]] Result<> check_model_given(Arguments const& arguments, std::string_view example);
 
+/// The library's error about a member of its request, in the words of the program: the member's flag.
+[[nodiscard]] Error in_flags(Error error);
+
 /// Reads --color.
 [[nodiscard]] Result<ColorMode> read_color(Arguments const& arguments);
 

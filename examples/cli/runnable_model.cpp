@@ -45,7 +45,7 @@ Result<> check_heads(ModelConfig const& config, std::int64_t tp) {
         .in("--tp")
         .because("asks for more ranks than the model has query heads")
         .got(tp)
-        .expected(config.heads)
+        .at_most(config.heads)
         .fix("use at most as many ranks as query heads; with --pp others compute other layers");
 }
 

@@ -155,7 +155,7 @@ TEST_CASE("usage: wrong words exit 2 and name the nearest right one") {
               "no such strategy"},
              {{"map", "gpt2", "--devices", "1xL4", "--dialect", "accelerate", "--max", "context"}, "--max"},
              {{"map", "gpt2", "--devices", "1xL4", "--objective", "lod"}, "did you mean load?"},
-             {{"map", "gpt2", "--max-memory", "{\"0\":\"10\"}"}, "--max-memory"},
+             {{"map", "gpt2", "--max-memory", "{\"0\":\"10X\"}"}, "--max-memory"},
              {{"map", "gpt2", "--max-memory", "{\"gpu0\":5}"}, "gpu0"},
              {{"map", "--tree", "x", "--devices", "1xL4", "--context", "5"}, "--context, --tree"},
              {{"map", "gpt2", "--devices", "1xL4", "--svg", ""}, "--svg: names no file"},

@@ -44,7 +44,7 @@ TEST_CASE("request: expert parallelism needs experts") {
     CHECK(refusal({.parallel = {.ep = 9}}, 8) ==
           "ep: is more than the model has experts (got 9, expected at most 8); legal are 1 to the number of experts");
     CHECK(refusal({.parallel = {.ep = 2}}) ==
-          "ep: splits experts, and the model has none (got 2, expected at most 1); legal is 1; --tp splits dense layers");
+          "ep: splits experts, and the model has none (got 2, expected at most 1); legal is 1; tp splits dense layers");
 }
 
 TEST_CASE("request: degrees, batch and context below 1 are refused") {

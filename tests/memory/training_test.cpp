@@ -169,10 +169,10 @@ TEST_CASE("training: plans that a convention has no number for are refused, and 
     };
     CHECK(refused({.zero = 3}).empty());
     CHECK(refused({.zero = 4}) == "zero: is no stage of ZeRO (got 4); stages are 0, 1, 2 and 3");
-    CHECK(refused({.zero = 1, .convention = MemoryConvention::deepspeed}).find("--zero 2 or 3") != std::string::npos);
-    CHECK(refused({.zero = 2, .offload = Offload::all, .convention = MemoryConvention::deepspeed}).find("--zero 3") !=
+    CHECK(refused({.zero = 1, .convention = MemoryConvention::deepspeed}).find("stage 2 or 3") != std::string::npos);
+    CHECK(refused({.zero = 2, .offload = Offload::all, .convention = MemoryConvention::deepspeed}).find("stage 3") !=
           std::string::npos);
-    CHECK(refused({.zero = 2, .convention = MemoryConvention::megatron}).find("--zero 0 or 1") != std::string::npos);
+    CHECK(refused({.zero = 2, .convention = MemoryConvention::megatron}).find("stage 0 or 1") != std::string::npos);
     CHECK(refused({.optimizer = OptimizerKind::sgd, .convention = MemoryConvention::megatron}).find("adam") !=
           std::string::npos);
     CHECK(refused({.offload = Offload::all, .convention = MemoryConvention::zero}).find("deepspeed") !=

@@ -42,7 +42,7 @@ TEST_CASE("What is no max_memory is refused and says so") {
         CHECK(limits.error().subject() == "max_memory");
     }
     CHECK(parse_max_memory(R"({"gpu": 1})").error().code() == ErrorCode::unknown_name);
-    for (auto const* size : {"1.5", "-5", "null", "true", "[]", "{}", "\"100\"", "\"10G\"", "\"-1GB\"", "\"5MBB\""}) {
+    for (auto const* size : {"1.5", "-5", "null", "true", "[]", "{}", "\"100b\"", "\"10X\"", "\"-1GB\"", "\"5MBB\""}) {
         CAPTURE(size);
         auto const limits = parse_max_memory(std::string("{\"0\": ") + size + "}");
         REQUIRE_FALSE(limits);

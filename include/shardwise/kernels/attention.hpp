@@ -231,7 +231,7 @@ template <ActivationElement T, CacheElement Cache>
             .at("first_query")
             .because("is not a position at which the queries are keys")
             .got(first_query)
-            .expected(last_first)
+            .between(0, last_first)
             .fix("give the number of keys before the first query, at most keys - queries");
     }
 

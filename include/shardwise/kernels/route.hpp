@@ -133,7 +133,7 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
     Error error{ErrorCode::shape_mismatch};
     error.in("route");
     if (chosen < 1 || chosen > experts)
-        return error.because("asks for another number of experts than there are").got(chosen).expected(experts);
+        return error.because("asks for another number of experts than there are").got(chosen).between(1, experts);
     auto const tokens = logits.extent(0);
     if (ids.extent(0) != tokens || weights.extent(0) != tokens) {
         return error.because("ids and weights do not have a row per token")

@@ -12,26 +12,25 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 inline constexpr std::int64_t most_tokens = std::int64_t{1} << 33U;
 inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
 
-/// Refuses requests that no run could serve, and names what is legal. A tensor-parallel degree need not divide
-/// anything: ranks then hold a unit more or less.
+/// Refuses requests that no run could serve, and names the member at fault and what is legal. A tensor-parallel degree
+/// need not divide anything: ranks then hold a unit more or less.
 ///
 /// Errors  invalid_argument for degrees that the model has no units for; size_overflow, capacity_exceeded; as
 ///         check_training
 [[nodiscard]] constexpr Result<> check_request(EstimateRequest const& request, ModelConfig const& config,
                                                std::int64_t layers) {
     auto const& parallel = request.parallel;
-    auto const refuse = [](std::string_view flag, std::string_view reason, std::int64_t got, std::int64_t bound,
+    auto const refuse = [](std::string_view member, std::string_view reason, std::int64_t got, std::int64_t bound,
                            std::string_view fix) {
         Error error{ErrorCode::invalid_argument};
-        error.at(flag).because(reason).got(got).fix(fix);
+        error.at(member).because(reason).got(got).fix(fix);
         return got < bound ? error.at_least(bound) : error.at_most(bound);
     };
-    if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give --batch 1 or more");
+    if (request.batch < 1) return refuse("batch", "must be at least 1", request.batch, 1, "give 1 or more");
     if (request.context < 0)
-        return refuse("context", "must not be negative", request.context, 0, "give --context 1 or more");
+        return refuse("context", "must not be negative", request.context, 0, "give 1 or more, or 0 for the model's own");
     if (request.prefill_chunk < 0)
-        return refuse("prefill_chunk", "must not be negative", request.prefill_chunk, 0,
-                      "give --prefill-chunk 1 or more, or none");
+        return refuse("prefill_chunk", "must not be negative", request.prefill_chunk, 0, "give 1 or more, or 0 for none");
     // Not a number is refused too.
     if (!(request.utilization > 0.0 && request.utilization <= 1.0)) {
         return Error{ErrorCode::invalid_argument}
@@ -49,7 +48,7 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
         return refuse("pp", "must be at least 1", parallel.pp, 1, "legal are 1 to the number of layers");
     if (parallel.ep < 1)
         return refuse("ep", "must be at least 1", parallel.ep, 1, "legal are 1 to the number of experts");
-    if (parallel.dp < 1) return refuse("dp", "must be at least 1", parallel.dp, 1, "give --dp 1 or more");
+    if (parallel.dp < 1) return refuse("dp", "must be at least 1", parallel.dp, 1, "give 1 or more");
     if (config.heads > 0 && parallel.tp > config.heads) {
         return refuse("tp", "is more than the model has query heads", parallel.tp, config.heads,
                       "legal are 1 to the number of query heads, whether they divide or not");
@@ -60,7 +59,7 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
     }
     if (parallel.ep > 1 && config.experts == 0) {
         return refuse("ep", "splits experts, and the model has none", parallel.ep, 1,
-                      "legal is 1; --tp splits dense layers");
+                      "legal is 1; tp splits dense layers");
     }
     if (parallel.ep > 1 && parallel.ep > config.experts) {
         return refuse("ep", "is more than the model has experts", parallel.ep, config.experts,
@@ -72,7 +71,7 @@ inline constexpr std::int64_t most_ranks = std::int64_t{1} << 16U;
             .at("context")
             .because("the batch has more tokens than sizes are computed for")
             .at_most(most_tokens)
-            .fix("lower --batch or --context");
+            .fix("lower batch or context");
     }
     auto ranks = checked_multiply(parallel.tp, parallel.pp);
     if (ranks) ranks = checked_multiply(*ranks, parallel.ep);

@@ -49,7 +49,7 @@ inline constexpr std::int64_t most_value_elements = std::int64_t{1} << 44U;
             if (!elements || *elements > most_value_elements) {
                 return too_large(value.name, "has more elements in a batch of this context than sizes are computed for",
                                  most_value_elements)
-                    .fix("lower --batch or --context");
+                    .fix("lower batch or context");
             }
         }
     }

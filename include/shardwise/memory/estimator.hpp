@@ -208,7 +208,7 @@ constexpr void list_modules(Model const& model, EstimateRequest const& request, 
     for (auto const& device : estimate.devices) {
         if (most < device.total() || most < device.host) {
             return Error{ErrorCode::size_overflow}.because("all ranks together take more than can be counted")
-                .fix("lower --batch, --context or the number of ranks");
+                .fix("lower batch, context or the number of ranks");
         }
         estimate.terms += device.terms;
         estimate.host += device.host;

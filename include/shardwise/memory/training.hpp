@@ -209,7 +209,7 @@ namespace detail {
     }
     if (is_quantised(request) || !traits(dtype).is_floating || bits(dtype) < 16) {
         return Error{ErrorCode::unsupported}.at("training").because("packed weights are not trained")
-            .fix("drop --quant, or give --dtype bf16");
+            .fix("leave quant out, or give a dtype of 16 bits or more");
     }
     bool const is_adam = plan.optimizer == OptimizerKind::adam;
     switch (plan.convention) {
@@ -218,7 +218,7 @@ namespace detail {
         case MemoryConvention::zero:
             if (plan.offload != Offload::none) {
                 return Error{ErrorCode::unsupported}.at("offload").because("the ZeRO paper counts no offloading")
-                    .fix("use --convention deepspeed or shardwise");
+                    .fix("use the convention deepspeed or shardwise");
             }
             break;
         case MemoryConvention::deepspeed:
@@ -227,17 +227,17 @@ namespace detail {
                     .at("zero")
                     .because("DeepSpeed has estimators for stages 2 and 3 only")
                     .got(plan.zero)
-                    .fix("use --zero 2 or 3, or --convention zero");
+                    .fix("use stage 2 or 3, or the convention zero");
             }
             if (plan.zero == 2 && plan.offload == Offload::all) {
                 return Error{ErrorCode::unsupported}
                     .at("offload")
                     .because("DeepSpeed offloads parameters in stage 3 only")
-                    .fix("use --zero 3 or --offload optimizer");
+                    .fix("use stage 3, or offload the optimizer only");
             }
             if (!is_adam) {
                 return Error{ErrorCode::unsupported}.at("training").because("DeepSpeed's estimators count Adam only")
-                    .fix("use --training adam");
+                    .fix("use adam");
             }
             break;
         case MemoryConvention::megatron:
@@ -245,11 +245,11 @@ namespace detail {
             if (plan.zero > 1 || plan.offload != Offload::none) {
                 return Error{ErrorCode::unsupported}.at(plan.zero > 1 ? "zero" : "offload")
                     .because("Megatron's table knows the distributed optimizer (stage 1) and no offloading")
-                    .fix("use --zero 0 or 1 without --offload");
+                    .fix("use stage 0 or 1 and offload none");
             }
             if (!is_adam) {
                 return Error{ErrorCode::unsupported}.at("training").because("Megatron's table counts Adam only")
-                    .fix("use --training adam");
+                    .fix("use adam");
             }
             break;
     }

@@ -57,10 +57,10 @@ private:
         if (rule.kind == ShardKind::packed_parts) units = rule.heads * rule.count;
         if (rule.kind == ShardKind::packed_qkv) units = rule.heads + 2 * rule.count;
         if (units < 1 || tensor.shape[rule.dim] % units != 0)
-            return wrong("the units of its shard rule do not divide it").got(tensor.shape[rule.dim]).expected(units);
+            return wrong("the units of its shard rule do not divide it").got(tensor.shape[rule.dim]).multiple_of(units);
         bool const has_heads = rule.kind == ShardKind::kv_heads || rule.kind == ShardKind::packed_qkv;
         if (has_heads && (rule.heads < 1 || rule.heads % rule.count != 0))
-            return wrong("its key-value heads do not divide the query heads").got(rule.count).expected(rule.heads);
+            return wrong("its key-value heads do not divide the query heads").got(rule.count).divisor_of(rule.heads);
         return {};
     }
 
@@ -77,7 +77,7 @@ private:
             if (value.spread == Spread::sharded && (value.units < 1 || value.width % units != 0))
                 return refusal("program", value.name, "its units do not divide its width")
                     .got(value.width)
-                    .expected(units);
+                    .multiple_of(units);
         }
         for (auto const& op : body.operations()) {
             for (auto const input : op.inputs) {

@@ -42,7 +42,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         if (placement.certificate && unit > 0 && device_of[unit] < device_of[unit - 1]) {
             return refuse(unit, "the strategy certifies a contiguous placement, and this unit returns to an earlier device")
                 .got(device_of[unit])
-                .expected(device_of[unit - 1])
+                .at_least(device_of[unit - 1])
                 .fix("leave the certificate out, or place the units in the order of the budgets");
         }
     }

@@ -15,15 +15,18 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 enum class FixKind : std::uint8_t {
-    context,  // fewer tokens of context
-    dtype,    // a narrower element type of the weights
-    quant,    // a quantisation of the weights
-    devices,  // more devices like the last accelerator
-    offload,  // (more) memory of the cpu
+    kv_dtype,  // a narrower element type of the key-value cache
+    context,   // fewer tokens of context
+    dtype,     // a narrower element type of the weights
+    quant,     // a quantisation of the weights
+    devices,   // more devices like the last accelerator
+    offload,   // (more) memory of the cpu
 };
 
 [[nodiscard]] constexpr std::string_view name_of(FixKind kind) {
     switch (kind) {
+        case FixKind::kv_dtype:
+            return "kv_dtype";
         case FixKind::context:
             return "context";
         case FixKind::dtype:
@@ -43,6 +46,7 @@ struct Fix {
     FixKind kind = FixKind::context;
     /// context: its tokens; devices: how many more; offload: bytes that the cpu holds; else 0.
     std::int64_t amount = 0;
+    /// Of the weights, or of the cache.
     Optional<Dtype> dtype;
     Optional<QuantScheme> quant;
     /// What it saves or adds.
@@ -104,14 +108,16 @@ public:
           size_(whole_size(modules_)) {}
 
     std::vector<Fix> run() {
-        if (task_.model() != nullptr) try_context();
-        try_dtype();
-        if (task_.model() != nullptr) try_quant();
+        bool const has_model = task_.model() != nullptr;
+        if (has_model) try_kv_dtype();
+        try_dtype(16);
+        if (has_model) try_quant(8);
+        try_dtype(8);
+        if (has_model) try_context();
+        if (has_model) try_quant(1);
+        try_dtype(1);
         try_devices();
         try_offload();
-        for (std::size_t i = 1; i < fixes_.size(); ++i) {
-            for (auto k = i; k > 0 && fixes_[k].change < fixes_[k - 1].change; --k) std::swap(fixes_[k], fixes_[k - 1]);
-        }
         return std::move(fixes_);
     }
 
@@ -124,6 +130,20 @@ private:
         return size_ - size;
     }
 
+    bool has(FixKind kind) const {
+        for (auto const& fix : fixes_) {
+            if (fix.kind == kind) return true;
+        }
+        return false;
+    }
+
+    void try_kv_dtype() {
+        for (auto const dtype : {Dtype::bf16, Dtype::f8_e4m3}) {
+            auto changed = request_;
+            changed.kv_dtype = dtype;
+            if (auto const saved = saved_by(changed)) return fixes_.push_back({FixKind::kv_dtype, 0, dtype, {}, *saved});
+        }
+    }
     void try_context() {
         auto const now = context_of(request_, task_.model()->config);
         auto changed = request_;
@@ -136,18 +156,22 @@ private:
         changed.context = context;
         if (auto const saved = saved_by(changed)) fixes_.push_back({FixKind::context, context, {}, {}, *saved});
     }
-    void try_dtype() {
-        if (request_.quant) return;
+    /// The widest type of at least so many bits; below 16 bits a model has schemes.
+    void try_dtype(std::int64_t least_bits) {
+        if (request_.quant || has(FixKind::dtype)) return;
         bool const is_bare = task_.model() == nullptr;
-        for (auto const dtype : {Dtype::bf16, Dtype::i8, Dtype::i4}) {
-            if (dtype != Dtype::bf16 && !is_bare) break;
+        for (auto const dtype : {Dtype::bf16, Dtype::f8_e4m3, Dtype::i4}) {
+            if (bits(dtype) < least_bits || (dtype != Dtype::bf16 && !is_bare)) break;
             auto changed = request_;
             changed.dtype = dtype;
             if (auto const saved = saved_by(changed)) return fixes_.push_back({FixKind::dtype, 0, dtype, {}, *saved});
         }
     }
-    void try_quant() {
+    /// The mildest scheme of at least so many bits.
+    void try_quant(std::int64_t least_bits) {
+        if (has(FixKind::quant)) return;
         for (auto const& scheme : smaller_schemes(*task_.model(), request_)) {
+            if (nominal_bits(scheme) < least_bits) break;
             auto changed = request_;
             changed.quant = scheme;
             if (auto const saved = saved_by(changed)) return fixes_.push_back({FixKind::quant, 0, {}, scheme, *saved});
@@ -197,11 +221,15 @@ private:
 
 }  // namespace detail
 
-/// The changes with which a task that does not fit would fit: at most one of each kind, each the smallest of its kind.
+/// The changes with which a task that does not fit would fit: at most one of each kind, each the smallest of its kind that
+/// suffices. No type is wider than what it replaces.
 ///
-/// Order  by the bytes that they save or add, the smallest change first
-[[nodiscard]] inline std::vector<Fix> find_fixes(PlacementTask const& task, Span<Device const> devices,
-                                                 EstimateRequest const& request) {
+/// Order   what costs least of the answers' quality first: a narrower cache, weights in 16 bits, in 8 bits, a shorter context,
+///         weights of fewer bits; then what costs none but money or time: more devices, the cpu
+/// Errors  as PlacementTask::check
+[[nodiscard]] inline Result<std::vector<Fix>> find_fixes(PlacementTask const& task, Span<Device const> devices,
+                                                         EstimateRequest const& request) {
+    if (auto const checked = task.check(request); !checked) return checked.error();
     return detail::FixSearch(task, devices, request).run();
 }
 

@@ -91,7 +91,7 @@ namespace detail {
     if (auto const checked = check_request(model, request); !checked) return checked.error();
     if (limit < 1 || limit > most_ranks) {
         return Error{ErrorCode::invalid_argument}.at("limit").because("must be 1 to the most ranks of a run").got(limit)
-            .expected(limit < 1 ? 1 : most_ranks);
+            .between(1, most_ranks);
     }
     List<Device> devices;
     for (std::int64_t count = 1; count <= limit; ++count) {

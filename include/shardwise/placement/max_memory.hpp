@@ -69,7 +69,7 @@ inline constexpr Bytes max_memory_limit{std::int64_t{1} << 60U};
         .in("max_memory")
         .because("a limit is beyond 2^60 bytes")
         .got(limit.count())
-        .expected(max_memory_limit.count())
+        .at_most(max_memory_limit.count())
         .fix("give what the device has");
 }
 

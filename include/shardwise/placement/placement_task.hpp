@@ -35,8 +35,17 @@ public:
         return model_ == nullptr ? budgets_of(devices, request.dtype.value_or(Dtype::bf16), {}, request.utilization)
                                  : budgets_for(devices, *model_, request);
     }
+    /// Refuses a request that no run of the model could serve, of a bare tree one that none could.
+    ///
+    /// Errors  as check_request
+    [[nodiscard]] constexpr Result<> check(EstimateRequest const& request) const {
+        return model_ == nullptr ? check_request(request, ModelConfig{}, 1) : check_request(*model_, request);
+    }
     /// True where a contiguous placement exists in memory: disks are left out, since everything fits there.
-    [[nodiscard]] constexpr bool fits(Span<Device const> devices, EstimateRequest const& request) const {
+    ///
+    /// Errors  as check
+    [[nodiscard]] constexpr Result<bool> fits(Span<Device const> devices, EstimateRequest const& request) const {
+        if (auto const checked = check(request); !checked) return checked.error();
         auto in_memory = budgets(devices, request);
         while (!in_memory.empty() && in_memory.back().id.kind == DeviceClass::disk) in_memory.pop_back();
         return fits_in_order(sequence(request), in_memory);

@@ -15,7 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Quantisations from the mildest to the hardest; answers name the first that fits.
 inline constexpr std::array<QuantScheme, 6> quant_ladder{
-    QuantScheme::int8(), QuantScheme::fp8(),  QuantScheme::mxfp4(),
+    QuantScheme::fp8(),  QuantScheme::int8(), QuantScheme::mxfp4(),
     QuantScheme::int4(), QuantScheme::ggml(GgmlFileType::q3_k_m), QuantScheme::ggml(GgmlFileType::q2_k)};
 
 /// The whole bits that a scheme spends on an element of a large matrix of an expert, scales left out by rounding down.

@@ -22,6 +22,7 @@ public:
     /// What to do, in words; each change suffices by itself.
     std::string advice() {
         try_training();
+        try_cache();
         try_quant();
         try_context();
         try_devices();
@@ -32,7 +33,8 @@ public:
 private:
     void add(std::string const& change) { changes_ += (changes_.empty() ? "" : ", or ") + change; }
     bool fits(PlanRequest const& request) const {
-        bool const is_alike = request.estimate.quant == request_.estimate.quant;
+        bool const is_alike = request.estimate.quant == request_.estimate.quant &&
+                              request.estimate.kv_dtype == request_.estimate.kv_dtype;
         return has_plan(model_, topology_, request, is_alike ? &search_ : nullptr);
     }
 
@@ -46,14 +48,21 @@ private:
         }
     }
 
+    void try_cache() {
+        if (request_.estimate.training || bits(kv_dtype_of(request_.estimate, model_.config)) <= 8) return;
+        auto changed = request_;
+        changed.estimate.kv_dtype = Dtype::f8_e4m3;
+        if (fits(changed)) add("--kv-dtype fp8");
+    }
+
     void try_quant() {
         if (request_.estimate.training || request_.estimate.quant) return;
         auto changed = request_;
         for (auto const& scheme : smaller_schemes(model_, request_.estimate)) {
             // A search for each rung takes long; these are what engines serve.
-            bool const is_tried = scheme == QuantScheme::int8() || scheme == QuantScheme::int4();
+            bool const is_tried = scheme == QuantScheme::fp8() || scheme == QuantScheme::int4();
             changed.estimate.quant = scheme;
-            if (is_tried && fits(changed)) return add("--quant " + std::string(scheme == QuantScheme::int8() ? "int8" : "int4"));
+            if (is_tried && fits(changed)) return add("--quant " + std::string(scheme == QuantScheme::fp8() ? "fp8" : "int4"));
         }
     }
 

@@ -36,7 +36,8 @@ TEST_CASE("Elements take what they take in memory: a bool is a byte, a quantised
     CHECK(used(tree, options) == Bytes{5 + 10 + 10 + 80});
 }
 
-TEST_CASE("Unused reserved memory is filled, but never beyond the limit that was given") {
+/// Four leaves of 400 bytes on two GPUs of 2000.
+DialectMap map_of_four_leaves(TransformersOptions const& options) {
     ModuleTree tree;
     auto const leaf = tree.add("Leaf", {tensor("weight", Dtype::f32, 100)});
     tree.set_root(tree.add("Model", List<Child>{numbered(0, 4, leaf)}));
@@ -45,18 +46,33 @@ TEST_CASE("Unused reserved memory is filled, but never beyond the limit that was
     MaxMemory limits;
     REQUIRE(limits.add(DeviceId::gpu(0), Bytes{2000}));
     REQUIRE(limits.add(DeviceId::gpu(1), Bytes{2000}));
+    return infer_transformers_map(*expanded, limits, options);
+}
+
+Optional<Bytes> first_budget(TransformersOptions const& options) { return map_of_four_leaves(options).devices[0].budget; }
+
+TEST_CASE("transformers 5.0 fills unused reserved memory, but never beyond the limit that was given") {
     TransformersOptions options;
+    options.rules = TransformersRules::v5_0;
     // 1600 / 2 + int(1.25 * 400)
-    CHECK(infer_transformers_map(*expanded, limits, options).devices[0].budget == Bytes{1300});
+    CHECK(first_budget(options) == Bytes{1300});
     options.unused_reserved = {{DeviceId::gpu(0), Bytes{300}}};
-    CHECK(infer_transformers_map(*expanded, limits, options).devices[0].budget == Bytes{1600});
+    CHECK(first_budget(options) == Bytes{1600});
     options.unused_reserved = {{DeviceId::gpu(0), Bytes{3000}}};
-    CHECK(infer_transformers_map(*expanded, limits, options).devices[0].budget == Bytes{2000});
+    CHECK(first_budget(options) == Bytes{2000});
     options.unused_reserved.clear();
     options.budget_share = 0.9;
-    auto const map = infer_transformers_map(*expanded, limits, options);
+    auto const map = map_of_four_leaves(options);
     CHECK(map.devices[0].budget == Bytes{1170});
     CHECK(map.devices[1].budget == Bytes{1800});
+}
+
+// 5.23 adds it to what the driver reports as free, before the limits that the caller gives lower both.
+TEST_CASE("transformers 5.23 adds no unused reserved memory to limits that were given") {
+    TransformersOptions options;
+    CHECK(first_budget(options) == Bytes{1300});
+    options.unused_reserved = {{DeviceId::gpu(0), Bytes{300}}};
+    CHECK(first_budget(options) == Bytes{1300});
 }
 
 }  // namespace

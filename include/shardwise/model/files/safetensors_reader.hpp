@@ -187,11 +187,7 @@ private:
         state_ = State::field;
         if (text == traits(dtype_).safetensors_name) return true;
         for (auto const& row : dtype_table) {
-            // Rows that our table names like safetensors would, but that its format does not have.
-            if (row.dtype == Dtype::i4 || row.dtype == Dtype::i2 || row.dtype == Dtype::u4 || row.dtype >= Dtype::c128) {
-                if (row.dtype != Dtype::f8_e4m3fnuz && row.dtype != Dtype::f8_e5m2fnuz) continue;
-            }
-            if (text == row.safetensors_name) return dtype_ = row.dtype, true;
+            if (row.is_in_safetensors && text == row.safetensors_name) return dtype_ = row.dtype, true;
         }
         return fail("has an unknown dtype: " + std::string(text.substr(0, 40)));
     }
