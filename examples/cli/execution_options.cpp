@@ -32,7 +32,7 @@ constexpr std::array prompt_table{
            .word = &Arguments::prompt_ids,
            .is_list = true},
     Option{.flag = "--chat",
-           .help = "the prompt is what a user says: lay it out as the model's conversations are",
+           .help = "the prompt is what a user says: lay it out by the model's own chat template (Jinja)",
            .is_set = &Arguments::chat},
 };
 

@@ -3,11 +3,10 @@
 
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/session/serve_on_threads.hpp>
-#include <shardwise/tokenizer/chat_layout.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
+#include "chat_prompt.hpp"
 #include "console.hpp"
-#include "run_prompt.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -75,21 +74,19 @@ private:
 /// What was said, and what the model is asked next.
 class Conversation {
 public:
-    Conversation(Tokenizer const& tokenizer, std::optional<ChatFormat> format, std::int64_t context,
+    Conversation(Tokenizer const& tokenizer, std::optional<ChatPrompt> chat, std::int64_t context,
                  std::int64_t answer_tokens)
-        : tokenizer_(tokenizer), format_(std::move(format)), context_(context), answer_tokens_(answer_tokens) {}
+        : tokenizer_(tokenizer), chat_(std::move(chat)), context_(context), answer_tokens_(answer_tokens) {}
 
     /// The tokens to go on from when a person says this. Of a long conversation the oldest turns are forgotten, so that
     /// an answer finds room.
     ///
-    /// Errors  those of the tokenizer
+    /// Errors  those of the tokenizer; what the model's template refuses
     [[nodiscard]] Result<std::vector<std::int32_t>> say(std::string text) {
-        if (!format_) return tokenizer_.encode(text);
+        if (!chat_) return tokenizer_.encode(text);
         messages_.push_back({ChatRole::user, std::move(text)});
         while (true) {
-            auto const laid_out = lay_out_chat(*format_, messages_);
-            if (!laid_out) return laid_out.error();
-            auto ids = tokenizer_.encode(*laid_out);
+            auto ids = chat_->encode(tokenizer_, messages_);
             bool const is_last = messages_.size() < 3;
             if (!ids || is_last || static_cast<std::int64_t>(ids->size()) + answer_tokens_ <= context_) return ids;
             messages_.erase(messages_.begin(), messages_.begin() + 2);
@@ -99,16 +96,16 @@ public:
     }
     /// What the model answered.
     void hear(std::string text) {
-        if (format_) messages_.push_back({ChatRole::assistant, std::move(text)});
+        if (chat_) messages_.push_back({ChatRole::assistant, std::move(text)});
     }
     /// The last thing said was not answered.
     void take_back() {
-        if (format_ && !messages_.empty()) messages_.pop_back();
+        if (chat_ && !messages_.empty()) messages_.pop_back();
     }
 
 private:
     Tokenizer const& tokenizer_;
-    std::optional<ChatFormat> format_;
+    std::optional<ChatPrompt> chat_;
     std::int64_t context_;
     std::int64_t answer_tokens_;
     std::vector<ChatMessage> messages_;
@@ -139,13 +136,13 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
     auto stops = end_tokens(model.source);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
-    std::optional<ChatFormat> format;
+    std::optional<ChatPrompt> chat;
     if (arguments.chat) {
-        auto recognised = find_chat_format(loaded->chat_template);
-        if (!recognised) return recognised.error();
-        format = *std::move(recognised);
+        auto made = ChatPrompt::make(*loaded);
+        if (!made) return made.error();
+        chat = *std::move(made);
     }
-    Conversation conversation(loaded->tokenizer, std::move(format), options.context, request.max_new_tokens);
+    Conversation conversation(loaded->tokenizer, std::move(chat), options.context, request.max_new_tokens);
     request.stop_strings = arguments.stops;
     options.tokenizer = &loaded->tokenizer;
     options.on_text = [](std::int64_t, std::string_view text) {

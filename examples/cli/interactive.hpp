@@ -22,7 +22,7 @@ namespace shardwise::cli {
 /// the answer that is being given. With --chat every prompt is a turn of one conversation; without, each stands alone.
 /// `request` says how to generate; `options.context` is the conversation's.
 ///
-/// Errors  unsupported without a tokenizer, or for --chat with a template that is not recognised; those of running
+/// Errors  unsupported without a tokenizer; those of ChatPrompt for --chat; those of running
 [[nodiscard]] Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
                                        GenerationRequest request, RunOptions options);
 

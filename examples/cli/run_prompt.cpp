@@ -6,9 +6,9 @@
 #include <shardwise/tokenizer/chat_layout.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
+#include "chat_prompt.hpp"
 #include "values.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -52,20 +52,6 @@ constexpr std::size_t longest_prompt_file = std::size_t{64} << 20U;
 
 }  // namespace
 
-Result<ChatFormat> find_chat_format(std::string_view chat_template) {
-    auto format = recognize_chat_format(chat_template);
-    if (format) return format;
-    if (chat_template.size() > format.error().reason().size()) {
-        std::fputs("shardwise: the model's chat_template:\n", stderr);
-        while (!chat_template.empty()) {
-            auto const line = chat_template.substr(0, chat_template.find('\n'));
-            std::fprintf(stderr, "%s\n", escaped(line).c_str());
-            chat_template.remove_prefix(std::min(line.size() + 1, chat_template.size()));
-        }
-    }
-    return Error{format.error()}.in("--chat");
-}
-
 Result<> check_prompt_flags(Arguments const& arguments) {
     int given = 0;
     for (auto const* const word : {&arguments.prompt, &arguments.prompt_ids, &arguments.prompt_file})
@@ -100,12 +86,14 @@ Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& sou
     auto text = prompt_text(arguments);
     if (!text) return text.error();
     if (arguments.chat) {
-        auto const format = find_chat_format(loaded->chat_template);
-        if (!format) return format.error();
+        auto chat = ChatPrompt::make(*loaded);
+        if (!chat) return chat.error();
         std::array const messages{ChatMessage{ChatRole::user, *text}};
-        auto laid_out = lay_out_chat(*format, messages);
+        auto laid_out = chat->encode(loaded->tokenizer, messages);
         if (!laid_out) return laid_out.error();
-        text = *std::move(laid_out);
+        prompt.ids = *std::move(laid_out);
+        prompt.tokenizer = std::move(loaded->tokenizer);
+        return prompt;
     }
     auto ids = loaded->tokenizer.encode(*text);
     if (!ids) return ids.error();

@@ -3,14 +3,12 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/model_source.hpp>
-#include <shardwise/tokenizer/chat_layout.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include "arguments.hpp"
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 namespace shardwise::cli {
@@ -27,15 +25,9 @@ struct RunPrompt {
 /// Errors  invalid_argument
 [[nodiscard]] Result<> check_prompt_flags(Arguments const& arguments);
 
-/// The layout that a model's template writes, for --chat; the whole text of one that is not recognised goes to stderr.
-///
-/// Errors  those of recognize_chat_format
-[[nodiscard]] Result<ChatFormat> find_chat_format(std::string_view chat_template);
-
 /// The prompt of the command line. `source` is the model's.
 ///
-/// Errors  invalid_argument; what readers of tokenizers and of the prompt's file refuse; unsupported for --chat with a template
-///         that is not recognised
+/// Errors  invalid_argument; what readers of tokenizers and of the prompt's file refuse; those of ChatPrompt for --chat
 [[nodiscard]] Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& source);
 
 }  // namespace shardwise::cli

@@ -332,7 +332,7 @@ TEST_CASE("run: --profile-out writes times of every layer, by which map --profil
     }
 }
 
-TEST_CASE("run: the prompt may come from a pipe, several texts stop it, and an unknown chat template is shown whole") {
+TEST_CASE("run: the prompt may come from a pipe, several texts stop it, and a chat template that cannot be run is shown whole") {
     SmallLlama const model;
     model.add_tokenizer();
     auto const& path = model.folder.path();
@@ -350,7 +350,7 @@ TEST_CASE("run: the prompt may come from a pipe, several texts stop it, and an u
     auto const stopped = run({"run", path, "--prompt", "hello", "--max-new-tokens", "9", "--stop", text.substr(4),
                               "--stop", text.substr(2, 2), "--ranks", "processes", "--tp", "2"});
     CHECK(stopped.out == text.substr(0, text.find(text.substr(2, 2))) + "\n");
-    std::string const strange = std::string(300, 'x') + "\\u001b the end";
+    std::string const strange = "{% include 'y' %}" + std::string(300, 'x') + "\\u001b the end";
     (void)model.folder.write("tokenizer_config.json", R"({"chat_template":")" + strange + R"("})");
     auto const chat = run({"run", path, "--prompt", "hello", "--chat"});
     CHECK(chat.status == 1);

@@ -5,10 +5,13 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/gguf.hpp>
 #include <shardwise/model/files/model_source.hpp>
+#include <shardwise/tokenizer/files/special_token_texts.hpp>
 #include <shardwise/tokenizer/files/tokenizer_gguf.hpp>
 #include <shardwise/tokenizer/files/tokenizer_json.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,18 +22,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct LoadedTokenizer {
     Tokenizer tokenizer;
     std::string chat_template;
+    /// What a chat template prints as bos_token and its like.
+    SpecialTokenTexts special_tokens;
 };
 
 namespace detail {
-
-/// The text of a special token in tokenizer_config.json: a string, or an object with its content.
-[[nodiscard]] inline std::string_view token_text(JsonValue const& config, std::string_view key) {
-    auto const member = config.find(key);
-    if (!member) return {};
-    if (member->is_string()) return member->string().value_or("");
-    auto const content = member->find("content");
-    return content ? content->string().value_or("") : std::string_view{};
-}
 
 /// The chat template of a tokenizer_config.json: a text, or a list of named ones, of which "default" counts.
 inline std::string chat_template_of(JsonValue const& config) {
@@ -47,7 +43,7 @@ inline std::string chat_template_of(JsonValue const& config) {
 }
 
 /// What tokenizer_config.json adds: which tokens begin and end a sequence, and the chat template.
-inline Result<LoadedTokenizer> with_config(Tokenizer tokenizer, JsonValue const& config) {
+inline Result<LoadedTokenizer> with_config(Tokenizer tokenizer, JsonValue const& config, JsonValue const* map) {
     auto parts = tokenizer.parts();
     auto const find = [&](std::string_view key) {
         auto const text = token_text(config, key);
@@ -57,10 +53,36 @@ inline Result<LoadedTokenizer> with_config(Tokenizer tokenizer, JsonValue const&
     parts.end_of_sequence = find("eos_token");
     auto made = Tokenizer::make(std::move(parts));
     if (!made) return made.error();
-    return LoadedTokenizer{std::move(*made), chat_template_of(config)};
+    return LoadedTokenizer{std::move(*made), chat_template_of(config), special_token_texts(config, map)};
+}
+
+/// The texts of a GGUF file's special tokens.
+inline SpecialTokenTexts special_token_texts(Tokenizer const& tokenizer, GgufMetadata const& metadata) {
+    SpecialTokenTexts texts;
+    auto const add = [&](std::string_view name, std::optional<std::int64_t> id) {
+        if (!id || *id < 0 || static_cast<std::uint64_t>(*id) >= tokenizer.size()) return;
+        if (auto const text = tokenizer.token(static_cast<TokenId>(*id))) texts.emplace_back(name, *text);
+    };
+    add("bos_token", tokenizer.begin_of_sequence());
+    add("eos_token", tokenizer.end_of_sequence());
+    add("unk_token", metadata.integer("tokenizer.ggml.unknown_token_id"));
+    add("pad_token", metadata.integer("tokenizer.ggml.padding_token_id"));
+    return texts;
 }
 
 inline constexpr std::size_t max_tokenizer_config = std::size_t{16} << 20U;
+
+/// A JSON file that need not be there.
+template <class Open>
+Result<std::optional<JsonDocument>> optional_json(Open open, std::string_view name) {
+    auto const file = open(name);
+    if (!file) return std::optional<JsonDocument>{};
+    auto const text = read_text_file(*file, max_tokenizer_config);
+    if (!text) return text.error();
+    auto document = parse_json(*text);
+    if (!document) return Error{document.error()}.in(file->path());
+    return std::optional(*std::move(document));
+}
 
 /// `open(name)` opens a file beside the others.
 template <class Open>
@@ -74,13 +96,17 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
     if (!text) return text.error();
     auto tokenizer = parse_tokenizer_json(*text, file->path());
     if (!tokenizer) return tokenizer.error();
-    LoadedTokenizer loaded{std::move(*tokenizer), {}};
-    if (auto const config = open("tokenizer_config.json")) {
-        auto const config_text = read_text_file(*config, max_tokenizer_config);
-        if (!config_text) return config_text.error();
-        auto const document = parse_json(*config_text);
-        if (!document) return Error{document.error()}.in(config->path());
-        auto configured = with_config(std::move(loaded.tokenizer), document->root());
+    LoadedTokenizer loaded{std::move(*tokenizer), {}, {}};
+    auto const document = optional_json(open, "tokenizer_config.json");
+    if (!document) return document.error();
+    if (*document) {
+        auto const root = (*document)->root();
+        // Only beside a config of the older form does transformers read it.
+        auto const map = root.find("added_tokens_decoder") ? Result(std::optional<JsonDocument>{})
+                                                           : optional_json(open, "special_tokens_map.json");
+        if (!map) return map.error();
+        auto const map_root = *map ? std::optional((*map)->root()) : std::nullopt;
+        auto configured = with_config(std::move(loaded.tokenizer), root, map_root ? &*map_root : nullptr);
         if (!configured) return configured.error();
         loaded = std::move(*configured);
     }
@@ -114,7 +140,9 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
         if (!header) return header.error();
         auto tokenizer = read_gguf_tokenizer(header->metadata, path);
         if (!tokenizer) return tokenizer.error();
-        return LoadedTokenizer{std::move(*tokenizer), header->metadata.text("tokenizer.chat_template")};
+        auto texts = detail::special_token_texts(*tokenizer, header->metadata);
+        return LoadedTokenizer{std::move(*tokenizer), header->metadata.text("tokenizer.chat_template"),
+                               std::move(texts)};
     }
     if (!source.folder.empty())
         return detail::load_tokenizer_files([&](std::string_view name) { return source.open(name); });
