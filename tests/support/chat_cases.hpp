@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/json/value.hpp>
+#include <shardwise/tokenizer/chat_template.hpp>
+
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::testing {
+
+/// A value of a template as the JSON value says.
+inline detail::jinja::JinjaValue template_value(detail::jinja::JinjaRunState& run, JsonValue const& json) {
+    using detail::jinja::JinjaValue;
+    switch (json.kind()) {
+        case JsonKind::null:
+            return JinjaValue::none();
+        case JsonKind::boolean:
+            return JinjaValue::boolean(json.boolean().value_or(false));
+        case JsonKind::integer:
+        case JsonKind::unsigned_integer:
+            return JinjaValue::integer(json.integer().value_or(0));
+        case JsonKind::real:
+            return JinjaValue::real(json.real().value_or(0.0));
+        case JsonKind::string:
+            return JinjaValue(std::string(json.string().value_or("")));
+        case JsonKind::array: {
+            std::vector<JinjaValue> items;
+            for (auto const item : json) items.push_back(template_value(run, item));
+            return run.make_list(std::move(items));
+        }
+        case JsonKind::object: {
+            std::vector<std::pair<JinjaValue, JinjaValue>> members;
+            for (auto const item : json)
+                members.emplace_back(JinjaValue(std::string(item.key())), template_value(run, item));
+            return run.make_dict(std::move(members));
+        }
+    }
+    return {};
+}
+
+/// The names that a case of tests/golden/chat gives to its template.
+inline detail::jinja::JinjaGlobals template_globals(JsonValue const& context) {
+    detail::jinja::JinjaRunState run({});
+    detail::jinja::JinjaGlobals globals;
+    for (auto const member : context) globals.emplace_back(std::string(member.key()), template_value(run, member));
+    for (auto const* const name : {"tools", "documents"}) {
+        if (!context.find(name)) globals.emplace_back(name, detail::jinja::JinjaValue::none());
+    }
+    return globals;
+}
+
+/// Tuesday, 2026-11-24 03:20:05, the date of tests/golden/chat.
+inline std::tm golden_date() {
+    std::tm date{};
+    date.tm_year = 126;
+    date.tm_mon = 10;
+    date.tm_mday = 24;
+    date.tm_hour = 3;
+    date.tm_min = 20;
+    date.tm_sec = 5;
+    date.tm_wday = 2;
+    date.tm_yday = 327;
+    return date;
+}
+
+/// What is wrong about a template's text for a context; empty where it is what `wanted` says: its "text", or an error where it
+/// has an "error".
+inline std::string chat_mismatch(ChatTemplate const* layout, Error const* fault, JsonValue const& context,
+                                 JsonValue const& wanted) {
+    auto const text = wanted.find("text");
+    if (!layout && text) return fault->message();
+    if (!layout) return {};
+    auto const made = layout->render_with(template_globals(context), golden_date(), {});
+    if (text && !made) return made.error().message();
+    if (text)
+        return *made == text->string() ? std::string{}
+                                       : "gives " + escaped(*made) + " instead of " + escaped(*text->string());
+    if (made) return "gives " + escaped(*made) + " instead of an error";
+    if (wanted.find("error")->string() != "refused") return {};
+    auto const reason = std::string(wanted.find("reason")->string().value_or(""));
+    bool const is_said = made.error().code() == ErrorCode::invalid_argument &&
+                         made.error().message().find(escaped(reason.substr(0, 100))) != std::string::npos;
+    return is_said ? std::string{} : made.error().message();
+}
+
+}  // namespace shardwise::testing
