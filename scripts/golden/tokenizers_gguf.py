@@ -21,7 +21,7 @@ import gguf
 import sentencepiece
 import tokenizers
 import tokenizers_json
-from tokenizers_json import NEWER, OUT, TEXTS, corpus, random_text
+from tokenizers_json import OUT, SEPARATORS, TEXTS, corpus, random_text
 
 PINNED = {"sentencepiece": "0.2.3", "tokenizers": "0.22.2"}
 FOLDER = pathlib.Path("/tmp/shardwise_tokenizers")
@@ -102,7 +102,7 @@ def compare(llama, ours, count, processor, found):
     rng = random.Random(7)
     total = 0
     for name, path in found.items():
-        texts = [text.translate(NEWER) for text in TEXTS] + [random_text(rng) for _ in range(count)]
+        texts = [text.translate(SEPARATORS) for text in TEXTS] + [random_text(rng) for _ in range(count)]
         wrong = 0
         for text, mine, theirs in zip(texts, run(ours, path, texts), run(llama, path, texts), strict=True):
             if mine != theirs:
@@ -129,7 +129,7 @@ def main():
     (OUT / "spm.json").write_text(json.dumps(rows, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     lines = []
     for name, path in found.items():
-        for ids in run(sys.argv[1], path, [text.translate(NEWER) for text in TEXTS]):
+        for ids in run(sys.argv[1], path, [text.translate(SEPARATORS) for text in TEXTS]):
             lines.append(f"{name} {zlib.crc32(ids.encode()):08x}")
     (OUT / "gguf_answers.txt").write_text("\n".join(lines) + "\n")
 

@@ -48,6 +48,12 @@ concept HasRefusal = requires(H const& handler) {
     { handler.refusal() } -> std::convertible_to<Error const&>;
 };
 
+/// Wants the digits of a real as they are written, beside its value.
+template <class H>
+concept ReadsDigits = requires(H& handler, double real, std::string_view digits) {
+    { handler.real(real, digits) } -> std::same_as<bool>;
+};
+
 /// Wants to know, before each key, string and number, how many bytes of the text have been read.
 template <class H>
 concept FollowsProgress = requires(H& handler, std::size_t bytes) {

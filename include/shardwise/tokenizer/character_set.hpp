@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -18,6 +19,8 @@ public:
     void add_white_space(bool is_negated) { (is_negated ? has_not_space_ : has_space_) = true; }
     void add_word(bool is_negated) { (is_negated ? has_not_word_ : has_word_) = true; }
     void add_all_but(UnicodeCategories categories) { add(~categories); }
+    /// One set of unicode_set_table.hpp.
+    void add_between(std::string_view borders) { borders_ = borders; }
 
     /// Adds the other case of ASCII letters, and the two letters beyond ASCII that fold to them.
     void ignore_case() {
@@ -56,12 +59,14 @@ private:
             if (code >= range.first && code <= range.last) return true;
         }
         if (categories_ != 0 && is_in(code, categories_)) return true;
+        if (!borders_.empty() && detail::is_between(code, borders_)) return true;
         if ((has_space_ || has_not_space_) && (is_white_space(code) ? has_space_ : has_not_space_)) return true;
-        return (has_word_ || has_not_word_) && (is_word_character(code) ? has_word_ : has_not_word_);
+        return (has_word_ || has_not_word_) && (is_pattern_word_character(code) ? has_word_ : has_not_word_);
     }
 
     std::vector<Range> ranges_;
     UnicodeCategories categories_ = 0;
+    std::string_view borders_;
     bool has_space_ = false;
     bool has_not_space_ = false;
     bool has_word_ = false;

@@ -66,10 +66,6 @@ inline void lower(std::u32string& text) {
     text = std::move(out);
 }
 
-inline void remove_marks(std::u32string& text, UnicodeCategories marks) {
-    std::erase_if(text, [marks](char32_t code) { return is_in(code, marks); });
-}
-
 [[nodiscard]] constexpr bool is_chinese_character(char32_t code) {
     // Source  google-research/bert, tokenization.py, _is_chinese_char
     return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
@@ -82,10 +78,7 @@ inline void normalize_for_bert(std::u32string& text, NormalizeForBert const& ste
     if (step.cleans) {
         std::u32string out;
         for (auto const code : text) {
-            bool const is_kept_control = code == '\t' || code == '\n' || code == '\r';
-            constexpr auto control = categories({UnicodeCategory::Cc, UnicodeCategory::Cf, UnicodeCategory::Co});
-            if (code == 0 || code == replacement_character || (!is_kept_control && is_in(code, control))) continue;
-            out += is_white_space(code) ? U' ' : code;
+            if (!is_bert_control(code)) out += is_white_space(code) ? U' ' : code;
         }
         text = std::move(out);
     }
@@ -102,7 +95,7 @@ inline void normalize_for_bert(std::u32string& text, NormalizeForBert const& ste
     }
     if (step.strips_accents) {
         text = normalize(text, UnicodeForm::nfd);
-        remove_marks(text, categories({UnicodeCategory::Mn}));
+        std::erase_if(text, is_bert_accent);
     }
     if (step.lowers) lower(text);
 }
@@ -136,7 +129,7 @@ inline void strip_space(std::u32string& text, StripSpace const& step) {
 /// Whether a step takes away the first code point, so that the text no longer begins where it began.
 [[nodiscard]] inline bool removes_first(NormalizeStep const& step, std::u32string_view text) {
     if (text.empty()) return false;
-    if (std::holds_alternative<StripMarks>(step)) return is_in(text[0], unicode::marks);
+    if (std::holds_alternative<StripMarks>(step)) return is_accent(text[0]);
     if (auto const* strip = std::get_if<StripSpace>(&step)) return strip->at_begin && is_white_space(text[0]);
     return false;
 }
@@ -150,7 +143,7 @@ inline Result<> normalize_text(NormalizeStep const& step, std::u32string& text) 
     } else if (std::holds_alternative<LowercaseText>(step)) {
         detail::lower(text);
     } else if (std::holds_alternative<StripMarks>(step)) {
-        detail::remove_marks(text, unicode::marks);
+        std::erase_if(text, is_accent);
     } else if (auto const* bert = std::get_if<NormalizeForBert>(&step)) {
         detail::normalize_for_bert(text, *bert);
     } else if (auto const* replace = std::get_if<ReplaceMatches>(&step)) {

@@ -144,8 +144,8 @@ private:
                     ++instruction;
                     break;
                 case PatternStep::word_edge: {
-                    bool const before = at > 0 && is_word_character(text_[at - 1]);
-                    bool const after = at < text_.size() && is_word_character(text_[at]);
+                    bool const before = at > 0 && is_pattern_word_character(text_[at - 1]);
+                    bool const after = at < text_.size() && is_pattern_word_character(text_[at]);
                     goes_on = (before != after) != now.is_negated;
                     ++instruction;
                     break;
@@ -238,13 +238,17 @@ public:
         for (auto const code : text) {
             CharacterSet set;
             set.add_range(code, code);
-            set.finish(false);
-            detail::PatternInstruction one;
-            one.step = detail::PatternStep::one;
-            one.set = static_cast<std::uint32_t>(pattern.sets_.size());
-            pattern.sets_.push_back(std::move(set));
-            pattern.program_.push_back(one);
+            pattern.add_one(std::move(set));
         }
+        pattern.program_.push_back({});
+        return pattern;
+    }
+    /// The pattern that matches one code point of a set of unicode_set_table.hpp.
+    [[nodiscard]] static Pattern one_between(std::string_view borders) {
+        Pattern pattern;
+        CharacterSet set;
+        set.add_between(borders);
+        pattern.add_one(std::move(set));
         pattern.program_.push_back({});
         return pattern;
     }
@@ -258,6 +262,15 @@ public:
     }
 
 private:
+    void add_one(CharacterSet set) {
+        set.finish(false);
+        detail::PatternInstruction one;
+        one.step = detail::PatternStep::one;
+        one.set = static_cast<std::uint32_t>(sets_.size());
+        sets_.push_back(std::move(set));
+        program_.push_back(one);
+    }
+
     std::vector<detail::PatternInstruction> program_;
     std::vector<CharacterSet> sets_;
 };

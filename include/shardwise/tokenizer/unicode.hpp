@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/tokenizer/unicode_class_table.hpp>
+#include <shardwise/tokenizer/unicode_set_table.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -89,6 +90,12 @@ namespace detail {
     return low == 0 ? std::string_view::npos : (low - 1) * record;
 }
 
+/// Whether a code point is in the set that begins at the first border, ends before the second, and so on.
+[[nodiscard]] constexpr bool is_between(char32_t code, std::string_view borders) {
+    auto const at = last_record(borders, 4, 4, code);
+    return at != std::string_view::npos && at / 4 % 2 == 0;
+}
+
 }  // namespace detail
 
 /// The categories of a name such as `L` or `Lu`; 0 for a name that is none.
@@ -117,7 +124,8 @@ namespace detail {
     return code == 0x85 || (code >= 0xA0 && is_in(code, unicode::separators));
 }
 
-/// The property Alphabetic or a mark, a decimal digit, a connector or a joiner: a word character of UTS 18.
+/// A word character of tokenizers outside of its patterns, that of UTS 18: the property Alphabetic or a mark, a decimal
+/// digit, a connector or a joiner.
 [[nodiscard]] constexpr bool is_word_character(char32_t code) {
     constexpr auto set =
         unicode::letters | unicode::marks | categories({UnicodeCategory::Nd, UnicodeCategory::Nl, UnicodeCategory::Pc});
@@ -130,13 +138,31 @@ namespace detail {
     return is_in(code, set);
 }
 
-/// Punctuation as BERT counts it: also every ASCII symbol.
-[[nodiscard]] constexpr bool is_bert_punctuation(char32_t code) {
-    if (code < 0x80) {
-        return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||
-               (code >= 123 && code <= 126);
-    }
-    return is_in(code, unicode::punctuation);
+/// A word character of a pattern (Oniguruma): no joiner, but the numbers of Latin-1 that are no digits.
+[[nodiscard]] constexpr bool is_pattern_word_character(char32_t code) {
+    if (code == 0x200C || code == 0x200D) return false;
+    return is_word_character(code) || (code < 0x100 && is_in(code, categories({UnicodeCategory::No})));
+}
+
+/// A number of any kind, as Rust's char::is_numeric.
+[[nodiscard]] constexpr bool is_number(char32_t code) {
+    return detail::is_between(code, detail::numeric_borders);
+}
+/// Punctuation of tokenizers, also of BERT: every ASCII symbol too.
+[[nodiscard]] constexpr bool is_punctuation(char32_t code) {
+    return detail::is_between(code, detail::punctuation_borders);
+}
+/// What tokenizers' StripAccents removes: marks.
+[[nodiscard]] constexpr bool is_accent(char32_t code) {
+    return detail::is_between(code, detail::accent_borders);
+}
+/// What BERT removes as an accent: marks that take no space.
+[[nodiscard]] constexpr bool is_bert_accent(char32_t code) {
+    return detail::is_between(code, detail::bert_accent_borders);
+}
+/// What BERT removes as a control character; NUL and U+FFFD are among them, tabs and line ends are not.
+[[nodiscard]] constexpr bool is_bert_control(char32_t code) {
+    return detail::is_between(code, detail::bert_control_borders);
 }
 
 /// The simple lower case; only U+0130 has none of one code point, and stays.

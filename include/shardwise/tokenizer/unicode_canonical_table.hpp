@@ -3,7 +3,7 @@
 
 #include <shardwise/core/version.hpp>
 
-// Written by scripts/make_unicode_tables.py from the Unicode Character Database 14.0.0; numbers in base 64 from '#'.
+// Written by scripts/make_unicode_tables.py: Unicode as tokenizers 0.22.2 knows it; numbers in base 64 from '#'.
 
 #include <string_view>
 
@@ -23,8 +23,8 @@ inline constexpr std::string_view canonical_runs =
     "%-O#1A%.C#1E%.M#1I%/L#1M%N?#1O&$/#1P&$1#1Q&$3#1R&$5#1S&$7#1T&$9#1U&$;#1V&$=#1W&$?#1X&$A#1Y&$C#1Z&$E#1[&$H#1\\&$J#1]"
     "&$L#1^&$S#1_&$V#1a&$Y#2#&$\\#2%&$_#2'&%7#2)&%A#2*&%O#2+&%Q#2,&%S#2-&%U#2.&%W#2/&%Y#20&%[#21&%]#22&%_#23&%a#24&&##25"
     "&&%#26&&(#27&&*#28&&,#29&&3#2:&&6#2<&&9#2>&&<#2@&&?#2B&&W#2D&&Z#2E&&a#2I2G##2J2K3#6X2K5#6Y2K8#6Z2KC#7$2KE#7%2KH#7&"
-    "2KM#7(2LS#8,2O@#9V2OB#9W2OM#9X2O[#:%2Oa#:*2P##:+2P&#:-2P)#:/4%=#:84%?#:94%N#::4'Q#:;40.#:=45^#:?45a#:A49]#:B4G[#:D"
-    "@(A#:E@)^#:LRC##:R";
+    "2KM#7(2LS#8,2O@#9V2OB#9W2OM#9X2O[#:%2Oa#:*2P##:+2P&#:-2P)#:/4%=#:84%?#:94%N#::4'Q#:;40.#:=45^#:?45a#:A49]#:B@(A#:D"
+    "@)^#:KRC##:Q";
 
 /// Where the decomposition of each index begins (3), and an end.
 inline constexpr std::string_view canonical_starts =
@@ -67,22 +67,22 @@ inline constexpr std::string_view canonical_starts =
     "#L5#L6#L7#L8#L9#L:#L;#L<#L=#L>#L?#L@#LA#LB#LC#LD#LE#LF#LG#LH#LI#LJ#LK#LL#LM#LN#LO#LP#LQ#LR#LS#LT#LU#LV#LW#LX#LY#LZ"
     "#L[#L\\#L]#L^#L_#L`#La#Lb#M##M$#M%#M&#M'#M(#M)#M*#M+#M,#M-#M.#M/#M0#M1#M2#M3#M4#M5#M6#M7#M8#M9#M:#M;#M<#M=#M>#M?#M@"
     "#MA#MB#MC#MD#ME#MF#MG#MH#MI#MJ#MK#ML#MM#MN#MO#MP#MR#MT#MV#MX#M[#M^#M`#Mb#N$#N&#N(#N*#N,#N.#N0#N2#N4#N6#N8#N:#N<#N>"
-    "#N@#NB#ND#NF#NH#NJ#NL#NN#NP#NR#NT#NV#NX#NZ#N\\#N^#N`#Nb#O$#O&#O(#O*#O,#O.#O0#O2#O4#O7#O:#O=#O@#OC#OE#OG#OJ#OM#OP#OS"
-    "#OT#OU#OV#OW#OX#OY#OZ#O[#O\\#O]#O^#O_#O`#Oa#Ob#P##P$#P%#P&#P'#P(#P)#P*#P+#P,#P-#P.#P/#P0#P1#P2#P3#P4#P5#P6#P7#P8#P9"
-    "#P:#P;#P<#P=#P>#P?#P@#PA#PB#PC#PD#PE#PF#PG#PH#PI#PJ#PK#PL#PM#PN#PO#PP#PQ#PR#PS#PT#PU#PV#PW#PX#PY#PZ#P[#P\\#P]#P^#P_"
-    "#P`#Pa#Pb#Q##Q$#Q%#Q&#Q'#Q(#Q)#Q*#Q+#Q,#Q-#Q.#Q/#Q0#Q1#Q2#Q3#Q4#Q5#Q6#Q7#Q8#Q9#Q:#Q;#Q<#Q=#Q>#Q?#Q@#QA#QB#QC#QD#QE"
-    "#QF#QG#QH#QI#QJ#QK#QL#QM#QN#QO#QP#QQ#QR#QS#QT#QU#QV#QW#QX#QY#QZ#Q[#Q\\#Q]#Q^#Q_#Q`#Qa#Qb#R##R$#R%#R&#R'#R(#R)#R*#R+"
-    "#R,#R-#R.#R/#R0#R1#R2#R3#R4#R5#R6#R7#R8#R9#R:#R;#R<#R=#R>#R?#R@#RA#RB#RC#RD#RE#RF#RG#RH#RI#RJ#RK#RL#RM#RN#RO#RP#RQ"
-    "#RR#RS#RT#RU#RV#RW#RX#RY#RZ#R[#R\\#R]#R^#R_#R`#Ra#Rb#S##S$#S%#S&#S'#S(#S)#S*#S+#S,#S-#S.#S/#S0#S1#S2#S3#S4#S5#S6#S7"
-    "#S8#S9#S:#S;#S<#S=#S>#S?#S@#SA#SB#SC#SD#SE#SF#SG#SH#SI#SJ#SK#SL#SM#SN#SO#SP#SQ#SR#SS#ST#SU#SV#SW#SX#SY#SZ#S[#S\\#S]"
-    "#S^#S_#S`#Sa#Sb#T##T$#T%#T&#T'#T(#T)#T*#T+#T,#T-#T.#T/#T0#T1#T2#T3#T4#T5#T6#T7#T8#T9#T:#T;#T<#T=#T>#T?#T@#TA#TB#TC"
-    "#TD#TE#TF#TG#TH#TI#TJ#TK#TL#TM#TN#TO#TP#TQ#TR#TS#TT#TU#TV#TW#TX#TY#TZ#T[#T\\#T]#T^#T_#T`#Ta#Tb#U##U$#U%#U&#U'#U(#U)"
-    "#U*#U+#U,#U-#U.#U/#U0#U1#U2#U3#U4#U5#U6#U7#U8#U9#U:#U;#U<#U=#U>#U?#U@#UA#UB#UC#UD#UE#UF#UG#UH#UI#UJ#UK#UL#UM#UN#UO"
-    "#UP#UQ#UR#US#UT#UU#UV#UW#UX#UY#UZ#U[#U\\#U]#U^#U_#U`#Ua#Ub#V##V$#V%#V&#V'#V(#V)#V*#V+#V,#V-#V.#V/#V0#V1#V2#V3#V4#V5"
-    "#V6#V7#V8#V9#V:#V;#V<#V=#V>#V?#V@#VA#VB#VC#VD#VE#VF#VG#VH#VI#VJ#VK#VL#VM#VN#VO#VP#VQ#VR#VS#VT#VU#VV#VW#VX#VY#VZ#V["
-    "#V\\#V]#V^#V_#V`#Va#Vb#W##W$#W%#W&#W'#W(#W)#W*#W+#W,#W-#W.#W/#W0#W1#W2#W3#W4#W5#W6#W7#W8#W9#W:#W;#W<#W=#W>#W?#W@#WA"
-    "#WB#WC#WD#WE#WF#WG#WH#WI#WJ#WK#WL#WM#WN#WO#WP#WQ#WR#WS#WT#WU#WV#WW#WX#WY#WZ#W[#W\\#W]#W^#W_#W`#Wa#Wb#X##X$#X%#X&#X'"
-    "#X(#X)#X*#X+#X,#X-#X.#X/#X0#X1";
+    "#N@#NB#ND#NF#NH#NJ#NL#NN#NP#NR#NT#NV#NX#NZ#N\\#N^#N`#Nb#O$#O&#O(#O*#O,#O.#O0#O2#O5#O8#O;#O>#OA#OC#OE#OH#OK#ON#OQ#OR"
+    "#OS#OT#OU#OV#OW#OX#OY#OZ#O[#O\\#O]#O^#O_#O`#Oa#Ob#P##P$#P%#P&#P'#P(#P)#P*#P+#P,#P-#P.#P/#P0#P1#P2#P3#P4#P5#P6#P7#P8"
+    "#P9#P:#P;#P<#P=#P>#P?#P@#PA#PB#PC#PD#PE#PF#PG#PH#PI#PJ#PK#PL#PM#PN#PO#PP#PQ#PR#PS#PT#PU#PV#PW#PX#PY#PZ#P[#P\\#P]#P^"
+    "#P_#P`#Pa#Pb#Q##Q$#Q%#Q&#Q'#Q(#Q)#Q*#Q+#Q,#Q-#Q.#Q/#Q0#Q1#Q2#Q3#Q4#Q5#Q6#Q7#Q8#Q9#Q:#Q;#Q<#Q=#Q>#Q?#Q@#QA#QB#QC#QD"
+    "#QE#QF#QG#QH#QI#QJ#QK#QL#QM#QN#QO#QP#QQ#QR#QS#QT#QU#QV#QW#QX#QY#QZ#Q[#Q\\#Q]#Q^#Q_#Q`#Qa#Qb#R##R$#R%#R&#R'#R(#R)#R*"
+    "#R+#R,#R-#R.#R/#R0#R1#R2#R3#R4#R5#R6#R7#R8#R9#R:#R;#R<#R=#R>#R?#R@#RA#RB#RC#RD#RE#RF#RG#RH#RI#RJ#RK#RL#RM#RN#RO#RP"
+    "#RQ#RR#RS#RT#RU#RV#RW#RX#RY#RZ#R[#R\\#R]#R^#R_#R`#Ra#Rb#S##S$#S%#S&#S'#S(#S)#S*#S+#S,#S-#S.#S/#S0#S1#S2#S3#S4#S5#S6"
+    "#S7#S8#S9#S:#S;#S<#S=#S>#S?#S@#SA#SB#SC#SD#SE#SF#SG#SH#SI#SJ#SK#SL#SM#SN#SO#SP#SQ#SR#SS#ST#SU#SV#SW#SX#SY#SZ#S[#S\\"
+    "#S]#S^#S_#S`#Sa#Sb#T##T$#T%#T&#T'#T(#T)#T*#T+#T,#T-#T.#T/#T0#T1#T2#T3#T4#T5#T6#T7#T8#T9#T:#T;#T<#T=#T>#T?#T@#TA#TB"
+    "#TC#TD#TE#TF#TG#TH#TI#TJ#TK#TL#TM#TN#TO#TP#TQ#TR#TS#TT#TU#TV#TW#TX#TY#TZ#T[#T\\#T]#T^#T_#T`#Ta#Tb#U##U$#U%#U&#U'#U("
+    "#U)#U*#U+#U,#U-#U.#U/#U0#U1#U2#U3#U4#U5#U6#U7#U8#U9#U:#U;#U<#U=#U>#U?#U@#UA#UB#UC#UD#UE#UF#UG#UH#UI#UJ#UK#UL#UM#UN"
+    "#UO#UP#UQ#UR#US#UT#UU#UV#UW#UX#UY#UZ#U[#U\\#U]#U^#U_#U`#Ua#Ub#V##V$#V%#V&#V'#V(#V)#V*#V+#V,#V-#V.#V/#V0#V1#V2#V3#V4"
+    "#V5#V6#V7#V8#V9#V:#V;#V<#V=#V>#V?#V@#VA#VB#VC#VD#VE#VF#VG#VH#VI#VJ#VK#VL#VM#VN#VO#VP#VQ#VR#VS#VT#VU#VV#VW#VX#VY#VZ"
+    "#V[#V\\#V]#V^#V_#V`#Va#Vb#W##W$#W%#W&#W'#W(#W)#W*#W+#W,#W-#W.#W/#W0#W1#W2#W3#W4#W5#W6#W7#W8#W9#W:#W;#W<#W=#W>#W?#W@"
+    "#WA#WB#WC#WD#WE#WF#WG#WH#WI#WJ#WK#WL#WM#WN#WO#WP#WQ#WR#WS#WT#WU#WV#WW#WX#WY#WZ#W[#W\\#W]#W^#W_#W`#Wa#Wb#X##X$#X%#X&"
+    "#X'#X(#X)#X*#X+#X,#X-#X.#X/";
 
 /// The code points of all full decompositions (3 each).
 inline constexpr std::string_view canonical_texts =
@@ -160,22 +160,22 @@ inline constexpr std::string_view canonical_texts =
     "+I)+I9+Mb+N[+N.+O$+Na+NP+O\\+Q-+W++_[,$U,)<,,Y,<_,>F,@9,B>,Bb,C.,C^,O5,a?ED-ED'F28&Q@'#;'#\\H,,HV3J^6,`&,a1#:<#9W#:U"
     "#9Z#:L#:$#:L#:%#:L#9_#:$#:L#9_#:%#:3#9Z#:3#9[#:3#9_#:4#9_#:5#9_#:6#9_#:7#9_#:8#9_#:9#9_#:;#9_#:<#9_#:=#9_#:>#9_#:?"
     "#9_#:A#9_#:C#9_#:D#9_#:F#9_#:G#9_#:I#9_#:J#9_#:K#9_#:L#9_#:M#9_#:8#9\\#:4#9b#:>#9b#:G#9b4%<4%]4%>4%]4%H4%]4'T4'J4'U"
-    "4'J40*4/a40*40:45\\45]45\\45S45\\45`49[49R49\\49R4GX4GS@(:@(H@(;@(H@(;@(H@(Q@(;@(H@(R@(;@(H@(S@(;@(H@(T@(;@(H@(U@)\\@(H"
-    "@)]@(H@)\\@(H@(Q@)]@(H@(Q@)\\@(H@(R@)]@(H@(R'[`'[['\\$C'E'`C'aQ'a^(#%($](%<(&J(&2&5AC;]((0((7((G((ZC7?&5\\((J()0C8.():"
-    "()G'^/()O()XL*B(*X(+&&6B(+^(,)(,U(,Z&78(.*(.,(.G(.](/((/)(/:(0,(04(0=(0V(0`(0b(0b(0bCKO*$S(2-(2BCPF(2N(2T(3)(5A(3["
-    "(4+(4K(5E(6Y(73(86(8F(9'(9'(9<(9N(9V(:%(?9(;)(?:(<4(<W(+*(FQ(B1(BW(C0(A.(CU(CT(EOD6G(FU(FZ(G)(G=(GE(HED=KD>M(JO(K>"
-    "(KJ(J;(LI&>Q&>_(O+(Oa(OaDJ+(R&(R;(RJ(RVDO;(Rb(S)(`6(SE&A$(TC(TQ(V#(U0DZG(X&DZI(XQ(XN(X_(ZD(ZE&CR(Z`([K([`(\\L&DEE)&"
-    "&D_(]S(]V(]Y(^-M15(^aE/TE/T++$(_E(_E&F*F-[I*=(`E(`N&FF(a=(b0(b:(b\\)%$&G]&G?)%7E>7)&*)(+)(/)(1)(/)(]))1))U))G))R)*A"
-    ")*U)*Y)+3)+>),@)-T).7)03EO/)/`)._)0K)1&)2GERT)3E)2()1L&KQ)4L)4a)5@)4Z&LO)82)8OF#-):F)>[)<,&O<)=4&O+&NG()5()8)?#)=?"
-    "+%P'2<)?:)?>)?D)@A)@6F2&&P,)B])A()D5)E(F4P)E1)CB)G7&Q@)H%)IF)JM)MKF=F)N>&S;)ODFEJ)P7&T1)PU)QB)Q])Q^FM0DW.FN])T1FU_"
-    ")Ub)V0)TJ)W9)Wa)XZ)X$)XL)X[)Y(FWA)WW)[R)\\Q&WV)^.)^*F^4)Z\\)`QF`AFa1)b)*#\\*#A*#>&Y9*$-*$`*$Z*%PC7H*((G,F*)?G1N*+K*+X"
-    "*,3G;+*-#*-8G?XGC7*0]*1.&]O*1H&][&][*4**4?*4T*5(*6-&_>*7GGSY*7aGU5*8SE)B*;3GaDGa[H$'&b_'#+*>WH&VH&UH'<H'V*?A*?B*?B"
-    "*@-'#\\*A.'$)'%9H3@*D1*E/*F/'&FH;I*H9H==H>(*I2*JN''R*L#*L-*L2HH_HMJHMJ*NQ'+%HQN*R)*R,'+JHU#*V5'-C*VK*VF*W#Ha)*XF'/$"
-    "*Z**[%*\\('/WI+KI,*'0<I.<*`]I/a*a8*b]+#(I6=I7F+$CI9K+$SF0B'28+%U+'&'3.+'a(MXIAJIAXF16F1?++$++'+aA'4N+-4+-.+-@(-V+-T"
-    "+-V+-`+.IIO_+.H+/@+0F+1P+/F+1`+2J+4:+06+2-+2/+2?ISYIXNIV8'7N+6T+6V+79J2-+8GI_O'8@'8DIaTJ&5'8N+<3+<?+<J+<L+=L+=++?1"
-    "+>E+@\\+?K+@N+A)'::+BD+C$':\\+DC+DFJ<J+F:+FA';X+F]&5^JEQJHI'=a'>*+MC+NP+Q-+T8JUK+UN+V$+W>+XZJ_RCC'+Z.+Y_+ZSCFA+^7+_["
-    "K:5K:P,%7,&T,'4K?Q,'>,+[,.:,.;,,_,2\\,38KR],9.'I8,9ZKXZ'JI,>&(YU,?FL((L+='LQ'LY,BCL3-'MUL59,C.,C.,CLL9Y,FE'OV,GL,IJ"
-    ",J%,Ja'R1LOS,O5,T#,V`'V1'VP,XJM&1'V[M'(M+1M-4,]^'X9,^\\,^a,_(,_2,_9,_^M;#";
+    "4'J40*4/a40*40:45\\45]45\\45S45\\45`49[49R49\\49R@(:@(H@(;@(H@(;@(H@(Q@(;@(H@(R@(;@(H@(S@(;@(H@(T@(;@(H@(U@)\\@(H@)]@(H"
+    "@)\\@(H@(Q@)]@(H@(Q@)\\@(H@(R@)]@(H@(R'[`'[['\\$C'E'`C'aQ'a^(#%($](%<(&J(&2&5AC;]((0((7((G((ZC7?&5\\((J()0C8.():()G'^/"
+    "()O()XL*B(*X(+&&6B(+^(,)(,U(,Z&78(.*(.,(.G(.](/((/)(/:(0,(04(0=(0V(0`(0b(0b(0bCKO*$S(2-(2BCPF(2N(2T(3)(5A(3[(4+(4K"
+    "(5E(6Y(73(86(8F(9'(9'(9<(9N(9V(:%(?9(;)(?:(<4(<W(+*(FQ(B1(BW(C0(A.(CU(CT(EOD6G(FU(FZ(G)(G=(GE(HED=KD>M(JO(K>(KJ(J;"
+    "(LI&>Q&>_(O+(Oa(OaDJ+(R&(R;(RJ(RVDO;(Rb(S)(`6(SE&A$(TC(TQ(V#(U0DZG(X&DZI(XQ(XN(X_(ZD(ZE&CR(Z`([K([`(\\L&DEE)&&D_(]S"
+    "(]V(]Y(^-M15(^aE/TE/T++$(_E(_E&F*F-[I*=(`E(`N&FF(a=(b0(b:(b\\)%$&G]&G?)%7E>7)&*)(+)(/)(1)(/)(]))1))U))G))R)*A)*U)*Y"
+    ")+3)+>),@)-T).7)03EO/)/`)._)0K)1&)2GERT)3E)2()1L&KQ)4L)4a)5@)4Z&LO)82)8OF#-):F)>[)<,&O<)=4&O+&NG()5()8)?#)=?+%P'2<"
+    ")?:)?>)?D)@A)@6F2&&P,)B])A()D5)E(F4P)E1)CB)G7&Q@)H%)IF)JM)MKF=F)N>&S;)ODFEJ)P7&T1)PU)QB)Q])Q^FM0DW.FN])T1FU_)Ub)V0"
+    ")TJ)W9)Wa)XZ)X$)XL)X[)Y(FWA)WW)[R)\\Q&WV)^.)^*F^4)Z\\)`QF`AFa1)b)*#\\*#A*#>&Y9*$-*$`*$Z*%PC7H*((G,F*)?G1N*+K*+X*,3G;+"
+    "*-#*-8G?XGC7*0]*1.&]O*1H&][&][*4**4?*4T*5(*6-&_>*7GGSY*7aGU5*8SE)B*;3GaDGa[H$'&b_'#+*>WH&VH&UH'<H'V*?A*?B*?B*@-'#\\"
+    "*A.'$)'%9H3@*D1*E/*F/'&FH;I*H9H==H>(*I2*JN''R*L#*L-*L2HH_HMJHMJ*NQ'+%HQN*R)*R,'+JHU#*V5'-C*VK*VF*W#Ha)*XF'/$*Z**[%"
+    "*\\('/WI+KI,*'0<I.<*`]I/a*a8*b]+#(I6=I7F+$CI9K+$SF0B'28+%U+'&'3.+'a(MXIAJIAXF16F1?++$++'+aA'4N+-4+-.+-@(-V+-T+-V+-`"
+    "+.IIO_+.H+/@+0F+1P+/F+1`+2J+4:+06+2-+2/+2?ISYIXNIV8'7N+6T+6V+79J2-+8GI_O'8@'8DIaTJ&5'8N+<3+<?+<J+<L+=L+=++?1+>E+@\\"
+    "+?K+@N+A)'::+BD+C$':\\+DC+DFJ<J+F:+FA';X+F]&5^JEQJHI'=a'>*+MC+NP+Q-+T8JUK+UN+V$+W>+XZJ_RCC'+Z.+Y_+ZSCFA+^7+_[K:5K:P"
+    ",%7,&T,'4K?Q,'>,+[,.:,.;,,_,2\\,38KR],9.'I8,9ZKXZ'JI,>&(YU,?FL((L+='LQ'LY,BCL3-'MUL59,C.,C.,CLL9Y,FE'OV,GL,IJ,J%,Ja"
+    "'R1LOS,O5,T#,V`'V1'VP,XJM&1'V[M'(M+1M-4,]^'X9,^\\,^a,_(,_2,_9,_^M;#";
 
 /// Two code points and their primary composite (3 each).
 inline constexpr std::string_view composition_triples =
@@ -253,7 +253,7 @@ inline constexpr std::string_view composition_triples =
     "&%<&%Q&%R&%<&%S&%T&%<&%U&%V&%<&%W&%X&%<&%Y&%Z&%<&%[&%\\&%<&%]&%^&%<&%_&%`&%<&%a&%b&%<&&#&&$&%<&&%&&'&%<&&(&&)&%<&&*"
     "&&+&%<&&,&&2&%<&&3&&2&%=&&4&&5&%<&&6&&5&%=&&7&&8&%<&&9&&8&%=&&:&&;&%<&&<&&;&%=&&=&&>&%<&&?&&>&%=&&@&&R&%<&&Z&&S&%<"
     "&&[&&T&%<&&\\&&U&%<&&]&&`&%<&&a4%<4%]4%=4%>4%]4%?4%H4%]4%N4'T4'J4'Q4'U4'J4'R40*4/a40.40*40:40/45\\45S45_45\\45]45^45\\"
-    "45`45a49[49R49]49\\49R49^4GX4GS4G[";
+    "45`45a49[49R49]49\\49R49^";
 // clang-format on
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

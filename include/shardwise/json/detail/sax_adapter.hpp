@@ -46,7 +46,14 @@ public:
         bool const is_signed = value <= static_cast<std::uint64_t>(INT64_MAX);
         return is_signed ? handler_.integer(static_cast<std::int64_t>(value)) : handler_.unsigned_integer(value);
     }
-    bool number_float(double value, std::string const&) { return proceed(), handler_.real(value); }
+    bool number_float(double value, [[maybe_unused]] std::string const& digits) {
+        proceed();
+        if constexpr (ReadsDigits<Handler>) {
+            return handler_.real(value, digits);
+        } else {
+            return handler_.real(value);
+        }
+    }
     bool string(std::string const& text) { return proceed(), expect(handler_.string(text)); }
     bool binary(nlohmann::json::binary_t const&) { return false; }
     bool key(std::string const& text) { return proceed(), expect(handler_.key(text)); }

@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/tokenizer/files/json_model.hpp>
+#include <shardwise/tokenizer/files/tokenizer_number.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include <cstddef>
@@ -17,6 +18,24 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 inline constexpr JsonLimits tokenizer_json_limits{.depth = 64, .values = 8'000'000, .text = std::size_t{256} << 20U};
 
 namespace detail {
+
+/// Makes a document whose reals are those that tokenizers reads.
+class TokenizerJsonBuilder : public JsonDocumentBuilder {
+public:
+    using JsonDocumentBuilder::JsonDocumentBuilder;
+    using JsonDocumentBuilder::real;
+    bool real(double, std::string_view digits) {
+        auto const number = tokenizer_number(digits);
+        if (number - number == 0.0) return real(number);
+        return refuse(Error{ErrorCode::malformed_file}.at(digits).because("is a number too large for a double"));
+    }
+};
+
+[[nodiscard]] inline Result<JsonDocument> parse_tokenizer_document(std::string_view text) {
+    TokenizerJsonBuilder builder(tokenizer_json_limits);
+    if (auto const read = read_json(text, builder, tokenizer_json_limits.depth); !read) return read.error();
+    return std::move(builder).take();
+}
 
 inline void read_added_tokens(JsonPart const& list, TokenizerParts& out) {
     if (!list.value().is_array()) return list.refuse(ErrorCode::invalid_field, {}, "must be a list");
@@ -41,7 +60,7 @@ inline void read_added_tokens(JsonPart const& list, TokenizerParts& out) {
 ///
 /// Errors  malformed_file, missing_field, invalid_field with the place; unsupported with the kind that is; capacity_exceeded
 [[nodiscard]] inline Result<Tokenizer> parse_tokenizer_json(std::string_view text, std::string_view path) {
-    auto const document = parse_json(text, tokenizer_json_limits);
+    auto const document = detail::parse_tokenizer_document(text);
     if (!document) return Error{document.error()}.in(path);
     detail::FirstError errors;
     detail::JsonPart const root(document->root(), "tokenizer", errors);
