@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 using namespace shardwise;
@@ -90,12 +91,14 @@ public:
 
 private:
     void add_normalized(Checksum& sum, std::u32string text) const {
-        REQUIRE(normalize_text(normalizer_, text));
-        sum.add(to_utf8(text));
+        auto const limit = max_grown_size(text.size());
+        TextPiece piece{std::move(text), 1};
+        REQUIRE(normalize_text(normalizer_, piece, limit));
+        sum.add(to_utf8(piece.text));
     }
     void add_pieces(Checksum& sum, std::u32string text) const {
         std::vector<TextPiece> pieces;
-        if (!text.empty()) pieces.push_back({std::move(text), true});
+        if (!text.empty()) pieces.push_back({std::move(text), 1});
         for (auto const& step : splitter_) REQUIRE(split_pieces(step, pieces));
         std::string joined;
         for (auto const& piece : pieces) (joined += to_utf8(piece.text)) += '|';

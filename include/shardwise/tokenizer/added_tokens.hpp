@@ -6,14 +6,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// A longer text is no added token; it bounds the time that finding them takes.
+///
+/// Units  bytes
+inline constexpr std::size_t max_added_token_size = 1024;
 
 /// A token that is found in the text as it is written, before the model sees the rest.
 struct AddedToken {
@@ -36,14 +41,13 @@ public:
         std::optional<TokenId> id;
     };
 
-    /// `text` is what the token is in the text that will be searched.
-    void add(std::u32string text, AddedToken const& token) {
+    /// `text` is what the token is in the text that will be searched. Of several with one text, the first counts.
+    void add(std::u32string_view text, AddedToken const& token) {
         if (text.empty()) return;
-        auto& found = by_first_[text[0]];
-        Entry entry{std::move(text),      token.id,          token.is_special,
-                    token.is_single_word, token.strips_left, token.strips_right};
-        auto const longer = [](Entry const& a, Entry const& b) { return a.text.size() > b.text.size(); };
-        found.insert(std::upper_bound(found.begin(), found.end(), entry, longer), std::move(entry));
+        std::size_t node = 0;
+        for (auto const code : text) node = children_.try_emplace(key(node, code), ++nodes_).first->second;
+        ends_.try_emplace(node, Entry{text.size(), token.id, token.is_special, token.is_single_word, token.strips_left,
+                                      token.strips_right});
     }
 
     /// The parts of a text in their order; none is empty. Special tokens are text like any other unless `finds_special`.
@@ -57,7 +61,7 @@ public:
                 continue;
             }
             auto first = at;
-            auto end = at + entry->text.size();
+            auto end = at + entry->size;
             at = end;
             if (entry->is_special && !finds_special) continue;
             if (entry->is_single_word) {
@@ -78,7 +82,7 @@ public:
 
 private:
     struct Entry {
-        std::u32string text;
+        std::size_t size;
         TokenId id;
         bool is_special;
         bool is_single_word;
@@ -86,16 +90,24 @@ private:
         bool strips_right;
     };
 
+    [[nodiscard]] static std::uint64_t key(std::size_t node, char32_t code) {
+        return std::uint64_t{node} << 21U | code;
+    }
     [[nodiscard]] Entry const* longest_at(std::u32string_view text, std::size_t at) const {
-        auto const found = by_first_.find(text[at]);
-        if (found == by_first_.end()) return nullptr;
-        for (auto const& entry : found->second) {
-            if (text.substr(at, entry.text.size()) == entry.text) return &entry;
+        Entry const* longest = nullptr;
+        for (std::size_t node = 0; at < text.size(); ++at) {
+            auto const child = children_.find(key(node, text[at]));
+            if (child == children_.end()) break;
+            node = child->second;
+            if (auto const end = ends_.find(node); end != ends_.end()) longest = &end->second;
         }
-        return nullptr;
+        return longest;
     }
 
-    std::unordered_map<char32_t, std::vector<Entry>> by_first_;
+    // A tree of code points; its root is node 0.
+    std::unordered_map<std::uint64_t, std::size_t> children_;
+    std::unordered_map<std::size_t, Entry> ends_;
+    std::size_t nodes_ = 0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

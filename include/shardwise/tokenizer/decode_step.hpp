@@ -3,9 +3,11 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/tokenizer/byte_tokens.hpp>
+#include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/pattern.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -60,15 +62,16 @@ using DecodeStep = std::variant<DecodeByteLevel, DecodeByteTokens, FuseTokens, R
 
 namespace detail {
 
-/// False where the text would become too long.
-[[nodiscard]] inline bool replace_all(std::string& text, std::string_view from, std::string_view to) {
+/// False where the text would become longer than `limit`.
+[[nodiscard]] inline bool replace_all(std::string& text, std::string_view from, std::string_view to,
+                                      std::size_t limit = SIZE_MAX) {
     if (from.empty() || text.find(from) == std::string::npos) return true;
     std::string out;
     std::size_t at = 0;
     for (auto found = text.find(from); found != std::string::npos; found = text.find(from, at)) {
+        if (out.size() + (found - at) + to.size() > limit) return false;
         out.append(text, at, found - at).append(to);
         at = found + from.size();
-        if (out.size() > max_replaced_text) return false;
     }
     out.append(text, at);
     text = std::move(out);
@@ -112,12 +115,12 @@ inline void decode_byte_tokens(std::vector<std::string>& tokens, bool keeps_brok
 }
 
 inline void strip_token(std::string& token, StripTokens const& step) {
-    if (step.character.empty()) return;
-    for (std::size_t i = 0; i < step.at_begin && token.starts_with(step.character); ++i)
-        token.erase(0, step.character.size());
-    for (std::size_t i = 0; i < step.at_end && token.ends_with(step.character); ++i) {
-        token.erase(token.size() - step.character.size());
-    }
+    auto const size = step.character.size();
+    if (size == 0) return;
+    std::string_view rest = token;
+    for (std::size_t i = 0; i < step.at_begin && rest.starts_with(step.character); ++i) rest.remove_prefix(size);
+    for (std::size_t i = 0; i < step.at_end && rest.ends_with(step.character); ++i) rest.remove_suffix(size);
+    token = std::string(rest);
 }
 
 inline void decode_word_pieces(std::vector<std::string>& tokens, DecodeWordPieces const& step) {
@@ -137,18 +140,37 @@ inline void decode_word_pieces(std::vector<std::string>& tokens, DecodeWordPiece
     }
 }
 
-inline Result<> replace_matches(std::string& token, ReplaceMatchesInTokens const& step) {
+inline Result<> replace_matches(std::string& token, ReplaceMatchesInTokens const& step, std::size_t limit) {
     auto const codes = to_code_points(token);
     auto const found = step.pattern.find_all(codes);
     if (!found) return found.error();
     std::string out;
     std::size_t at = 0;
     for (auto const& range : *found) {
-        out += to_utf8(std::u32string_view(codes).substr(at, range.first - at)) + step.content;
+        out += to_utf8(std::u32string_view(codes).substr(at, range.first - at));
+        if (out.size() + step.content.size() > limit) return grows_too_long("", limit);
+        out += step.content;
         at = range.end;
-        if (out.size() > max_replaced_text) return too_long_replacement();
     }
     if (!found->empty()) token = out + to_utf8(std::u32string_view(codes).substr(at));
+    return {};
+}
+
+[[nodiscard]] inline std::size_t size_of(std::vector<std::string> const& tokens) {
+    std::size_t size = 0;
+    for (auto const& token : tokens) size += token.size();
+    return size;
+}
+
+/// Replaces in each token; together they have at most `limit` bytes.
+template <class Replace>
+Result<> replace_in_tokens(std::vector<std::string>& tokens, std::size_t limit, Replace replace) {
+    std::size_t size = 0;
+    for (auto& token : tokens) {
+        if (auto const done = replace(token, limit - size); !done) return done.error();
+        size += token.size();
+        if (size > limit) return grows_too_long("", limit);
+    }
     return {};
 }
 
@@ -156,8 +178,9 @@ inline Result<> replace_matches(std::string& token, ReplaceMatchesInTokens const
 
 /// Applies one step to the tokens. With `keeps_broken`, bytes that are no UTF-8 stay, for those who join texts.
 ///
-/// Errors  capacity_exceeded as Pattern::find_all
-inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& tokens, bool keeps_broken) {
+/// Errors  capacity_exceeded as Pattern::find_all, and where replacements make more than `limit` bytes of the tokens
+inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& tokens, bool keeps_broken,
+                              std::size_t limit) {
     if (std::holds_alternative<DecodeByteTokens>(step)) {
         detail::decode_byte_tokens(tokens, keeps_broken);
     } else if (auto const* pieces = std::get_if<DecodeWordPieces>(&step)) {
@@ -169,13 +192,14 @@ inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& 
         if (is_byte_level && !keeps_broken) all = to_valid_utf8(all);
         tokens.assign(1, std::move(all));
     } else if (auto const* replace = std::get_if<ReplaceInTokens>(&step)) {
-        for (auto& token : tokens) {
-            if (!detail::replace_all(token, replace->text, replace->content)) return detail::too_long_replacement();
-        }
+        return detail::replace_in_tokens(tokens, limit, [&](std::string& token, std::size_t most) -> Result<> {
+            if (detail::replace_all(token, replace->text, replace->content, most)) return {};
+            return detail::grows_too_long("", limit);
+        });
     } else if (auto const* matches = std::get_if<ReplaceMatchesInTokens>(&step)) {
-        for (auto& token : tokens) {
-            if (auto const done = detail::replace_matches(token, *matches); !done) return done.error();
-        }
+        return detail::replace_in_tokens(tokens, limit, [&](std::string& token, std::size_t most) {
+            return detail::replace_matches(token, *matches, most);
+        });
     } else if (auto const* strip = std::get_if<StripTokens>(&step)) {
         for (auto& token : tokens) detail::strip_token(token, *strip);
     } else if (auto const* marks = std::get_if<DecodeWordMarks>(&step)) {
@@ -185,6 +209,20 @@ inline Result<> decode_tokens(DecodeStep const& step, std::vector<std::string>& 
     } else if (auto const* ends = std::get_if<DecodeWordEnds>(&step)) {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             static_cast<void>(detail::replace_all(tokens[i], ends->suffix, i + 1 == tokens.size() ? "" : " "));
+        }
+    }
+    return {};
+}
+
+/// Applies all steps in their order; an error names the step.
+inline Result<> decode_tokens(std::vector<DecodeStep> const& steps, std::vector<std::string>& tokens,
+                              bool keeps_broken) {
+    constexpr std::array<std::string_view, std::variant_size_v<DecodeStep>> names{
+        "ByteLevel", "ByteFallback", "Fuse", "Replace", "Replace", "Strip", "Metaspace", "WordPiece", "BPEDecoder"};
+    auto const limit = max_grown_size(detail::size_of(tokens));
+    for (std::size_t i = 0; i < steps.size() && !tokens.empty(); ++i) {
+        if (auto const done = decode_tokens(steps[i], tokens, keeps_broken, limit); !done) {
+            return Error{done.error()}.at(detail::step_place("decoder", i, names[steps[i].index()]));
         }
     }
     return {};

@@ -3,9 +3,13 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/tokenizer/byte_tokens.hpp>
+#include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/pattern.hpp>
+#include <shardwise/tokenizer/text_piece.hpp>
 #include <shardwise/tokenizer/unicode_normalize.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -100,68 +104,88 @@ inline void normalize_for_bert(std::u32string& text, NormalizeForBert const& ste
     if (step.lowers) lower(text);
 }
 
-inline Result<> replace_matches(std::u32string& text, ReplaceMatches const& step) {
-    auto const found = step.pattern.find_all(text);
+/// A match counts as its last code point, where it is asked what comes from the first one of the text.
+inline Result<> replace_matches(TextPiece& piece, ReplaceMatches const& step, std::size_t limit) {
+    auto const found = step.pattern.find_all(piece.text);
     if (!found) return found.error();
     if (found->empty()) return {};
     std::u32string out;
+    std::size_t from_first = 0;
     std::size_t at = 0;
     for (auto const& range : *found) {
-        out.append(text, at, range.first - at).append(step.content);
+        out.append(piece.text, at, range.first - at);
+        if (at < piece.from_first) from_first = out.size() - (std::max(range.first, piece.from_first) - piece.from_first);
+        if (out.size() + step.content.size() > limit) return grows_too_long("Replace", limit);
+        out += step.content;
+        if (piece.from_first > 0 && range.end <= piece.from_first) from_first = out.size();
         at = range.end;
-        if (out.size() > max_replaced_text) return too_long_replacement();
     }
-    out.append(text, at);
-    text = std::move(out);
+    if (at < piece.from_first) from_first = out.size() + piece.from_first - at;
+    out.append(piece.text, at);
+    piece = {std::move(out), from_first};
     return {};
 }
 
-inline void strip_space(std::u32string& text, StripSpace const& step) {
+inline void strip_space(TextPiece& piece, StripSpace const& step) {
+    auto const& text = piece.text;
     std::size_t first = 0;
     auto end = text.size();
     while (step.at_begin && first < end && is_white_space(text[first])) ++first;
     while (step.at_end && end > first && is_white_space(text[end - 1])) --end;
-    text = text.substr(first, end - first);
+    piece = {text.substr(first, end - first), std::min(end, std::max(first, piece.from_first)) - first};
 }
 
-}  // namespace detail
-
-/// Whether a step takes away the first code point, so that the text no longer begins where it began.
-[[nodiscard]] inline bool removes_first(NormalizeStep const& step, std::u32string_view text) {
-    if (text.empty()) return false;
-    if (std::holds_alternative<StripMarks>(step)) return is_accent(text[0]);
-    if (auto const* strip = std::get_if<StripSpace>(&step)) return strip->at_begin && is_white_space(text[0]);
-    return false;
-}
-
-/// Applies one step.
-///
-/// Errors  capacity_exceeded as Pattern::find_all
-inline Result<> normalize_text(NormalizeStep const& step, std::u32string& text) {
+/// The steps that look at one code point after the other.
+inline void rewrite(NormalizeStep const& step, std::u32string& text) {
     if (auto const* form = std::get_if<NormalizeForm>(&step)) {
         text = normalize(text, form->form);
     } else if (std::holds_alternative<LowercaseText>(step)) {
-        detail::lower(text);
+        lower(text);
     } else if (std::holds_alternative<StripMarks>(step)) {
         std::erase_if(text, is_accent);
     } else if (auto const* bert = std::get_if<NormalizeForBert>(&step)) {
-        detail::normalize_for_bert(text, *bert);
-    } else if (auto const* replace = std::get_if<ReplaceMatches>(&step)) {
-        return detail::replace_matches(text, *replace);
-    } else if (auto const* prepend = std::get_if<PrependText>(&step)) {
-        if (!text.empty()) text.insert(0, prepend->text);
-    } else if (auto const* strip = std::get_if<StripSpace>(&step)) {
-        detail::strip_space(text, *strip);
+        normalize_for_bert(text, *bert);
     } else {
         text = byte_level(text);
     }
+}
+
+/// What a tokenizer.json calls the steps, in their order.
+inline constexpr std::array<std::string_view, std::variant_size_v<NormalizeStep>> normalize_step_names{
+    "normalization form", "Lowercase", "StripAccents", "BertNormalizer", "Replace", "Prepend", "Strip", "ByteLevel"};
+
+}  // namespace detail
+
+/// Applies one step.
+///
+/// Errors  capacity_exceeded as Pattern::find_all, and where the text would have more than `limit` code points
+inline Result<> normalize_text(NormalizeStep const& step, TextPiece& piece, std::size_t limit) {
+    auto const name = detail::normalize_step_names[step.index()];
+    if (auto const* replace = std::get_if<ReplaceMatches>(&step)) return detail::replace_matches(piece, *replace, limit);
+    if (auto const* prepend = std::get_if<PrependText>(&step)) {
+        if (piece.text.empty()) return {};
+        if (piece.text.size() + prepend->text.size() > limit) return detail::grows_too_long(name, limit);
+        piece.text.insert(0, prepend->text);
+        if (piece.from_first > 0) piece.from_first += prepend->text.size();
+    } else if (auto const* strip = std::get_if<StripSpace>(&step)) {
+        detail::strip_space(piece, *strip);
+    } else {
+        auto front = piece.text.substr(0, piece.from_first);
+        detail::rewrite(step, front);
+        detail::rewrite(step, piece.text);
+        piece.from_first = std::min(front.size(), piece.text.size());
+    }
+    if (piece.text.size() > limit) return detail::grows_too_long(name, limit);
     return {};
 }
 
-/// Applies all steps in their order.
-inline Result<> normalize_text(std::vector<NormalizeStep> const& steps, std::u32string& text) {
-    for (auto const& step : steps) {
-        if (auto const done = normalize_text(step, text); !done) return done.error();
+/// Applies all steps in their order; an error names the step.
+inline Result<> normalize_text(std::vector<NormalizeStep> const& steps, TextPiece& piece, std::size_t limit) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (auto const done = normalize_text(steps[i], piece, limit); !done) {
+            auto const name = detail::normalize_step_names[steps[i].index()];
+            return Error{done.error()}.at(detail::step_place("normalizer", i, name));
+        }
     }
     return {};
 }

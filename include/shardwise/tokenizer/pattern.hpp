@@ -15,11 +15,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What replacements may make of a text, so that those of a hostile file do not take all memory.
-///
-/// Units  code points or bytes
-inline constexpr std::size_t max_replaced_text = std::size_t{1} << 26U;
-
 /// Where a match lies in a text.
 ///
 /// Units  code points
@@ -29,12 +24,6 @@ struct TextRange {
 };
 
 namespace detail {
-
-[[nodiscard]] inline Error too_long_replacement() {
-    return Error{ErrorCode::capacity_exceeded}
-        .because("the tokenizer's replacements make the text longer than is handled")
-        .at_most(static_cast<std::int64_t>(max_replaced_text));
-}
 
 /// How a repetition chooses between more and less.
 enum class Greed : std::uint8_t { greedy, lazy, possessive };

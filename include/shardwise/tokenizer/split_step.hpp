@@ -3,9 +3,12 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/tokenizer/byte_tokens.hpp>
+#include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/pattern.hpp>
+#include <shardwise/tokenizer/text_piece.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -40,12 +43,6 @@ struct EncodeBytes {};
 
 /// One step from a normalised text to the pieces that the model gets.
 using SplitStep = std::variant<SplitAtMatches, PrefixPieces, ReplaceCharacter, EncodeBytes>;
-
-/// Part of a text.
-struct TextPiece {
-    std::u32string text;
-    bool is_first = false;  // the text itself begins with it
-};
 
 namespace detail {
 
@@ -120,7 +117,9 @@ inline Result<> split_at_matches(std::vector<TextPiece>& pieces, SplitAtMatches 
         for (auto const& part : behave(mark_ranges(*matches, piece.text.size(), step.is_inverted), step.behavior)) {
             auto const size = part.range.end - part.range.first;
             if (size == 0) continue;
-            out.push_back({piece.text.substr(part.range.first, size), piece.is_first && part.range.first == 0});
+            auto const first = part.range.first;
+            auto const from_first = piece.from_first > first ? std::min(piece.from_first - first, size) : 0;
+            out.push_back({piece.text.substr(first, size), from_first});
         }
     }
     pieces = std::move(out);
@@ -136,13 +135,34 @@ inline Result<> split_pieces(SplitStep const& step, std::vector<TextPiece>& piec
     if (auto const* split = std::get_if<SplitAtMatches>(&step)) return detail::split_at_matches(pieces, *split);
     for (auto& piece : pieces) {
         if (auto const* prefix = std::get_if<PrefixPieces>(&step)) {
-            if (prefix->is_first_only && !piece.is_first) continue;
-            if (!piece.text.starts_with(prefix->prefix)) piece.text.insert(piece.text.begin(), prefix->prefix);
+            if (prefix->is_first_only && piece.from_first == 0) continue;
+            if (piece.text.starts_with(prefix->prefix)) continue;
+            piece.text.insert(piece.text.begin(), prefix->prefix);
+            if (piece.from_first > 0) ++piece.from_first;
         } else if (auto const* replace = std::get_if<ReplaceCharacter>(&step)) {
             std::replace(piece.text.begin(), piece.text.end(), replace->from, replace->to);
         } else {
-            piece.text = byte_level(piece.text);
+            piece = {byte_level(piece.text), byte_level(piece.text.substr(0, piece.from_first)).size()};
         }
+    }
+    return {};
+}
+
+/// Applies all steps in their order; an error names the step.
+///
+/// Errors  capacity_exceeded as Pattern::find_all, and where the pieces have more than `limit` code points together
+inline Result<> split_pieces(std::vector<SplitStep> const& steps, std::vector<TextPiece>& pieces, std::size_t limit) {
+    constexpr std::array<std::string_view, std::variant_size_v<SplitStep>> names{"Split", "prefix", "Metaspace",
+                                                                                "ByteLevel"};
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        auto done = split_pieces(steps[i], pieces);
+        if (done) {
+            std::size_t size = 0;
+            for (auto const& piece : pieces) size += piece.text.size();
+            if (size <= limit) continue;
+            done = detail::grows_too_long("", limit);
+        }
+        return Error{done.error()}.at(detail::step_place("pre_tokenizer", i, names[steps[i].index()]));
     }
     return {};
 }

@@ -5,6 +5,7 @@
 #include <shardwise/tokenizer/added_tokens.hpp>
 #include <shardwise/tokenizer/bpe_model.hpp>
 #include <shardwise/tokenizer/decode_step.hpp>
+#include <shardwise/tokenizer/growth.hpp>
 #include <shardwise/tokenizer/normalize_step.hpp>
 #include <shardwise/tokenizer/scored_model.hpp>
 #include <shardwise/tokenizer/split_step.hpp>
@@ -52,17 +53,22 @@ struct EncodeOptions {
 /// Example  auto const tokenizer = load_tokenizer(path); auto const ids = tokenizer->encode("Hello");
 class Tokenizer {
 public:
-    /// Errors  capacity_exceeded as Pattern::find_all
+    /// Errors  capacity_exceeded as Pattern::find_all, and with the step that makes added tokens too long
     [[nodiscard]] static Result<Tokenizer> make(TokenizerParts parts) {
         Tokenizer made(std::move(parts));
+        std::size_t size = 0;
+        for (auto const& token : made.parts_.added) size += token.text.size();
+        auto left = max_grown_size(size);
         for (auto const& token : made.parts_.added) {
             made.added_ids_.emplace(token.id, &token - made.parts_.added.data());
             auto text = to_code_points(token.text);
             if (token.is_normalized) {
-                if (auto const done = normalize_text(made.parts_.normalizer, text); !done) return done.error();
-                made.normalized_.add(std::move(text), token);
+                TextPiece piece{std::move(text), 0};
+                if (auto const done = normalize_text(made.parts_.normalizer, piece, left); !done) return done.error();
+                left -= piece.text.size();
+                made.normalized_.add(piece.text, token);
             } else {
-                made.verbatim_.add(std::move(text), token);
+                made.verbatim_.add(text, token);
             }
         }
         return made;
@@ -70,7 +76,7 @@ public:
 
     /// The ids of a text; what is no UTF-8 in it counts as U+FFFD.
     ///
-    /// Errors  capacity_exceeded where a hostile pattern takes too many steps
+    /// Errors  capacity_exceeded where a hostile pattern takes too many steps, or a step makes the text too long
     [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text, EncodeOptions options = {}) const {
         std::vector<TokenId> ids;
         if (options.adds_special) ids = parts_.before;
@@ -80,8 +86,9 @@ public:
                 ids.push_back(*part.id);
                 continue;
             }
-            auto const done = encode_part({codes.substr(part.first, part.end - part.first), part.first == 0},
-                                          options.finds_special, ids);
+            auto const done =
+                encode_part({codes.substr(part.first, part.end - part.first), part.first == 0 ? std::size_t{1} : 0},
+                            options.finds_special, ids);
             if (!done) return done.error();
         }
         if (options.adds_special) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
@@ -90,7 +97,7 @@ public:
 
     /// The text of ids, special tokens left out where asked.
     ///
-    /// Errors  invalid_argument for an id that no token has
+    /// Errors  invalid_argument for an id that no token has; capacity_exceeded where a decoder makes the text too long
     [[nodiscard]] Result<std::string> decode(std::span<TokenId const> ids, bool skips_special = true) const {
         auto bytes = decode_bytes(ids, skips_special, false);
         if (!bytes) return bytes.error();
@@ -106,10 +113,7 @@ public:
             if (!text) return Error{ErrorCode::invalid_argument}.because("no token has this id").got(id);
             if (!(skips_special && is_special(id))) tokens.emplace_back(*text);
         }
-        for (auto const& step : parts_.decoder) {
-            if (tokens.empty()) break;
-            if (auto const done = decode_tokens(step, tokens, keeps_broken); !done) return done.error();
-        }
+        if (auto const done = decode_tokens(parts_.decoder, tokens, keeps_broken); !done) return done.error();
         std::string out;
         for (auto const& text : tokens) {
             if (parts_.joins_with_spaces && &text != tokens.data()) out += ' ';
@@ -155,21 +159,17 @@ private:
     }
 
     Result<> encode_part(TextPiece part, bool finds_special, std::vector<TokenId>& ids) const {
-        for (auto const& step : parts_.normalizer) {
-            part.is_first = part.is_first && !removes_first(step, part.text);
-            if (auto const done = normalize_text(step, part.text); !done) return done.error();
-        }
+        auto const limit = max_grown_size(part.text.size());
+        if (auto const done = normalize_text(parts_.normalizer, part, limit); !done) return done.error();
         for (auto const& inner : normalized_.split(part.text, finds_special)) {
             if (inner.id) {
                 ids.push_back(*inner.id);
                 continue;
             }
             std::vector<TextPiece> pieces;
-            pieces.push_back(
-                {part.text.substr(inner.first, inner.end - inner.first), part.is_first && inner.first == 0});
-            for (auto const& step : parts_.splitter) {
-                if (auto const done = split_pieces(step, pieces); !done) return done.error();
-            }
+            pieces.push_back({part.text.substr(inner.first, inner.end - inner.first),
+                              part.from_first - std::min(part.from_first, inner.first)});
+            if (auto const done = split_pieces(parts_.splitter, pieces, limit); !done) return done.error();
             std::visit(
                 [&](auto const& model) {
                     for (auto const& piece : pieces) model.append(ids, to_utf8(piece.text));

@@ -58,6 +58,15 @@ inline void read_merges(JsonPart const& model, BpeModel& out) {
     return vocabulary.find(name);
 }
 
+/// What stands before or after parts of words; it is put to each of them, so that a long one would multiply.
+[[nodiscard]] inline std::string_view read_affix(JsonPart const& model, std::string_view key, std::string_view otherwise) {
+    constexpr std::size_t most = 256;
+    auto const affix = model.text(key, otherwise);
+    if (affix.size() <= most) return affix;
+    model.refuse(ErrorCode::capacity_exceeded, key, "has more than " + std::to_string(most) + " bytes");
+    return {};
+}
+
 [[nodiscard]] inline BpeModel read_bpe(JsonPart const& model) {
     BpeModel out;
     read_vocabulary(model, out.vocabulary);
@@ -65,8 +74,8 @@ inline void read_merges(JsonPart const& model, BpeModel& out) {
         model.refuse(ErrorCode::unsupported, "dropout", "makes tokens random");
     }
     out.unknown = read_unknown(model, out.vocabulary);
-    out.continuing_prefix = model.text("continuing_subword_prefix", "");
-    out.end_suffix = model.text("end_of_word_suffix", "");
+    out.continuing_prefix = read_affix(model, "continuing_subword_prefix", "");
+    out.end_suffix = read_affix(model, "end_of_word_suffix", "");
     out.fuses_unknown = model.flag("fuse_unk", false);
     out.has_byte_fallback = model.flag("byte_fallback", false);
     out.ignores_merges = model.flag("ignore_merges", false);
@@ -81,7 +90,7 @@ inline void read_merges(JsonPart const& model, BpeModel& out) {
     auto const unknown = out.vocabulary.find(name);
     if (!unknown) model.refuse(ErrorCode::invalid_field, "unk_token", "is no token");
     out.unknown = unknown.value_or(0);
-    out.continuing_prefix = model.text("continuing_subword_prefix", "##");
+    out.continuing_prefix = read_affix(model, "continuing_subword_prefix", "##");
     auto const longest = model.integer("max_input_chars_per_word", 100);
     if (longest < 0) model.refuse(ErrorCode::invalid_field, "max_input_chars_per_word", "must not be negative");
     out.longest_word = static_cast<std::size_t>(longest);

@@ -29,6 +29,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return checked_id(step, key, id);
 }
 
+/// Known templates have a handful; each may name a list of ids, which would multiply.
+inline constexpr std::size_t max_template_tokens = 4096;
+
+inline void refuse_template(JsonPart const& single) {
+    single.refuse(ErrorCode::capacity_exceeded, {},
+                  "puts more than " + std::to_string(max_template_tokens) + " tokens around a text");
+}
+
 /// The template of a single text: token ids before and after it.
 inline void read_template(JsonPart const& step, TokenizerParts& out) {
     auto const single = step.find("single");
@@ -40,6 +48,7 @@ inline void read_template(JsonPart const& step, TokenizerParts& out) {
     std::size_t texts = 0;
     std::size_t index = 0;
     for (auto const value : single->value()) {
+        if (index == max_template_tokens) return refuse_template(*single);
         auto const item = single->element(value, index++);
         if (item.find("Sequence")) {
             ++texts;
@@ -51,9 +60,11 @@ inline void read_template(JsonPart const& step, TokenizerParts& out) {
         auto const ids = named ? named->find("ids") : std::nullopt;
         if (!ids || !ids->value().is_array()) return token->refuse(ErrorCode::missing_field, "id", "has no ids");
         for (auto const id : ids->value()) {
+            if (before.size() + after.size() == max_template_tokens) return refuse_template(*single);
             (texts == 0 ? before : after).push_back(checked_id(*ids, {}, id.integer().value_or(-1)));
         }
     }
+    if (out.before.size() + out.after.size() > max_template_tokens) return refuse_template(*single);
     if (texts != 1) return single->refuse(ErrorCode::unsupported, {}, "takes the text not exactly once");
     out.before.insert(out.before.begin(), before.begin(), before.end());
     out.after.insert(out.after.end(), after.begin(), after.end());
@@ -61,6 +72,7 @@ inline void read_template(JsonPart const& step, TokenizerParts& out) {
 
 inline void read_post_processor(JsonPart const& step, TokenizerParts& out, int depth = 0) {
     auto const type = step.type();
+    if (out.before.size() > max_template_tokens) return refuse_template(step);
     if (type == "Sequence") {
         read_sequence(step, "processors", depth,
                       [&](JsonPart const& inner, int at) { read_post_processor(inner, out, at); });

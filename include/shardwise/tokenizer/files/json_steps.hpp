@@ -51,6 +51,15 @@ inline constexpr std::string_view whitespace_pattern =
 
 inline constexpr int max_step_depth = 16;
 
+/// Whether a list has all the steps that it may; noted where it has.
+template <class Step>
+[[nodiscard]] bool is_full(JsonPart const& step, std::vector<Step> const& steps) {
+    if (steps.size() < max_tokenizer_steps) return false;
+    step.refuse(ErrorCode::capacity_exceeded, {},
+                "is beyond the " + std::to_string(max_tokenizer_steps) + " steps that a tokenizer may have");
+    return true;
+}
+
 /// Calls `read` with each element of the sequence `key`.
 template <class Read>
 void read_sequence(JsonPart const& step, std::string_view key, int depth, Read read) {
@@ -62,6 +71,7 @@ void read_sequence(JsonPart const& step, std::string_view key, int depth, Read r
 }
 
 inline void read_normalizer(JsonPart const& step, std::vector<NormalizeStep>& out, int depth = 0) {
+    if (is_full(step, out)) return;
     auto const type = step.type();
     if (type == "Sequence") {
         read_sequence(step, "normalizers", depth,
@@ -129,6 +139,7 @@ inline void read_meta_space(JsonPart const& step, std::vector<SplitStep>& out) {
 }
 
 inline void read_splitter(JsonPart const& step, std::vector<SplitStep>& out, int depth = 0) {
+    if (is_full(step, out)) return;
     auto const split = [&](std::string_view pattern, SplitBehavior behavior, bool is_inverted = false) {
         out.push_back(SplitAtMatches{known_pattern(pattern), behavior, is_inverted});
     };
@@ -168,6 +179,7 @@ inline void read_splitter(JsonPart const& step, std::vector<SplitStep>& out, int
 }
 
 inline void read_decoder(JsonPart const& step, std::vector<DecodeStep>& out, int depth = 0) {
+    if (is_full(step, out)) return;
     auto const type = step.type();
     auto const count = [&](std::string_view key) {
         return static_cast<std::size_t>(std::max<std::int64_t>(0, step.integer(key, 0)));

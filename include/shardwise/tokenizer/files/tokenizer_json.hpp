@@ -44,6 +44,11 @@ inline void read_added_tokens(JsonPart const& list, TokenizerParts& out) {
         auto const item = list.element(value, index++);
         AddedToken token;
         token.text = item.text("content");
+        if (token.text.size() > max_added_token_size) {
+            item.refuse(ErrorCode::capacity_exceeded, "content",
+                        "has more than the " + std::to_string(max_added_token_size) + " bytes that an added token may");
+            return;
+        }
         token.id = checked_id(item, "id", item.integer("id"));
         token.is_special = item.flag("special", false);
         token.is_normalized = item.flag("normalized", !token.is_special);
