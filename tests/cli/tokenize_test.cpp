@@ -34,6 +34,32 @@ TEST_CASE("tokenize: a text gives ids, tokens and the text of the ids") {
     CHECK(answer.text("text") == "the fox");
 }
 
+TEST_CASE("tokenize: a folder that holds a tokenizer.json and no model is that tokenizer") {
+    Model const model;
+    auto const file = run({"tokenize", model.path(), "--text", "The fox", "--json"});
+    auto const folder = run({"tokenize", model.folder.path(), "--text", "The fox", "--json"});
+    CHECK(folder.status == 0);
+    CHECK(folder.out == file.out);
+    CHECK(folder.err.empty());
+    CHECK(run({"tokenize", model.folder.path() + "/", "--text", "The fox", "--json"}).out == file.out);
+    TemporaryFolder const empty;
+    auto const nothing = run({"tokenize", empty.path(), "--text", "a"});
+    CHECK(nothing.status == 1);
+    CHECK(nothing.err.find(empty.path()) != std::string::npos);
+}
+
+TEST_CASE("tokenize: chained replacements are refused by the step that makes too much") {
+    std::string steps;
+    for (int i = 0; i < 40; ++i) {
+        steps += std::string(i == 0 ? "" : ",") + R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+    }
+    Model const model(R"({"normalizer":{"type":"Sequence","normalizers":[)" + steps +
+                      R"(]},"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})");
+    auto const ran = run({"tokenize", model.folder.path(), "--text", "a"});
+    CHECK(ran.status != 0);
+    CHECK_MESSAGE(ran.err.find("normalizer step 17, Replace") != std::string::npos, ran.err);
+}
+
 TEST_CASE("tokenize: ids give the text back") {
     Model const model;
     auto const there = Answer(run({"tokenize", model.path(), "--text", "hello, world!", "--json"}).out);

@@ -81,7 +81,7 @@ TEST_CASE("No other normalizer or pre-tokenizer makes a text too long") {
     // The form that expands most stays within: 18 code points of one.
     auto const form = parse_tokenizer_json(normalizers(1, R"({"type":"NFKD"})"), "tokenizer.json");
     REQUIRE(form);
-    CHECK(form->encode(times(200'000, "\xEF\xB7\xBA", "")));
+    CHECK(form->encode(times(20'000, "\xEF\xB7\xBA", "")));
 }
 
 TEST_CASE("A tokenizer with too many steps is refused as it is read, with the step") {

@@ -3,6 +3,7 @@
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/gguf.hpp>
 #include <shardwise/tokenizer/files/tokenizer_gguf.hpp>
+#include <shardwise/tokenizer/files/tokenizer_json.hpp>
 
 #include <doctest/doctest.h>
 
@@ -113,6 +114,30 @@ GgufBytes byte_level(std::string_view pre) {
     return file;
 }
 
+/// The vocabulary of bert.json as llama.cpp's conversion/bert.py writes it: U+2581 before what begins a word, nothing
+/// before what continues one.
+GgufBytes word_pieces(std::string const& name = "bert.json") {
+    auto const document = parse_json(golden_file(name));
+    REQUIRE(document);
+    auto const vocabulary = document->root().find("model")->find("vocab").value();
+    std::vector<std::string> tokens(vocabulary.size());
+    std::vector<std::int32_t> types(tokens.size(), 1);
+    for (auto const token : vocabulary) {
+        auto const id = static_cast<std::size_t>(*token.integer());
+        std::string const text(token.key());
+        types[id] = id < 5 ? 3 : 1;
+        tokens[id] = id < 5 ? text : text.starts_with("##") ? text.substr(2) : "\xE2\x96\x81" + text;
+    }
+    GgufBytes file;
+    file.add("tokenizer.ggml.model", "bert");
+    file.add_texts("tokenizer.ggml.tokens", tokens);
+    file.add_numbers("tokenizer.ggml.token_type", GgufValueType::i32, types);
+    file.add("tokenizer.ggml.unknown_token_id", 1U);
+    file.add("tokenizer.ggml.cls_token_id", 2U);
+    file.add("tokenizer.ggml.seperator_token_id", 3U);
+    return file;
+}
+
 GgufBytes scored() {
     auto const document = parse_json(golden_file("spm.json"));
     REQUIRE(document);
@@ -178,6 +203,59 @@ TEST_CASE("The vocabulary of a GGUF file gives the ids of llama.cpp") {
     CHECK(lines == 14 * texts.size());
 }
 
+TEST_CASE("The WordPiece vocabulary of a GGUF file gives the ids of the tokenizer.json it was made from") {
+    auto const document = parse_json(golden_file("texts.json"));
+    REQUIRE(document);
+    std::vector<std::string> texts;
+    for (auto const value : document->root()) texts.emplace_back(value.string().value_or(""));
+    texts.emplace_back("x [MASK] y [CLS]");
+    auto const agree = [&](GgufBytes const& file, std::string const& json) {
+        auto const made = read(file);
+        if (!made) FAIL(made.error().message());
+        auto const original = parse_tokenizer_json(golden_file(json), json);
+        REQUIRE(original);
+        for (auto const& text : texts) {
+            INFO(json, ": ", text);
+            auto const ids = made->encode(text);
+            REQUIRE(ids);
+            CHECK(*ids == original->encode(text).value());
+            CHECK(made->decode(*ids).value() == original->decode(*ids).value());
+        }
+    };
+    agree(word_pieces(), "bert.json");
+    // Lower case is what a file without the key means; bert_cased.json leaves Chinese characters together, which no file says.
+    auto cased = word_pieces("bert_cased.json");
+    cased.add_flag("tokenizer.ggml.normalizer.lowercase", false);
+    std::erase_if(texts, [](std::string const& text) { return text.find("\xE4\xBD\xA0") != std::string::npos ||
+                                                             text.find("\xE4\xB8\x96") != std::string::npos ||
+                                                             text.find("\xE6\x97\xA5") != std::string::npos; });
+    agree(cased, "bert_cased.json");
+}
+
+TEST_CASE("What stands around a text is what the keys of a BERT file say") {
+    auto const ids_of = [](GgufBytes const& file) {
+        auto const tokenizer = read(file);
+        if (!tokenizer) FAIL(tokenizer.error().message());
+        return tokenizer->encode("").value();
+    };
+    CHECK(ids_of(word_pieces()) == std::vector<TokenId>{2, 3});
+    auto bare = word_pieces();
+    bare.add_flag("tokenizer.ggml.add_bos_token", false);
+    bare.add_flag("tokenizer.ggml.add_sep_token", false);
+    CHECK(ids_of(bare).empty());
+    // The converter says of a template "[CLS] text [SEP]" whose pair lacks a separator: no sep, but an end.
+    auto ends = word_pieces();
+    ends.add_flag("tokenizer.ggml.add_sep_token", false);
+    ends.add_flag("tokenizer.ggml.add_eos_token", true);
+    ends.add("tokenizer.ggml.bos_token_id", 4U);
+    CHECK(ids_of(ends) == std::vector<TokenId>{4, 3});
+    auto wrong = word_pieces();
+    wrong.add("tokenizer.ggml.bos_token_id", 70'000U);
+    auto const refused = read(wrong);
+    REQUIRE(!refused);
+    CHECK(refused.error().place() == "tokenizer.ggml.bos_token_id");
+}
+
 TEST_CASE("SentencePiece text comes back without the space that was put before it") {
     auto const tokenizer = read(scored());
     REQUIRE(tokenizer);
@@ -234,7 +312,7 @@ TEST_CASE("A GGUF vocabulary that cannot be used is refused with its key") {
 }
 
 TEST_CASE("Each pre-tokenizer that is known has patterns that compile") {
-    for (auto const* const name : {"default", "gpt-2", "smollm", "llama-bpe", "glm4", "dbrx", "qwen2", "gpt-4o",
+    for (auto const* const name : {"default", "gpt-2", "smollm", "llama-bpe", "glm4", "dbrx", "qwen2", "qwen35", "gpt-4o",
                                    "tekken", "deepseek-v3", "deepseek-llm", "deepseek-coder", "falcon"}) {
         auto const pre = gguf_pre_tokenizer(name);
         REQUIRE(pre);

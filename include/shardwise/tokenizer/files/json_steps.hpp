@@ -138,6 +138,12 @@ inline void read_meta_space(JsonPart const& step, std::vector<SplitStep>& out) {
     out.push_back(SplitAtMatches{Pattern::literal(mark), SplitBehavior::merged_with_next, false});
 }
 
+/// BERT cuts at white space, and around each punctuation mark.
+[[nodiscard]] inline std::vector<SplitStep> bert_splitter() {
+    return {SplitAtMatches{known_pattern(R"(\s)"), SplitBehavior::removed, false},
+            SplitAtMatches{Pattern::one_between(punctuation_borders), SplitBehavior::isolated, false}};
+}
+
 inline void read_splitter(JsonPart const& step, std::vector<SplitStep>& out, int depth = 0) {
     if (is_full(step, out)) return;
     auto const split = [&](std::string_view pattern, SplitBehavior behavior, bool is_inverted = false) {
@@ -159,8 +165,7 @@ inline void read_splitter(JsonPart const& step, std::vector<SplitStep>& out, int
     } else if (type == "WhitespaceSplit") {
         split(R"(\s)", SplitBehavior::removed);
     } else if (type == "BertPreTokenizer") {
-        split(R"(\s)", SplitBehavior::removed);
-        split_at_one(punctuation_borders, SplitBehavior::isolated);
+        for (auto& inner : bert_splitter()) out.push_back(std::move(inner));
     } else if (type == "Punctuation") {
         split_at_one(punctuation_borders, read_behavior(step, "Isolated"));
     } else if (type == "Digits") {

@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/gguf_metadata.hpp>
 #include <shardwise/tokenizer/files/gguf_pre_tokenizer.hpp>
+#include <shardwise/tokenizer/files/json_steps.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include <cstddef>
@@ -31,13 +32,17 @@ public:
                 .because("the file has no tokenizer")
                 .fix("give token ids, or use a checkpoint with a tokenizer");
         }
+        types_ = integers("tokenizer.ggml.token_type");
+        if (model == "bert") {
+            if (auto const done = read_word_piece(); !done) return done.error();
+            return std::move(parts_);
+        }
         if (model != "gpt2" && model != "llama") {
             return Error{ErrorCode::unsupported}
                 .at("tokenizer.ggml.model")
                 .because("the tokenizer " + model + " is not supported")
-                .fix("known: gpt2, llama; give token ids, or use a checkpoint with a tokenizer.json");
+                .fix("known: bert, gpt2, llama; give token ids, or use a checkpoint with a tokenizer.json");
         }
-        types_ = integers("tokenizer.ggml.token_type");
         bool const is_scored = model == "llama";
         if (auto const done = is_scored ? read_scored() : read_byte_level(); !done) return done.error();
         if (auto const done = read_special(is_scored); !done) return done.error();
@@ -100,14 +105,20 @@ private:
                              return vocabulary.add(text, next++);
                          });
     }
-    void note_added(std::string_view text, TokenId id) {
+    [[nodiscard]] std::int64_t type_of(TokenId id) const {
         auto const index = static_cast<std::size_t>(id);
-        auto const type = index < types_.size() ? types_[index] : 1;
-        if (type != type_unknown && type != type_control && type != type_user_defined) return;
+        return index < types_.size() ? types_[index] : 1;
+    }
+    [[nodiscard]] bool is_added(TokenId id) const {
+        auto const type = type_of(id);
+        return type == type_unknown || type == type_control || type == type_user_defined;
+    }
+    void note_added(std::string_view text, TokenId id) {
+        if (!is_added(id)) return;
         AddedToken token;
         token.text = text;
         token.id = id;
-        token.is_special = type != type_user_defined;
+        token.is_special = type_of(id) != type_user_defined;
         parts_.added.push_back(std::move(token));
     }
 
@@ -159,6 +170,60 @@ private:
         return {};
     }
 
+    /// BERT's WordPiece. A file marks the beginnings of words (U+2581) where BERT marks what continues them (##).
+    ///
+    /// Source  llama.cpp, conversion/bert.py, for the marks; llama-vocab.cpp for the keys and what holds without them
+    Result<> read_word_piece() {
+        constexpr std::string_view mark = "\xE2\x96\x81";
+        WordPieceModel model;
+        TokenId next = 0;
+        auto const tokens = each_text("tokenizer.ggml.tokens", static_cast<std::uint64_t>(Vocabulary::max_tokens),
+                                      [&](std::string_view text) {
+                                          if (is_added(next)) {
+                                              note_added(text, next);
+                                              return model.vocabulary.add(text, next++);
+                                          }
+                                          bool const begins = text.starts_with(mark) && text.size() > mark.size();
+                                          auto const whole = begins
+                                                                 ? std::string(text.substr(mark.size()))
+                                                                 : model.continuing_prefix + std::string(text);
+                                          return model.vocabulary.add(whole, next++);
+                                      });
+        if (!tokens) return tokens.error();
+        auto const size = model.vocabulary.size();
+        auto const token_of = [&](std::string_view key, std::optional<TokenId> otherwise) -> Result<TokenId> {
+            auto const id = known_id(key, otherwise);
+            if (id && static_cast<std::size_t>(*id) < size) return *id;
+            return invalid(key, "is no token");
+        };
+        auto const unknown = token_of("tokenizer.ggml.unknown_token_id", 100);
+        if (!unknown) return unknown.error();
+        model.unknown = *unknown;
+        auto const flag = [&](std::string_view key, bool otherwise) {
+            return metadata_.integer(key).value_or(otherwise ? 1 : 0) != 0;
+        };
+        NormalizeForBert normalizer;
+        normalizer.lowers = flag("tokenizer.ggml.normalizer.lowercase", true);
+        normalizer.strips_accents = flag("tokenizer.ggml.normalizer.strip_accents", normalizer.lowers);
+        parts_.normalizer.push_back(normalizer);
+        parts_.splitter = bert_splitter();
+        parts_.decoder.push_back(DecodeWordPieces{});
+        parts_.model = std::move(model);
+        // Files of converters that knew no beginning of a sequence name the token [CLS] only.
+        if (flag("tokenizer.ggml.add_bos_token", true)) {
+            auto const begin = token_of("tokenizer.ggml.bos_token_id", known_id("tokenizer.ggml.cls_token_id", 101));
+            if (!begin) return begin.error();
+            parts_.before = {*begin};
+        }
+        bool const adds_separator = flag("tokenizer.ggml.add_sep_token", true);
+        if (flag("tokenizer.ggml.add_eos_token", adds_separator)) {
+            auto const end = token_of("tokenizer.ggml.seperator_token_id", known_id("tokenizer.ggml.eos_token_id", 102));
+            if (!end) return end.error();
+            parts_.after = {*end};
+        }
+        return {};
+    }
+
     [[nodiscard]] std::optional<TokenId> known_id(std::string_view key, std::optional<TokenId> otherwise) const {
         auto const id = metadata_.integer(key);
         if (!id) return otherwise;
@@ -207,7 +272,8 @@ private:
 
 }  // namespace detail
 
-/// The tokenizer that a GGUF file's metadata holds: byte-level BPE (`gpt2`) or SentencePiece scores (`llama`).
+/// The tokenizer that a GGUF file's metadata holds: byte-level BPE (`gpt2`), SentencePiece scores (`llama`) or WordPiece
+/// (`bert`). What a file does not say is as in BERT's own: words of more than 100 code points are unknown.
 ///
 /// Errors  missing_field, invalid_field, unsupported, malformed_file, capacity_exceeded with the key; file_unreadable
 /// Source  ggml docs/gguf.md, tokenizer.ggml
