@@ -11,8 +11,13 @@
 #include "runnable_model.hpp"
 #include "values.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace shardwise::cli {
 
@@ -22,6 +27,7 @@ namespace {
 struct EmbedRequest {
     EmbedOptions options;
     Optional<Pooling> pooling;
+    std::optional<std::int64_t> max_tokens;
 };
 
 [[nodiscard]] Result<EmbedRequest> read_embed_request(Arguments const& arguments) {
@@ -41,7 +47,7 @@ struct EmbedRequest {
     return request;
 }
 
-/// Takes over what the checkpoint's modules.json asks for; a GGUF file or a folder without one means the mean.
+/// Takes over what the checkpoint's modules.json or its GGUF file asks for; without either it is the mean.
 [[nodiscard]] Result<> complete_options(ModelSource const& source, EmbedRequest& request) {
     if (request.pooling) {
         request.options.pooling = *request.pooling;
@@ -52,7 +58,20 @@ struct EmbedRequest {
     if (!*modules) return {};
     request.options.pooling = (*modules)->pooling;
     request.options.is_normalized = request.options.is_normalized || (*modules)->is_normalized;
+    request.max_tokens = (*modules)->max_tokens;
     return {};
+}
+
+/// Cuts the end off a text that is longer than the checkpoint takes; what the tokenizer puts after a text stays.
+void cut_to(std::int64_t most, std::vector<TokenId> const& after, std::vector<TokenId>& ids, std::size_t number,
+            std::vector<std::string>& warnings) {
+    auto const size = static_cast<std::int64_t>(ids.size());
+    if (size <= most) return;
+    warnings.push_back("text " + std::to_string(number) + " is cut: it has " + std::to_string(size) +
+                       " tokens, and the checkpoint's max_seq_length is " + std::to_string(most));
+    auto const kept = std::max<std::int64_t>(0, most - static_cast<std::int64_t>(after.size()));
+    ids.resize(static_cast<std::size_t>(kept));
+    ids.insert(ids.end(), after.begin(), after.end());
 }
 
 [[nodiscard]] Result<EmbedAnswer> answer_embed(Arguments const& arguments, EmbedRequest request) {
@@ -70,8 +89,12 @@ struct EmbedRequest {
         auto ids = tokenizer->tokenizer.encode(text);
         if (!ids) return ids.error();
         answer.ids.push_back(*std::move(ids));
+        if (request.max_tokens) {
+            cut_to(*request.max_tokens, tokenizer->tokenizer.parts().after, answer.ids.back(), answer.ids.size(),
+                   answer.warnings);
+        }
     }
-    answer.warnings = std::move(model->checkpoint.warnings);
+    answer.warnings.insert(answer.warnings.begin(), model->checkpoint.warnings.begin(), model->checkpoint.warnings.end());
     print_warnings(answer.warnings);
     auto embeddings = embed_on_threads(model->source, model->checkpoint.model, answer.ids, options);
     if (!embeddings) return embeddings.error();

@@ -5,11 +5,13 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/json/value.hpp>
+#include <shardwise/model/files/gguf.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/session/pooling.hpp>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +24,8 @@ struct SentenceModules {
     Pooling pooling = Pooling::mean;
     /// A Normalize module follows.
     bool is_normalized = false;
+    /// Longer texts are cut to so many tokens, those around a text included.
+    std::optional<std::int64_t> max_tokens;
 };
 
 namespace detail {
@@ -32,6 +36,7 @@ public:
     explicit SentenceModulesReader(ModelSource const& source) : source_(source) {}
 
     Result<std::optional<SentenceModules>> read() {
+        if (source_.kind == SourceKind::gguf) return read_gguf_pooling();
         if (source_.folder.empty() || !source_.open(modules_file)) return std::optional<SentenceModules>{};
         auto const document = open_json(modules_file);
         if (!document) return document.error();
@@ -42,14 +47,18 @@ public:
             auto const path = entry.find("path");
             if (!type || !type->string()) return malformed(modules_file, "a module has a type");
             auto const name = last_name(*type->string());
-            if (name == "Transformer") continue;
+            auto const folder = path && path->string() ? std::string(*path->string()) : std::string();
+            auto const prefix = folder.empty() ? "" : folder + "/";
+            if (name == "Transformer") {
+                if (auto const done = read_transformer(prefix); !done) return done.error();
+                continue;
+            }
             if (name == "Normalize") {
                 out_.is_normalized = true;
                 continue;
             }
             if (name != "Pooling") return unknown(modules_file, *type->string(), "is a module that is not run");
-            auto const folder = path && path->string() ? std::string(*path->string()) : std::string();
-            auto const pooling = read_pooling((folder.empty() ? "" : folder + "/") + "config.json");
+            auto const pooling = read_pooling(prefix + "config.json");
             if (!pooling) return pooling.error();
             out_.pooling = *pooling;
             has_pooling = true;
@@ -103,6 +112,50 @@ private:
         auto error = document.error();
         return error.in(path_of(name));
     }
+    /// The length of texts, and lower case, which is refused: it is not that of the tokenizer.
+    ///
+    /// Source  sentence-transformers 5, models/Transformer.py, load
+    Result<> read_transformer(std::string const& prefix) {
+        for (std::string_view const kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
+            auto const name = prefix + "sentence_" + std::string(kind) + "_config.json";
+            if (!source_.open(name)) continue;
+            auto const document = open_json(name);
+            if (!document) return document.error();
+            auto const config = document->root();
+            if (auto const lowers = config.find("do_lower_case"); lowers && lowers->boolean().value_or(false)) {
+                return unknown(name, "do_lower_case", "is true, which is not done");
+            }
+            auto const most = config.find("max_seq_length");
+            if (!most || most->is_null()) return {};
+            if (most->integer().value_or(0) < 1) return malformed(name, "max_seq_length is an integer above 0");
+            out_.max_tokens = most->integer();
+            return {};
+        }
+        return {};
+    }
+    /// `bert.pooling_type`, in the file of any architecture.
+    ///
+    /// Source  llama.cpp, llama.h, llama_pooling_type
+    [[nodiscard]] Result<std::optional<SentenceModules>> read_gguf_pooling() {
+        auto file = source_.open(source_.weights.front());
+        if (!file) return file.error();
+        auto const header = read_gguf(std::move(*file));
+        if (!header) return header.error();
+        auto const key = header->metadata.text("general.architecture") + ".pooling_type";
+        auto const type = header->metadata.integer(key);
+        if (!type) return std::optional<SentenceModules>{};
+        constexpr std::array<Pooling, 4> poolings{Pooling::none, Pooling::mean, Pooling::cls, Pooling::last};
+        if (*type < 0 || *type >= static_cast<std::int64_t>(poolings.size())) {
+            return Error{ErrorCode::unsupported}
+                .in(source_.weights.front())
+                .at(key)
+                .because("is a pooling that is not run")
+                .got(*type)
+                .fix("give --pooling mean, cls, last or none to do without it");
+        }
+        out_.pooling = poolings[static_cast<std::size_t>(*type)];
+        return std::optional{out_};
+    }
     /// One mode; several that are true at once are vectors one after another, which are not made.
     [[nodiscard]] Result<Pooling> read_pooling(std::string const& name) const {
         auto const document = open_json(name);
@@ -132,8 +185,8 @@ private:
 
 }  // namespace detail
 
-/// What modules.json of a checkpoint's folder asks for: the pooling of its Pooling module's config.json, and whether a
-/// Normalize module follows. Nothing where the folder has no modules.json.
+/// What modules.json of a checkpoint's folder asks for: the pooling of its Pooling module's config.json, whether a
+/// Normalize module follows, and how long a text may be; of a GGUF file, its pooling_type. Nothing where there is neither.
 ///
 /// Errors  unsupported for modules and poolings that are not run, by name; malformed_file; those of the files
 /// Source  sentence-transformers 5, its saved models
