@@ -29,6 +29,7 @@ struct Arguments {
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     std::optional<std::string> ranks, map;
     bool sequence_parallel = false;
+    bool even = false;
     bool fallback = false;
     bool offload_buffers = false;
     bool chat = false;

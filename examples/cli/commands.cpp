@@ -47,12 +47,14 @@ std::span<Command const> commands() {
                 "spent on, and what the runners-up lose. Where nothing fits, changes that would help are "
                 "listed.\n\nThe "
                 "batch is that of the whole job; with --objective throughput and without --batch it is chosen. Without "
-                "--zero the stage of ZeRO is searched too.",
-            .groups = {model_argument(), model_options(), cache_options(), plan_options(), training_options(),
+                "--zero the stage of ZeRO is searched too. Degrees that are given are kept to.",
+            .groups = {model_argument(), model_options(), cache_options(), plan_options(), pin_options(), training_options(),
                        output_options(), picture_options()},
             .examples = {{"shardwise plan llama-3-70b --devices 8xH100-80GB --batch 16", "how to serve it"},
                          {"shardwise plan deepseek-v3 --devices '4x(8xH200-141GB)' --objective throughput --batch 256",
                           "how to serve many at once"},
+                         {"shardwise plan qwen2.5-7b --devices 8xA100-80GB --even", "only degrees that other engines run"},
+                         {"shardwise plan mixtral-8x7b --devices 8xA100-80GB --tp 4 --ep 2", "what these degrees cost"},
                          {"shardwise plan llama-3-8b --devices '2x(8xA100-80GB)' --training adam --batch 256",
                           "how to train it"}},
             .run = run_plan},

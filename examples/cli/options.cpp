@@ -99,7 +99,7 @@ constexpr std::array training_table{
     Option{.flag = "--zero",
            .value = "Z",
            .help = "stage of ZeRO",
-           .standard = "0",
+           .standard = "0; plan: all are tried",
            .choices = zero_words,
            .word = &Arguments::zero},
     Option{.flag = "--offload",
@@ -201,6 +201,20 @@ constexpr std::array placement_table{
            .word = &Arguments::max},
 };
 
+constexpr std::array pin_table{
+    Option{.flag = "--tp", .value = "T", .help = "keep to this tensor-parallel degree", .word = &Arguments::tp},
+    Option{.flag = "--pp", .value = "P", .help = "keep to this many pipeline stages", .word = &Arguments::pp},
+    Option{.flag = "--dp", .value = "N", .help = "keep to this many replicas", .word = &Arguments::dp},
+    Option{.flag = "--ep", .value = "E", .help = "keep to this expert-parallel degree", .word = &Arguments::ep},
+    Option{.flag = "--micro-batches",
+           .value = "M",
+           .help = "keep to this many pieces of each replica's batch",
+           .word = &Arguments::micro_batches},
+    Option{.flag = "--even",
+           .help = "keep to degrees that divide query heads, key-value heads and experts, as other engines do",
+           .is_set = &Arguments::even},
+};
+
 constexpr std::array plan_table{
     Option{.flag = "--devices",
            .value = "SPEC",
@@ -209,6 +223,10 @@ constexpr std::array plan_table{
            .kind = ValueKind::devices,
            .word = &Arguments::devices},
     utilization_option,
+    Option{.flag = "--max-memory",
+           .value = "JSON",
+           .help = R"(limits by device number in place of what these devices have, {"0":"60GiB"}, or @FILE)",
+           .word = &Arguments::max_memory},
     Option{.flag = "--objective",
            .value = "NAME",
            .help = "what the plan makes best",
@@ -304,6 +322,9 @@ OptionGroup placement_options() {
 }
 OptionGroup plan_options() {
     return {"Plan", plan_table};
+}
+OptionGroup pin_options() {
+    return {"Degrees (searched unless given)", pin_table};
 }
 OptionGroup detection_options() {
     return {"Devices", detection_table};

@@ -95,8 +95,10 @@ struct Command {
 [[nodiscard]] OptionGroup device_options();
 /// --strategy, --custom, --objective, --profile, --dialect, --no-split, --fallback, --offload-buffers, --max.
 [[nodiscard]] OptionGroup placement_options();
-/// --devices, --utilization, --objective, --sequence-parallel of `plan`.
+/// --devices, --utilization, --max-memory, --objective, --sequence-parallel of `plan`.
 [[nodiscard]] OptionGroup plan_options();
+/// --tp, --pp, --dp, --ep, --micro-batches, --even of `plan`.
+[[nodiscard]] OptionGroup pin_options();
 /// --devices, --prefer, --out of `detect`.
 [[nodiscard]] OptionGroup detection_options();
 /// --out, --tp, --threads, --quick of `calibrate`.

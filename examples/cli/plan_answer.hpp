@@ -19,7 +19,7 @@ namespace shardwise::cli {
 
 /// A change that was tried and with which a plan exists.
 struct PlanFix {
-    /// "kv_dtype", "context", "quant", "devices", "zero", "recompute".
+    /// "kv_dtype", "context", "quant", "devices", "recompute", "tp", "zero".
     std::string kind;
     /// Its number where it has one: tokens, devices, the stage; else 0.
     std::int64_t amount = 0;

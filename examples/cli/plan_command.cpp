@@ -13,19 +13,74 @@
 #include "svg_picture.hpp"
 #include "values.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace shardwise::cli {
 
 namespace {
 
+/// The degrees that the search keeps to; which are legal the model says.
+[[nodiscard]] Result<PlanPins> read_pins(Arguments const& arguments) {
+    PlanPins pins;
+    auto const read = [](std::string_view flag, std::optional<std::string> const& word, auto& pin) -> Result<> {
+        if (!word) return {};
+        auto const number = read_number(flag, *word, INT32_MIN, INT32_MAX);
+        if (!number) return number.error();
+        pin = static_cast<typename std::remove_reference_t<decltype(pin)>::value_type>(*number);
+        return {};
+    };
+    for (auto const& done :
+         {read("--tp", arguments.tp, pins.tp), read("--pp", arguments.pp, pins.pp), read("--dp", arguments.dp, pins.dp),
+          read("--ep", arguments.ep, pins.ep), read("--zero", arguments.zero, pins.zero),
+          read("--micro-batches", arguments.micro_batches, pins.micro_batches)}) {
+        if (!done) return done.error();
+    }
+    return pins;
+}
+
+/// Puts the limits of --max-memory in place of what the devices have.
+[[nodiscard]] Result<> limit_memory(MaxMemory const& limits, DeviceChoice& choice) {
+    for (auto const& [id, limit] : limits.limits()) {
+        Device* found = nullptr;
+        std::string known;
+        for (auto& device : choice.topology.devices) {
+            if (device.id == id) found = &device;
+            known += (known.empty() ? "" : ", ") + device_key(device.id);
+        }
+        if (found == nullptr) {
+            return Error{ErrorCode::no_such_device}
+                .in("--max-memory")
+                .at(device_key(id))
+                .because("is none of --devices")
+                .fix("their numbers are " + known.substr(0, 120));
+        }
+        if (found->available() < limit) {
+            choice.warnings.push_back("--max-memory: device " + device_key(id) + " is to use " + to_text(limit) +
+                                      " and has " + to_text(found->available()));
+        }
+        // No share of it is taken away.
+        found->memory_free = limit;
+        found->is_whole_memory = false;
+    }
+    return {};
+}
+
 [[nodiscard]] Result<PlanRequest> read_plan_request(Arguments const& arguments) {
-    auto estimate = read_estimate_request(arguments);
+    // What `estimate` reads as degrees, 1 by default, are pins here.
+    auto others = arguments;
+    others.tp = others.pp = others.dp = others.ep = others.micro_batches = std::nullopt;
+    auto estimate = read_estimate_request(others);
     if (!estimate) return estimate.error();
+    auto const pins = read_pins(arguments);
+    if (!pins) return pins.error();
     PlanRequest request;
     request.estimate = *std::move(estimate);
-    request.is_zero_fixed = arguments.zero.has_value();
+    request.pins = *pins;
+    request.is_even = arguments.even;
     request.is_recompute_fixed = arguments.recompute.has_value();
     request.is_sequence_parallel_fixed = arguments.sequence_parallel;
     if (arguments.objective) {
@@ -41,7 +96,8 @@ namespace {
         return Error{ErrorCode::invalid_argument}
             .in("--devices")
             .because("was not given")
-            .fix("say on which devices: --devices 8xH100-80GB");
+            .fix(arguments.max_memory ? "--max-memory limits what is used of them: --devices 8xH100-80GB"
+                                      : "say on which devices: --devices 8xH100-80GB");
     }
     return request;
 }
@@ -63,7 +119,7 @@ namespace {
     auto const& model = answer.loaded.model;
     answer.is_batch_chosen = answer.request.estimate.batch == 0;
     auto least = answer.request;
-    if (answer.is_batch_chosen) least.estimate.batch = 1;
+    if (answer.is_batch_chosen) least.estimate.batch = smallest_batch(least.pins);
     if (auto const checked = detail::check_plan(model, answer.topology, least); !checked)
         return in_flags(checked.error());
     if (auto const cut = closest_that_fails(answer, least)) {
@@ -74,6 +130,12 @@ namespace {
         return {};
     }
     auto plan = plan_parallel(model, answer.topology, answer.request);
+    if (!plan && plan.error().code() == ErrorCode::out_of_memory) {
+        answer.request = least;
+        answer.reason = Error{plan.error()}.fix({}).message();
+        answer.fixes = find_plan_fixes(answer);
+        return {};
+    }
     if (!plan) return in_flags(plan.error());
     if (answer.is_batch_chosen) answer.request.estimate.batch = plan->batch;
     if (answer.request.estimate.training) answer.request.estimate.training->recompute = plan->recompute;
@@ -131,6 +193,10 @@ ExitCode run_plan(Arguments const& arguments) {
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     auto devices = choose_devices(*arguments.devices);
     if (!devices) return report(devices.error(), Stage::arguments, arguments.json);
+    auto const limits = read_max_memory(arguments);
+    if (!limits) return report(limits.error(), Stage::arguments, arguments.json);
+    if (auto const limited = limit_memory(*limits, *devices); !limited)
+        return report(limited.error(), Stage::arguments, arguments.json);
     return print_plan(arguments, *request, *std::move(devices), style_of_stdout(*color));
 }
 

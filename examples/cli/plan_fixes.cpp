@@ -7,6 +7,7 @@
 #include "plan_answer.hpp"
 #include "text.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -65,6 +66,7 @@ public:
     explicit PlanFixSearch(PlanAnswer const& answer) : answer_(answer), model_(answer.loaded.model) {}
 
     std::vector<PlanFix> run() {
+        try_pins();
         bool const is_training = answer_.request.estimate.training.has_value();
         if (is_training) try_training();
         if (!is_training) try_cache(), try_dtype(), try_quant(8);
@@ -81,21 +83,34 @@ private:
     }
     [[nodiscard]] bool fits(PlanRequest const& request) const { return fits_on(answer_.topology, request); }
 
+    /// Another degree in place of a pinned one, which the search finds.
+    template <class Pin, class Degree>
+    void try_pin(std::string_view name, Optional<Pin> PlanPins::*pin, Degree PlanDegrees::*degree) {
+        auto changed = answer_.request;
+        auto const given = changed.pins.*pin;
+        (changed.pins.*pin).reset();
+        if (!given || !fits(changed)) return;
+        auto const found = plan_parallel(model_, answer_.topology, changed);
+        if (!found) return;
+        std::int64_t const amount = found->degrees.*degree;
+        auto flag = "--" + std::string(name);
+        std::replace(flag.begin(), flag.end(), '_', '-');
+        fixes_.push_back({std::string(name), amount, {},
+                          "in place of " + flag + " " + std::to_string(*given) + ": " + flag + " " + std::to_string(amount)});
+    }
+    void try_pins() {
+        try_pin("tp", &PlanPins::tp, &PlanDegrees::tp);
+        try_pin("pp", &PlanPins::pp, &PlanDegrees::pp);
+        try_pin("dp", &PlanPins::dp, &PlanDegrees::dp);
+        try_pin("ep", &PlanPins::ep, &PlanDegrees::ep);
+        try_pin("zero", &PlanPins::zero, &PlanDegrees::zero);
+        try_pin("micro_batches", &PlanPins::micro_batches, &PlanDegrees::micro_batches);
+    }
+
     /// What keeps less for the backward pass, or elsewhere, the cheapest first.
     void try_training() {
         auto changed = answer_.request;
         auto& plan = *changed.estimate.training;
-        if (changed.is_zero_fixed && plan.zero < 3) {
-            changed.is_zero_fixed = false;
-            if (fits(changed)) {
-                auto const found = plan_parallel(model_, answer_.topology, changed);
-                fixes_.push_back({"zero",
-                                  found->degrees.zero,
-                                  {},
-                                  "deal the training states: --zero " + std::to_string(found->degrees.zero)});
-                return;
-            }
-        }
         for (auto const& [what, word] :
              {std::pair{Recompute::selective, "selective"}, std::pair{Recompute::full, "full"}}) {
             if (!changed.is_recompute_fixed || plan.recompute >= what) continue;
@@ -171,11 +186,13 @@ private:
     void try_batch() {
         auto const now = answer_.request.estimate.batch;
         auto changed = answer_.request;
+        // Pinned replicas and pieces have a sequence each.
+        auto const least = smallest_batch(changed.pins);
         auto const batch = largest_that([&](std::int64_t count) {
             changed.estimate.batch = count;
-            return count < now && fits(changed);
+            return count < now && (count < least || fits(changed));
         });
-        if (batch == 0) return;
+        if (batch < least) return;
         fixes_.push_back({"batch",
                           batch,
                           {},

@@ -17,9 +17,15 @@ namespace shardwise::cli {
 
 namespace {
 
-void write_degrees(JsonWriter& json, PlanDegrees const& degrees) {
+/// The degrees of a plan or an alternative, and what training computes again.
+template <class Plan>
+void write_degrees(JsonWriter& json, PlanAnswer const& answer, Plan const& plan) {
+    auto const& degrees = plan.degrees;
     json.member("tp", degrees.tp).member("pp", degrees.pp).member("dp", degrees.dp).member("ep", degrees.ep);
     json.member("zero", degrees.zero).member("micro_batches", degrees.micro_batches);
+    if (answer.request.estimate.training)
+        json.member("recompute", recompute_word(plan.recompute)).member("sequence_parallel", plan.is_sequence_parallel);
+    json.member("batch", answer.request.estimate.batch).member("even", plan.is_even);
 }
 
 void write_terms(JsonWriter& json, CostTerms const& terms) {
@@ -78,7 +84,19 @@ void write_request(JsonWriter& json, PlanAnswer const& answer) {
     json.member("kv_dtype", traits(kv_dtype_of(request, config)).short_name);
     write_prefill_chunk(json, prefill_chunk_of(answer.loaded, request));
     write_training(json, request.training);
-    json.end_object();
+    auto const& pins = answer.request.pins;
+    json.key("pins").begin_object();
+    auto const pin = [&](std::string_view name, auto const& degree) {
+        json.key(name);
+        degree ? json.value(static_cast<std::int64_t>(*degree)) : json.value(nullptr);
+    };
+    pin("tp", pins.tp);
+    pin("pp", pins.pp);
+    pin("dp", pins.dp);
+    pin("ep", pins.ep);
+    pin("zero", pins.zero);
+    pin("micro_batches", pins.micro_batches);
+    json.end_object().member("even", answer.request.is_even).end_object();
 }
 
 void write_stages(JsonWriter& json, ParallelPlan const& plan) {
@@ -115,7 +133,7 @@ void write_alternatives(JsonWriter& json, PlanAnswer const& answer) {
     json.key("alternatives").begin_array();
     for (auto const& other : answer.plan->alternatives) {
         json.begin_object();
-        write_degrees(json, other.degrees);
+        write_degrees(json, answer, other);
         write_cost(json, other.cost);
         json.member("largest_rank", other.largest_rank).member("loss", other.loss).member("reason", other.reason);
         json.end_object();
@@ -129,15 +147,13 @@ void write_plan(JsonWriter& json, PlanAnswer const& answer) {
         json.key("plan").value(nullptr).key("stages").begin_array().end_array().key("ranks").begin_array().end_array();
         json.key("cost").value(nullptr).key("tp_plan").value(nullptr);
         json.key("reasons").begin_array().end_array().key("alternatives").begin_array().end_array();
+        json.key("search").value(nullptr);
         return;
     }
     auto const& plan = *answer.plan;
     json.key("plan").begin_object();
-    write_degrees(json, plan.degrees);
-    if (answer.request.estimate.training) {
-        json.member("recompute", recompute_word(plan.recompute)).member("sequence_parallel", plan.is_sequence_parallel);
-    }
-    json.member("batch", answer.request.estimate.batch).end_object();
+    write_degrees(json, answer, plan);
+    json.end_object();
     write_stages(json, plan);
     write_ranks(json, answer);
     write_cost(json, plan.cost);

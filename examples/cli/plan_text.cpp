@@ -175,8 +175,12 @@ struct RankGroup {
     if (plan.alternatives.empty()) return {};
     auto out = "\n" + style.bold("runners-up") + "\n";
     auto const step = " " + std::string(step_words(answer).once) + ", ";
+    // The first even one of them is the best.
+    bool is_even_known = plan.is_even;
     for (auto const& other : plan.alternatives) {
-        out += "  - " + describe_degrees(other.degrees) + ": " + loss_text(other, plan.cost, answer.request.objective) +
+        bool const is_best_even = other.is_even && !is_even_known;
+        is_even_known = is_even_known || other.is_even;
+        out += "  - " + describe_degrees(other.degrees) + (is_best_even ? " (the best even plan)" : "") + ": " + loss_text(other, plan.cost, answer.request.objective) +
                " (" + duration(other.cost.step.total()) + step +
                grouped(static_cast<std::int64_t>(other.cost.tokens_per_second + 0.5)) + " tokens/s, fullest rank " +
                to_text(other.largest_rank) + ")" + (other.reason.empty() ? "" : ": " + other.reason) + "\n";

@@ -147,23 +147,8 @@ template <class Meaning, std::size_t count>
         }
         return {};
     }
-    std::string text = *arguments.max_memory;
-    bool const is_file = !text.empty() && text[0] == '@';
-    if (is_file) {
-        auto file = read_text_file(text.substr(1), std::size_t{1} << 16U);
-        if (!file) return file.error();
-        text = *std::move(file);
-    }
-    auto limits = parse_max_memory(text);
-    if (!limits) {
-        auto const& error = limits.error();
-        if (is_file || error.code() != ErrorCode::malformed_file) return Error{error}.in("--max-memory");
-        // No file is malformed where the text is an argument.
-        return Error{ErrorCode::invalid_argument}
-            .in("--max-memory")
-            .because(error.reason())
-            .fix(R"(write it like {"0": "10GiB", "cpu": "30GB"})");
-    }
+    auto limits = read_max_memory(arguments);
+    if (!limits) return limits.error();
     request.max_memory = *std::move(limits);
     request.devices = devices_of(request.max_memory);
     return {};
@@ -240,7 +225,9 @@ template <class Meaning, std::size_t count>
     return {};
 }
 
-[[nodiscard]] std::vector<std::string> split_at_commas(std::string_view text) {
+}  // namespace
+
+std::vector<std::string> split_at_commas(std::string_view text) {
     std::vector<std::string> words;
     while (true) {
         auto const comma = text.find(',');
@@ -253,7 +240,25 @@ template <class Meaning, std::size_t count>
     }
 }
 
-}  // namespace
+Result<MaxMemory> read_max_memory(Arguments const& arguments) {
+    if (!arguments.max_memory) return MaxMemory{};
+    std::string text = *arguments.max_memory;
+    bool const is_file = !text.empty() && text[0] == '@';
+    if (is_file) {
+        auto file = read_text_file(text.substr(1), std::size_t{1} << 16U);
+        if (!file) return file.error();
+        text = *std::move(file);
+    }
+    auto limits = parse_max_memory(text);
+    if (limits) return *std::move(limits);
+    auto const& error = limits.error();
+    if (is_file || error.code() != ErrorCode::malformed_file) return Error{error}.in("--max-memory");
+    // No file is malformed where the text is an argument.
+    return Error{ErrorCode::invalid_argument}
+        .in("--max-memory")
+        .because(error.reason())
+        .fix(R"(write it like {"0": "10GiB", "cpu": "30GB"})");
+}
 
 std::string_view name_of(MapStrategy strategy) {
     switch (strategy) {
@@ -368,15 +373,18 @@ Result<> check_model_given(Arguments const& arguments, std::string_view example)
 }
 
 Error in_flags(Error error) {
-    std::string place{error.place()};
     if (!error.subject().empty()) return error;
-    for (std::string_view const member : {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch",
-                                          "context", "prefill_chunk", "utilization", "micro_batches", "devices"}) {
-        if (place != member) continue;
-        std::replace(place.begin(), place.end(), '_', '-');
-        return error.in("--" + place).at({});
+    std::string flags;
+    for (auto const& word : split_at_commas(error.place())) {
+        bool is_member = false;
+        for (std::string_view const member : {"tp", "pp", "ep", "dp", "zero", "offload", "training", "recompute", "convention", "batch",
+                                              "context", "prefill_chunk", "utilization", "micro_batches", "devices"})
+            is_member = is_member || word == member;
+        if (!is_member) return error;
+        flags += (flags.empty() ? "--" : ", --") + word;
     }
-    return error;
+    std::replace(flags.begin(), flags.end(), '_', '-');
+    return flags.empty() ? error : error.in(flags).at({});
 }
 
 Result<ColorMode> read_color(Arguments const& arguments) {

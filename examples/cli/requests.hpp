@@ -76,6 +76,14 @@ struct MapRequest {
 /// The library's error about a member of its request, in the words of the program: the member's flag.
 [[nodiscard]] Error in_flags(Error error);
 
+/// Reads --max-memory; nothing where it is not given.
+///
+/// Errors  invalid_argument, unknown_name, those of reading a file; all name the flag
+[[nodiscard]] Result<MaxMemory> read_max_memory(Arguments const& arguments);
+
+/// The words of a list: "a, b" is two.
+[[nodiscard]] std::vector<std::string> split_at_commas(std::string_view text);
+
 /// Reads --color.
 [[nodiscard]] Result<ColorMode> read_color(Arguments const& arguments);
 

@@ -41,23 +41,42 @@ public:
     }
 
     std::optional<TriedPlan> best() {
-        auto const& config = given_.model.config;
-        auto const devices = static_cast<std::int64_t>(given_order_.size());
-        for (std::int64_t ranks = 1; ranks <= devices; ++ranks) {
-            for (std::int64_t tp = 1; tp <= std::min(ranks, config.heads); ++tp) {
-                for (std::int64_t pp = 1; pp <= std::min(ranks, layers_); ++pp) {
-                    for (std::int64_t dp = 1; dp <= std::min(ranks, job_.batch); ++dp) {
-                        for (std::int64_t ep = 1; ep <= std::max<std::int64_t>(1, config.experts); ++ep) {
-                            if (tp * pp * dp * ep != ranks) continue;
-                            if (ep > 1 && (config.experts + ep - 1) / ep == (config.experts + ep - 2) / (ep - 1))
-                                continue;
-                            try_pieces({.tp = tp, .pp = pp, .dp = dp, .ep = ep});
-                        }
-                    }
-                }
-            }
-        }
+        try_all();
         return best_;
+    }
+
+    /// The best of all degrees, pieces and stages of ZeRO that fit, for each of them: numbers of pieces and stages too that
+    /// are tried only where they are asked for.
+    std::vector<TriedPlan> best_of_each() {
+        is_each_kept_ = true;
+        try_all();
+        return each_;
+    }
+
+    /// The best of those that `may_have` is true of.
+    template <class Request, class MayHave>
+    static std::optional<TriedPlan> best_of(std::vector<TriedPlan> const& each, Request const& request,
+                                            MayHave const& may_have) {
+        std::optional<TriedPlan> best;
+        for (auto const& tried : each) {
+            if (!may_have(tried.degrees)) continue;
+            auto const key = [&](TriedPlan const& one) {
+                bool const counts = request.objective == PlanObjective::devices;
+                return std::make_pair(counts ? one.degrees.ranks() : 0, one.seconds);
+            };
+            if (!best || key(tried) < key(*best)) best = tried;
+        }
+        return best;
+    }
+
+    /// The numbers of pieces that are tried without being asked for.
+    static std::set<std::int64_t> usual_pieces(PlanRequest const& request, PlanDegrees const& degrees) {
+        auto const ranks = degrees.dp * degrees.ep;
+        auto const batch = (request.estimate.batch + ranks - 1) / ranks;
+        std::set<std::int64_t> counts{1};
+        for (std::int64_t size = 1; size < batch && (degrees.pp > 1 || request.estimate.training); size *= 2)
+            counts.insert((batch + size - 1) / size);
+        return counts;
     }
 
     /// What a GPU's runtime takes; nothing on a processor.
@@ -76,16 +95,37 @@ public:
     }
 
 private:
+    void try_all() {
+        auto const& config = given_.model.config;
+        auto const devices = static_cast<std::int64_t>(given_order_.size());
+        for (std::int64_t ranks = 1; ranks <= devices; ++ranks) {
+            for (std::int64_t tp = 1; tp <= std::min(ranks, config.heads); ++tp) {
+                for (std::int64_t pp = 1; pp <= std::min(ranks, layers_); ++pp) {
+                    for (std::int64_t dp = 1; dp <= std::min(ranks, job_.batch); ++dp) {
+                        for (std::int64_t ep = 1; ep <= std::max<std::int64_t>(1, config.experts); ++ep) {
+                            if (tp * pp * dp * ep != ranks) continue;
+                            if (ep > 1 && (config.experts + ep - 1) / ep == (config.experts + ep - 2) / (ep - 1))
+                                continue;
+                            try_pieces({.tp = tp, .pp = pp, .dp = dp, .ep = ep});
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     void try_pieces(PlanDegrees degrees) {
+        auto counts = usual_pieces(given_.request, degrees);
         auto const batch = (job_.batch + degrees.dp * degrees.ep - 1) / (degrees.dp * degrees.ep);
-        std::set<std::int64_t> counts{1};
-        for (std::int64_t size = 1; size < batch && (degrees.pp > 1 || job_.training); size *= 2)
-            counts.insert((batch + size - 1) / size);
+        for (std::int64_t pieces = 1; is_each_kept_ && pieces <= batch; ++pieces) counts.insert(pieces);
+        bool const has_stages = job_.training && (degrees.dp > 1 || is_each_kept_);
         for (auto const pieces : counts) {
             degrees.micro_batches = pieces;
-            for (std::int32_t zero = 0; zero <= (job_.training && degrees.dp > 1 ? 3 : 0); ++zero) {
+            for (std::int32_t zero = 0; zero <= (has_stages ? 3 : 0); ++zero) {
                 degrees.zero = zero;
+                if (is_each_kept_) best_.reset();
                 for (auto const& order : orders(degrees)) try_order(degrees, order);
+                if (is_each_kept_ && best_) each_.push_back(*best_);
             }
         }
     }
@@ -277,6 +317,8 @@ private:
     CostModel cost_;
     Order given_order_;
     std::optional<TriedPlan> best_;
+    bool is_each_kept_ = false;
+    std::vector<TriedPlan> each_;
     std::map<std::vector<std::int64_t>, std::vector<Bytes>> largest_;
 };
 

@@ -179,8 +179,7 @@ TEST_CASE("plan: ZeRO's stage is searched in training unless it is fixed, and is
     auto const free = plan_of(presets::llama_3_8b, "8xA100-80GB", request);
     REQUIRE(free);
     CHECK(free->degrees.zero > 0);
-    request.is_zero_fixed = true;
-    request.estimate.training->zero = 3;
+    request.pins.zero = 3;
     auto const fixed = plan_of(presets::llama_3_8b, "8xA100-80GB", request);
     REQUIRE(fixed);
     CHECK(fixed->degrees.zero == 3);

@@ -197,7 +197,105 @@ int check_cases(std::uint32_t seed, int count) {
     return planned;
 }
 
+/// What an even plan is, told anew.
+bool is_even_by_rule(ModelConfig const& config, PlanDegrees const& degrees) {
+    if (config.heads % degrees.tp != 0) return false;
+    if (config.kv_heads % degrees.tp != 0 && degrees.tp % config.kv_heads != 0) return false;
+    return config.experts == 0 || config.experts % degrees.ep == 0;
+}
+
+/// Holds a search with pins to the best of all that was tried and that has them.
+void check_pinned(Model const& model, Topology const& topology, PlanRequest const& request,
+                  std::vector<testing::TriedPlan> const& each) {
+    auto const& pins = request.pins;
+    auto const expected = testing::PlanOracle::best_of(each, request, [&](PlanDegrees const& degrees) {
+        if (pins.tp.value_or(degrees.tp) != degrees.tp || pins.pp.value_or(degrees.pp) != degrees.pp) return false;
+        if (pins.dp.value_or(degrees.dp) != degrees.dp || pins.ep.value_or(degrees.ep) != degrees.ep) return false;
+        bool const is_usual_zero = degrees.zero == 0 || degrees.dp > 1;
+        if (pins.zero ? *pins.zero != degrees.zero : !is_usual_zero) return false;
+        if (request.is_even && !is_even_by_rule(model.config, degrees)) return false;
+        if (pins.micro_batches) return *pins.micro_batches == degrees.micro_batches;
+        return testing::PlanOracle::usual_pieces(request, degrees).count(degrees.micro_batches) > 0;
+    });
+    CAPTURE(pins.tp.value_or(0));
+    CAPTURE(pins.pp.value_or(0));
+    CAPTURE(pins.dp.value_or(0));
+    CAPTURE(pins.ep.value_or(0));
+    CAPTURE(pins.zero.value_or(-1));
+    CAPTURE(pins.micro_batches.value_or(0));
+    CAPTURE(request.is_even);
+    PlanSearch search(model, topology, request);
+    auto const cuts = search.run();
+    auto const* const found = detail::best_cut(cuts, request.objective);
+    REQUIRE((found != nullptr) == expected.has_value());
+    CHECK(find_closest_cut(search).fits() == expected.has_value());
+    CHECK((has_cut(search) == expected.has_value()));
+    if (found == nullptr) return;
+    auto const& degrees = found->degrees;
+    if (request.objective == PlanObjective::devices) CHECK(degrees.ranks() == expected->degrees.ranks());
+    CHECK(found->cost.step.total() == doctest::Approx(expected->seconds).epsilon(1e-12));
+    CHECK(pins.tp.value_or(degrees.tp) == degrees.tp);
+    CHECK(pins.pp.value_or(degrees.pp) == degrees.pp);
+    CHECK(pins.dp.value_or(degrees.dp) == degrees.dp);
+    CHECK(pins.ep.value_or(degrees.ep) == degrees.ep);
+    CHECK(pins.zero.value_or(degrees.zero) == degrees.zero);
+    CHECK(pins.micro_batches.value_or(degrees.micro_batches) == degrees.micro_batches);
+    for (auto const& cut : cuts) {
+        if (cut.is_found && request.is_even) CHECK(is_even_by_rule(model.config, cut.degrees));
+    }
+}
+
+/// Calls `visit` with the request with every combination of pins that is legal, or with every so-many-th.
+template <class Visit>
+int for_each_pins(Model const& model, std::int64_t layers, Topology const& topology, PlanRequest request, int every,
+                  Visit const& visit) {
+    auto const devices = static_cast<std::int64_t>(topology.accelerators().size());
+    auto const pin = [](std::int64_t degree) {
+        return degree > 0 ? Optional<std::int64_t>{degree} : Optional<std::int64_t>{};
+    };
+    int count = 0;
+    auto const stages = request.estimate.training ? 3 : 0;
+    for (std::int64_t tp = 0; tp <= std::min(devices, model.config.heads); ++tp)
+        for (std::int64_t pp = 0; pp <= std::min(devices, layers); ++pp)
+            for (std::int64_t dp = 0; dp <= std::min(devices, request.estimate.batch); ++dp)
+                for (std::int64_t ep = 0; ep <= std::min(devices, std::max<std::int64_t>(1, model.config.experts)); ++ep)
+                    for (std::int32_t zero = -1; zero <= stages; ++zero)
+                        for (std::int64_t pieces = 0; pieces <= request.estimate.batch; ++pieces)
+                            for (bool const is_even : {false, true}) {
+                                request.pins = {pin(tp), pin(pp), pin(dp), pin(ep), {}, pin(pieces)};
+                                if (zero >= 0) request.pins.zero = zero;
+                                request.is_even = is_even;
+                                if (!check_pins(request, {model.config, layers, devices, {}})) continue;
+                                if (count++ % every == 0) visit(request);
+                            }
+    return count;
+}
+
+/// How many legal combinations of pins so many random jobs have; every so-many-th is checked against all that can be tried.
+int check_pins_of_cases(std::uint32_t seed, int count, int every) {
+    RandomCases cases(seed);
+    int combinations = 0;
+    for (int i = 0; i < count; ++i) {
+        CAPTURE(i);
+        auto const model = describe(cases.config());
+        if (!model) continue;
+        auto request = cases.request();
+        request.is_recompute_fixed = request.is_sequence_parallel_fixed = true;
+        auto const topology = cases.topology(estimate_memory(*model, request.estimate)->total - 512_MiB);
+        auto const each = testing::PlanOracle({*model, topology, request}).best_of_each();
+        auto const layers = find_parts(*model, false).layers;
+        combinations += for_each_pins(*model, layers, topology, request, every,
+                                      [&](PlanRequest const& own) { check_pinned(*model, topology, own, each); });
+    }
+    return combinations;
+}
+
 }  // namespace
+
+TEST_CASE("plan: with any legal pins, even degrees or both nothing that has them is better than the search") {
+    // A prime, so that every pin has its turn.
+    CHECK(check_pins_of_cases(7, 60, 13) > 5000);
+}
 
 TEST_CASE("plan: an encoder's step reads whole sequences, and is cut as well as it can be") {
     auto config = presets::bert_base;
@@ -262,6 +360,9 @@ TEST_CASE("plan: no degrees, pieces, stages, layouts that fit are better than th
 }
 
 TEST_SUITE("long") {
+    TEST_CASE("plan: the same with every combination of pins") {
+        CHECK(check_pins_of_cases(8, 60, 1) > 5000);
+    }
     TEST_CASE("plan: the same for thousands of jobs") {
         CHECK(check_cases(2, 3000) > 1500);
     }

@@ -68,8 +68,7 @@ TEST_CASE("search: stages of ZeRO are those of one rank and of several") {
     ZeroChoices const free(request, Dtype::bf16);
     CHECK(free.of(1) == List<std::int32_t>{0});
     CHECK(free.of(2) == List<std::int32_t>{0, 1, 2, 3});
-    request.is_zero_fixed = true;
-    request.estimate.training->zero = 2;
+    request.pins.zero = 2;
     CHECK(ZeroChoices(request, Dtype::bf16).of(7) == List<std::int32_t>{2});
     CHECK(ZeroChoices({}, Dtype::bf16).of(7) == List<std::int32_t>{0});
 }

@@ -24,11 +24,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Order  a question may add to what is kept: one object serves one thread, copies are independent
 class CostModel {
 public:
+    /// `like` is one of the same model, dtype and quantisation that outlives this one: what it knows of the weights need
+    /// not be found anew.
     constexpr CostModel(Model const& model, EstimateRequest const& request,
-                        Efficiency const& efficiency = default_efficiency)
+                        Efficiency const& efficiency = default_efficiency, CostModel* like = nullptr)
         : model_(&model),
           request_(as_published(request, model.config)),
           efficiency_(efficiency),
+          like_(like),
           parts_(find_parts(model, depends_on_layer(request_))) {}
 
     [[nodiscard]] constexpr Model const& model() const { return *model_; }
@@ -142,6 +145,7 @@ private:
     }
 
     constexpr Weighed const& weights_of(std::int64_t tp, std::int64_t ep) {
+        if (like_ != nullptr) return like_->weights_of(tp, ep);
         auto const row = static_cast<std::size_t>(tp);
         if (weighed_.size() <= row) weighed_.resize(row + 1);
         for (auto const& known : weighed_[row]) {
@@ -157,6 +161,7 @@ private:
     Model const* model_;
     EstimateRequest request_;
     Efficiency efficiency_;
+    CostModel* like_ = nullptr;
     ModelParts parts_;
     /// By tp.
     List<List<Demanded>> demanded_;

@@ -20,6 +20,8 @@ struct PlanCandidate {
     std::int32_t ep = 1;
     /// How much `seconds` knows: 1 what has room, 2 on which devices.
     std::int32_t refined = 0;
+    /// The stage of ZeRO, where each is a candidate of its own.
+    std::int32_t zero = 0;
 
     [[nodiscard]] std::int64_t ranks() const {
         return std::int64_t{tp} * std::int64_t{pp} * std::int64_t{dp} * std::int64_t{ep};

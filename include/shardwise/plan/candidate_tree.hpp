@@ -15,8 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct CandidateTask {
     PlanRequest const& request;
     ZeroChoices const& zeros;
-    DegreeLimits most;
-    std::int64_t experts = 0;
+    DegreeChoices const& choices;
     std::int64_t devices = 0;
     /// The most sequences of a rank.
     std::int64_t most_batch = 0;
@@ -42,16 +41,18 @@ public:
     /// False where nothing of a task has room, whatever it takes.
     [[nodiscard]] bool may_fit(CandidateTask const& task) {
         bool may = false;
-        for (std::int64_t tp = 1; tp <= task.most.tp && !may; ++tp) {
-            for (auto const ep : expert_degrees(task.experts, task.most.ep)) {
-                for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp, [&](PlanDegrees const& degrees) {
+        for (auto const tp : task.choices.tp) {
+            for (auto const ep : task.choices.ep) {
+                for_each_replicas(task, {.tp = tp, .ep = ep}, task.choices.most_dp, [&](PlanDegrees const& degrees) {
                     if (may) return;
                     auto const batch = rank_batch(task.request.estimate.batch, degrees);
                     auto const& zeros = task.zeros.of(degrees.dp);
-                    for (bool const known : finder_.may_fit(degrees, batch, zeros, longest_pipeline(task, degrees)))
-                        may |= known;
+                    auto const known = finder_.may_fit(degrees, batch, zeros, longest_pipeline(task, degrees));
+                    for (auto pp = static_cast<std::size_t>(task.choices.least_pp); pp <= known.size(); ++pp)
+                        may = may || known[pp - 1];
                 });
             }
+            if (may) break;
         }
         return may;
     }
@@ -60,16 +61,17 @@ public:
     void plant(CandidateTask const& task) {
         for (auto& heap : heaps_) heap.clear();
         examined_ = too_large_ = 0;
-        auto const experts = expert_degrees(task.experts, task.most.ep);
-        for (std::int64_t tp = 1; tp <= task.most.tp; ++tp) {
-            for (auto const ep : experts) {
+        auto const& choices = task.choices;
+        for (auto const tp : choices.tp) {
+            for (auto const ep : choices.ep) {
                 if (tp * ep > task.devices) break;
-                for (std::int64_t dp = 1; dp <= 2 && dp <= task.most.dp; ++dp) {
-                    for (std::int64_t pp = 1; pp <= 2 && pp <= task.most.pp; ++pp)
+                for (auto dp = choices.least_dp < 2 ? 1 : 2; dp <= 2 && dp <= choices.most_dp; ++dp) {
+                    for (auto pp = choices.least_pp < 2 ? 1 : 2; pp <= 2 && pp <= choices.most_pp; ++pp)
                         add_group(task, {.tp = tp, .pp = pp, .dp = dp, .ep = ep});
                 }
-                for_each_replicas(task, {.tp = tp, .ep = ep}, task.most.dp,
-                                  [&](PlanDegrees const& degrees) { examined_ += longest_pipeline(task, degrees); });
+                for_each_replicas(task, {.tp = tp, .ep = ep}, choices.most_dp, [&](PlanDegrees const& degrees) {
+                    examined_ += choices.pipelines(longest_pipeline(task, degrees));
+                });
             }
         }
     }
@@ -87,11 +89,11 @@ public:
         if (branch.refined == pipelines) return weigh_pipelines(task, degrees, branch.seconds);
         if (branch.refined == weighed_pipelines) return add_pipelines(task, degrees);
         bool const is_replicated = degrees.dp > 1;
-        for_each_replicas(task, degrees, is_replicated ? task.most.dp : 1, [&](PlanDegrees const& own) {
+        for_each_replicas(task, degrees, is_replicated ? task.choices.most_dp : 1, [&](PlanDegrees const& own) {
             if ((own.dp > 1) != is_replicated) return;
             if (own.pp == 1) return add_pipelines(task, own);
             auto const longest = longest_pipeline(task, own);
-            if (longest < 2) return;
+            if (longest < shortest_pipeline(task)) return;
             auto const least = pieces_.shared_seconds(own, task.request.estimate.batch, own.dp, longest);
             if (least <= task.limit) push(task, own, least < branch.seconds ? branch.seconds : least, pipelines);
         });
@@ -117,7 +119,11 @@ private:
 
     static std::int64_t longest_pipeline(CandidateTask const& task, PlanDegrees const& degrees) {
         auto const room = task.devices / (degrees.tp * degrees.dp * degrees.ep);
-        return room < task.most.pp ? room : task.most.pp;
+        return room < task.choices.most_pp ? room : task.choices.most_pp;
+    }
+    /// The fewest stages of those that follow one another, of which there are two at least.
+    static std::int64_t shortest_pipeline(CandidateTask const& task) {
+        return task.choices.least_pp < 2 ? 2 : task.choices.least_pp;
     }
 
     /// Calls `visit` for all numbers of replicas of a group that there are devices for; in inference for the fewest
@@ -126,9 +132,10 @@ private:
     static void for_each_replicas(CandidateTask const& task, PlanDegrees degrees, std::int64_t most,
                                   Visit const& visit) {
         std::int64_t previous = 0;
-        for (degrees.dp = 1; degrees.dp <= most && degrees.tp * degrees.ep * degrees.dp <= task.devices; ++degrees.dp) {
+        auto const group = degrees.tp * degrees.ep;
+        for (degrees.dp = task.choices.least_dp; degrees.dp <= most && group * degrees.dp <= task.devices; ++degrees.dp) {
             auto const batch = rank_batch(task.request.estimate.batch, degrees);
-            if (batch > task.most_batch) continue;
+            if (batch > task.most_batch || !task.choices.pieces.has_enough(batch)) continue;
             if (!task.request.estimate.training && batch == previous) continue;
             previous = batch;
             visit(degrees);
@@ -140,7 +147,7 @@ private:
         auto const group = degrees.tp * degrees.ep;
         auto const longest = degrees.pp == 1 ? 1 : longest_pipeline(task, degrees);
         auto const most = degrees.dp == 1 ? 1 : task.devices / (group * degrees.pp);
-        auto const replicas = most < task.most.dp ? most : task.most.dp;
+        auto const replicas = most < task.choices.most_dp ? most : task.choices.most_dp;
         auto const shares = replicas * longest < task.devices / group ? replicas * longest : task.devices / group;
         auto const least = pieces_.shared_seconds(degrees, task.request.estimate.batch, 1, shares);
         if (least <= task.limit) push(task, degrees, least, unpriced_groups);
@@ -155,7 +162,7 @@ private:
         bool const is_cut = task.request.estimate.training || degrees.pp > 1;
         auto const rate = pieces_.sequence_rate(degrees);
         double least = -1.0;
-        for (auto const pieces : piece_counts(batch, is_cut ? 2 : 1, is_cut)) {
+        for (auto const pieces : task.choices.pieces.of(batch, is_cut ? 2 : 1)) {
             degrees.micro_batches = pieces;
             auto const size = ceil_divide(batch, pieces);
             auto const& piece = pieces_.at(degrees, size, true);
@@ -172,7 +179,7 @@ private:
         auto const batch = rank_batch(task.request.estimate.batch, degrees);
         auto const least = finder_.least_with_room(whole, batch, task.zeros.of(degrees.dp), false, false, task.limit);
         if (least < 0.0) {
-            too_large_ += whole.pp - 1;
+            too_large_ += whole.pp - shortest_pipeline(task) + 1;
             return;
         }
         if (least <= task.limit) push(task, degrees, least < seconds ? seconds : least, weighed_pipelines);
@@ -187,6 +194,7 @@ private:
         auto const may_fit =
             is_none ? finder_.may_fit(degrees, batch, zeros, 1) : finder_.may_hold(degrees, zeros, longest);
         bool is_known = false;
+        if (!is_none) degrees.pp = shortest_pipeline(task);
         for (; degrees.pp <= longest; ++degrees.pp) {
             auto least = -1.0;
             if (may_fit[static_cast<std::size_t>(degrees.pp) - 1]) {

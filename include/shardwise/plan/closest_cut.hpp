@@ -58,7 +58,7 @@ public:
         bool has_one = false;
         for_each_degrees(
             [&](PlanDegrees degrees) {
-                if (has_one || search_.zeros(degrees.dp).empty()) return;
+                if (has_one) return;
                 cut_into_pieces(degrees);
                 if (search_.least_shortfall(degrees) > 0.0 || !search_.may_fit(degrees, 0.0)) return;
                 has_one = fits(degrees);
@@ -74,15 +74,15 @@ private:
     static constexpr std::int64_t most_tried_all = 64;
 
     PlanDegrees degrees_of(PlanCandidate const& candidate) const {
-        PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep};
+        PlanDegrees degrees{.tp = candidate.tp, .pp = candidate.pp, .dp = candidate.dp, .ep = candidate.ep,
+                            .zero = candidate.zero};
         cut_into_pieces(degrees);
         return degrees;
     }
 
     void cut_into_pieces(PlanDegrees& degrees) const {
-        degrees.zero = search_.zeros(degrees.dp).back();
         auto const batch = rank_batch(search_.job().batch, degrees);
-        degrees.micro_batches = degrees.pp > 1 || search_.job().training ? batch : 1;
+        degrees.micro_batches = search_.choices().pieces.most(batch, degrees.pp);
     }
 
     /// A number of at most 16, or one with no more than three leading binary digits.
@@ -92,45 +92,69 @@ private:
         return degree <= 16 || degree % unit == 0;
     }
 
-    /// All degrees, or only the round ones, with as many replicas as there are devices for: each more leaves less to
-    /// every rank. Where devices differ, also with as many as the larger ones suffice for.
+    /// All degrees, or only the round and the pinned ones, with as many replicas as there are devices for: each more
+    /// leaves less to every rank, but for the first. Where devices differ, also with as many as the larger ones suffice for.
     template <class Visit>
     void for_each_degrees(Visit const& visit, bool are_round = false) {
-        auto const most = search_.limits();
+        auto const& choices = search_.choices();
         auto& sites = search_.sites();
-        auto const experts = expert_degrees(search_.model().config.experts, most.ep);
         auto const counts = sites.classes().counts_by_memory();
-        for (std::int64_t tp = 1; tp <= most.tp; ++tp) {
-            for (auto const ep : experts) {
-                if (are_round && !(is_round(tp) && is_round(ep))) continue;
-                for (std::int64_t pp = 1; pp <= most.pp && tp * ep * pp <= sites.count(); ++pp) {
+        auto const is_tried = [are_round](std::int64_t degree, List<std::int64_t> const& all) {
+            return !are_round || all.size() == 1 || is_round(degree);
+        };
+        for (auto const tp : choices.tp) {
+            for (auto const ep : choices.ep) {
+                if (!is_tried(tp, choices.tp) || !is_tried(ep, choices.ep)) continue;
+                for (auto pp = choices.least_pp; pp <= choices.most_pp && tp * ep * pp <= sites.count(); ++pp) {
                     std::int64_t previous = 0;
                     for (auto const devices : counts) {
-                        auto const dp = replicas({.tp = tp, .pp = pp, .ep = ep}, devices, most.dp);
+                        auto const dp = replicas({.tp = tp, .pp = pp, .ep = ep}, devices);
+                        if (dp <= previous) continue;
+                        previous = dp;
                         PlanDegrees const degrees{.tp = tp, .pp = pp, .dp = dp, .ep = ep};
-                        if (dp > previous && search_.can_count(degrees)) visit(degrees);
-                        if (dp > previous) previous = dp;
+                        if (search_.can_count(degrees)) for_each_zero(degrees, visit);
                     }
+                    // In training one replica has no gradients to reduce, and no buffers for it.
+                    PlanDegrees const one{.tp = tp, .pp = pp, .ep = ep};
+                    bool const is_one_left = previous > 1 && choices.least_dp == 1 && search_.job().training;
+                    if (is_one_left && search_.can_count(one)) for_each_zero(one, visit);
                 }
             }
         }
     }
 
-    /// The most replicas on so many devices; in inference the fewest with the same share of the batch.
-    std::int64_t replicas(PlanDegrees degrees, std::int64_t devices, std::int64_t most) const {
-        degrees.dp = devices / degrees.ranks();
-        if (degrees.dp > most) degrees.dp = most;
-        if (degrees.dp < 1 || search_.job().training) return degrees.dp;
-        return ceil_divide(search_.job().batch, degrees.ep * rank_batch(search_.job().batch, degrees));
+    /// Each stage of ZeRO leaves less than the one before, but the third gathers whole layers.
+    template <class Visit>
+    void for_each_zero(PlanDegrees degrees, Visit const& visit) {
+        auto const& zeros = search_.zeros(degrees.dp);
+        auto const count = zeros.size() > 1 && zeros.back() == 3 ? std::size_t{2} : std::size_t{1};
+        for (std::size_t i = 0; i < count && i < zeros.size(); ++i) {
+            degrees.zero = zeros[zeros.size() - 1 - i];
+            visit(degrees);
+        }
     }
 
-    void push(PlanDegrees degrees) {
-        auto const& zeros = search_.zeros(degrees.dp);
-        if (zeros.empty()) return;
-        degrees.zero = zeros.back();
+    /// The most replicas on so many devices, 0 where there are none; in inference the fewest with the same share of the
+    /// batch.
+    std::int64_t replicas(PlanDegrees degrees, std::int64_t devices) const {
+        auto const& choices = search_.choices();
+        auto const batch = search_.job().batch;
+        degrees.dp = devices / degrees.ranks();
+        if (degrees.dp > choices.most_dp) degrees.dp = choices.most_dp;
+        // Each rank has a sequence for each piece.
+        if (auto const pieces = choices.pieces.pinned; pieces > 1) {
+            auto const most = (batch - 1) / (pieces - 1) / degrees.ep;
+            if (degrees.dp > most) degrees.dp = most;
+        }
+        if (degrees.dp < choices.least_dp) return 0;
+        if (search_.job().training || choices.least_dp == choices.most_dp) return degrees.dp;
+        return ceil_divide(batch, degrees.ep * rank_batch(batch, degrees));
+    }
+
+    void push(PlanDegrees const& degrees) {
         heap_.push({0.0, search_.least_shortfall(degrees), static_cast<std::int32_t>(degrees.tp),
                     static_cast<std::int32_t>(degrees.pp), static_cast<std::int32_t>(degrees.dp),
-                    static_cast<std::int32_t>(degrees.ep)});
+                    static_cast<std::int32_t>(degrees.ep), 0, degrees.zero});
     }
 
     /// What each device lacks at least, in bytes, and no less than `low`; less than nothing where there is room.
@@ -286,7 +310,7 @@ private:
 /// `like` as PlanSearch's.
 [[nodiscard]] inline bool has_plan(Model const& model, Topology const& topology, PlanRequest request,
                                    PlanSearch* like = nullptr) {
-    if (request.estimate.batch == 0) request.estimate.batch = 1;
+    if (request.estimate.batch == 0) request.estimate.batch = smallest_batch(request.pins);
     for (auto const& smallest : smallest_variants(request)) {
         PlanSearch search(model, topology, smallest, like);
         if (detail::ClosestSearch(search).has_any()) return true;

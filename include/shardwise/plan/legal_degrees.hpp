@@ -3,6 +3,7 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/memory/check_request.hpp>
 #include <shardwise/memory/training.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
 
@@ -46,11 +47,87 @@ struct DegreeLimits {
     return counts;
 }
 
-/// The stages of ZeRO that a job may use: the given one, else all that its convention has numbers for; without
+/// True for tensor-parallel degrees that other engines run too: each rank has as many query heads as any other, and as
+/// many key-value heads, or one that equally many ranks hold. Latent attention has no key-value heads to divide.
+///
+/// Source  vLLM 0.6: ModelConfig.verify_with_parallel_config (heads), QKVParallelLinear (key-value heads)
+[[nodiscard]] constexpr bool is_even_tp(ModelConfig const& config, std::int64_t tp) {
+    if (config.heads > 0 && config.heads % tp != 0) return false;
+    bool const has_none = config.kv_heads < 1 || config.kv_lora_rank > 0;
+    return has_none || config.kv_heads % tp == 0 || tp % config.kv_heads == 0;
+}
+/// True for expert-parallel degrees that leave every rank equally many experts.
+[[nodiscard]] constexpr bool is_even_ep(ModelConfig const& config, std::int64_t ep) {
+    return config.experts < 1 || config.experts % ep == 0;
+}
+[[nodiscard]] constexpr bool is_even(ModelConfig const& config, PlanDegrees const& degrees) {
+    return is_even_tp(config, degrees.tp) && is_even_ep(config, degrees.ep);
+}
+
+/// How batches may be cut into pieces.
+struct PieceChoices {
+    bool is_training = false;
+    /// The only number of pieces, 0 where it is free.
+    std::int64_t pinned = 0;
+
+    [[nodiscard]] List<std::int64_t> of(std::int64_t batch, std::int64_t pp) const {
+        return pinned > 0 ? List<std::int64_t>{pinned} : piece_counts(batch, pp, is_training);
+    }
+    /// The smallest pieces.
+    [[nodiscard]] std::int64_t most(std::int64_t batch, std::int64_t pp) const {
+        return pinned > 0 ? pinned : is_training || pp > 1 ? batch : 1;
+    }
+    /// False where a rank has fewer sequences than it must have pieces.
+    [[nodiscard]] bool has_enough(std::int64_t batch) const { return batch >= pinned; }
+};
+
+/// The degrees that a search looks at: the legal ones, of these the pinned or the even ones. Lists are ascending.
+struct DegreeChoices {
+    List<std::int64_t> tp;
+    List<std::int64_t> ep;
+    std::int64_t least_pp = 1;
+    std::int64_t most_pp = 1;
+    std::int64_t least_dp = 1;
+    std::int64_t most_dp = 1;
+    PieceChoices pieces;
+
+    DegreeChoices() = default;
+    DegreeChoices(ModelConfig const& config, DegreeLimits const& most, PlanRequest const& request)
+        : most_pp(most.pp), most_dp(most.dp) {
+        auto const& pins = request.pins;
+        for (std::int64_t degree = 1; degree <= most.tp; ++degree) {
+            bool const is_out = request.is_even && !is_even_tp(config, degree);
+            if (!is_out && pins.tp.value_or(degree) == degree) tp.push_back(degree);
+        }
+        for (auto const degree : expert_degrees(config.experts, most.ep)) {
+            bool const is_out = request.is_even && !is_even_ep(config, degree);
+            if (!is_out && pins.ep.value_or(degree) == degree) ep.push_back(degree);
+        }
+        pin(pins.pp, least_pp, most_pp);
+        pin(pins.dp, least_dp, most_dp);
+        pieces = {request.estimate.training.has_value(), pins.micro_batches.value_or(0)};
+    }
+
+    /// How many pipelines there are of at most so many stages.
+    [[nodiscard]] std::int64_t pipelines(std::int64_t longest) const {
+        return longest < least_pp ? 0 : longest - least_pp + 1;
+    }
+
+private:
+    /// Leaves the pinned degree only; none where it is not legal.
+    static void pin(Optional<std::int64_t> const& degree, std::int64_t& least, std::int64_t& most) {
+        if (!degree) return;
+        bool const is_legal = *degree >= 1 && *degree <= most;
+        least = is_legal ? *degree : 1;
+        most = is_legal ? *degree : 0;
+    }
+};
+
+/// The stages of ZeRO that a job may use: the pinned one, else all that its convention has numbers for; without
 /// data-parallel ranks there is nothing to deal.
 [[nodiscard]] inline List<std::int32_t> zero_stages(PlanRequest const& request, Dtype dtype, std::int64_t dp) {
     if (!request.estimate.training) return {0};
-    if (request.is_zero_fixed) return {request.estimate.training->zero};
+    if (request.pins.zero) return {*request.pins.zero};
     List<std::int32_t> stages;
     for (std::int32_t zero = 0; zero <= 3; ++zero) {
         auto plan = *request.estimate.training;
@@ -70,6 +147,21 @@ struct ZeroChoices {
     /// With so many data-parallel ranks.
     [[nodiscard]] List<std::int32_t> const& of(std::int64_t dp) const { return dp > 1 ? with_several : with_one; }
 };
+
+/// The smallest batch of 1, 2, 4, ... that has a sequence for each pinned replica and piece.
+[[nodiscard]] inline std::int64_t smallest_batch(PlanPins const& pins) {
+    // Others are refused.
+    auto const capped = [](Optional<std::int64_t> const& pin, std::int64_t most) {
+        auto const degree = pin.value_or(1);
+        return degree < 1 || degree > most ? 1 : degree;
+    };
+    auto const dp = capped(pins.dp, most_ranks);
+    auto const shares = capped(checked_multiply(dp, capped(pins.ep, most_ranks)).value_or(1), most_ranks);
+    auto const sequences = shares * (capped(pins.micro_batches, most_tokens) - 1) + 1;
+    std::int64_t batch = 1;
+    while (batch < dp || batch < sequences) batch *= 2;
+    return batch;
+}
 
 /// The kinds of parallelism that degrees use, as bits: tensor, pipeline, data, expert.
 [[nodiscard]] inline std::size_t kind_of_parallelism(PlanDegrees const& degrees) {

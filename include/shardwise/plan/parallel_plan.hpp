@@ -3,6 +3,7 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/core/optional.hpp>
 #include <shardwise/cost/cost_terms.hpp>
 #include <shardwise/memory/estimate.hpp>
 #include <shardwise/memory/request.hpp>
@@ -32,15 +33,29 @@ enum class PlanObjective : std::uint8_t {
     return "unknown";
 }
 
+/// Degrees that a plan must have; those that are not given are searched.
+struct PlanPins {
+    Optional<std::int64_t> tp{};
+    Optional<std::int64_t> pp{};
+    Optional<std::int64_t> dp{};
+    Optional<std::int64_t> ep{};
+    /// ZeRO's stage, in training.
+    Optional<std::int32_t> zero{};
+    /// In inference the batch is then cut without a pipeline too.
+    Optional<std::int64_t> micro_batches{};
+};
+
 /// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
-/// sequence parallelism and what `estimate.training` computes again, unless they are fixed; `estimate.batch`
-/// counts the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a search for
-/// throughput in inference, and is 1 elsewhere.
+/// sequence parallelism and what `estimate.training` computes again, unless they are fixed, and ZeRO's stage;
+/// `estimate.batch` counts the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a
+/// search for throughput in inference, and is the smallest that the pins allow elsewhere.
 struct PlanRequest {
     EstimateRequest estimate{};
     PlanObjective objective = PlanObjective::latency;
-    /// Training keeps to ZeRO's stage of `estimate.training`; else all of them are tried.
-    bool is_zero_fixed = false;
+    /// The search keeps to these degrees.
+    PlanPins pins{};
+    /// The search keeps to even degrees (is_even): those that other engines run too.
+    bool is_even = false;
     /// Training computes again what `estimate.training` says; else all three ways are tried.
     bool is_recompute_fixed = false;
     /// Training is sequence-parallel where `estimate.parallel` says so, and only there; else both are tried.
@@ -91,9 +106,14 @@ struct PlanCost {
     double tokens_per_second = 0.0;
 };
 
-/// A plan that was not chosen, the next best of its kind, and what it loses.
+/// A plan that was not chosen, the next best of its kind or the best even one, and what it loses.
 struct PlanAlternative {
     PlanDegrees degrees{};
+    /// As the plan's own.
+    Recompute recompute = Recompute::none;
+    bool is_sequence_parallel = false;
+    /// Its degrees divide heads and experts (is_even).
+    bool is_even = false;
     PlanCost cost{};
     /// The fullest rank.
     Bytes largest_rank{};
@@ -110,6 +130,8 @@ struct ParallelPlan {
     /// the request's, or what was chosen.
     Recompute recompute = Recompute::none;
     bool is_sequence_parallel = false;
+    /// Its degrees divide heads and experts (is_even).
+    bool is_even = false;
     /// The sequences of the whole job: the request's, or the ones that were chosen.
     std::int64_t batch = 1;
     List<PlanStage> stages;

@@ -3,6 +3,7 @@
 
 #include <shardwise/plan/plan_search.hpp>
 #include <shardwise/plan/plan_words.hpp>
+#include <shardwise/plan/rank_loads.hpp>
 #include <shardwise/plan/variant_search.hpp>
 
 #include <string>
@@ -54,6 +55,7 @@ public:
 
     List<std::string> write() && {
         explain_ranks();
+        if (search_.request().is_even) say("even, as asked for: degrees divide query heads, key-value heads and experts");
         explain_tensor();
         explain_pipeline();
         explain_data();
@@ -79,20 +81,42 @@ private:
             return "would take " + count_text(found.degrees.ranks() - degrees_.ranks(), "device", "devices") + " more";
         return ratio < 1.0005 ? "would be no faster" : "would cost " + times_text(ratio);
     }
-    /// Lowers other degrees than the one in question until there are devices enough; says so in `note`.
+    /// Lowers other degrees than the one in question, none that are pinned, until there are devices enough; says so in
+    /// `note`. False where there are not, or where the search could not have looked at the degrees.
     bool shrink(PlanDegrees& other, std::int64_t PlanDegrees::*kept, std::string& note) const {
         struct Named {
             std::int64_t PlanDegrees::*degree;
+            Optional<std::int64_t> const& pin;
             std::string_view name;
         };
         auto const devices = search_.sites().count();
-        for (auto const& [degree, name] : {Named{&PlanDegrees::dp, "dp"}, Named{&PlanDegrees::pp, "pp"},
-                                           Named{&PlanDegrees::ep, "ep"}, Named{&PlanDegrees::tp, "tp"}}) {
-            if (degree == kept || other.ranks() <= devices || other.*degree == 1) continue;
+        auto const& pins = search_.request().pins;
+        for (auto const& [degree, pin, name] :
+             {Named{&PlanDegrees::dp, pins.dp, "dp"}, Named{&PlanDegrees::pp, pins.pp, "pp"},
+              Named{&PlanDegrees::ep, pins.ep, "ep"}, Named{&PlanDegrees::tp, pins.tp, "tp"}}) {
+            if (degree == kept || pin || other.ranks() <= devices || other.*degree == 1) continue;
             while (other.ranks() > devices && other.*degree > 1) other.*degree /= 2;
             note += " with " + std::string(name) + " " + std::to_string(other.*degree);
         }
-        return other.ranks() <= devices;
+        return other.ranks() <= devices && is_open(other);
+    }
+    /// True where the search could have looked at these degrees, but for what is in question.
+    bool is_open(PlanDegrees const& other) const {
+        bool const is_odd = search_.request().is_even && !is_even(search_.model().config, other);
+        return !is_odd && search_.can_count(other);
+    }
+    /// True of a degree that the request gives, which is said.
+    bool is_given(Optional<std::int64_t> const& pin, std::string const& text) {
+        if (pin) say(text + ", as asked for");
+        return pin.has_value();
+    }
+    /// The next degree that may be asked about: the smallest of at least twice `degree`, else the largest; 0 if none.
+    static std::int64_t next_of(List<std::int64_t> const& degrees, std::int64_t degree) {
+        for (auto const other : degrees) {
+            if (other >= 2 * degree) return other;
+        }
+        auto const last = degrees.empty() ? 0 : degrees[degrees.size() - 1];
+        return last > degree ? last : 0;
     }
 
     void explain_ranks() {
@@ -114,6 +138,7 @@ private:
         auto const most = search_.limits().tp;
         auto const heads = search_.model().config.heads;
         auto const tp = degrees_.tp;
+        if (is_given(search_.request().pins.tp, "tensor parallel " + std::to_string(tp))) return;
         auto const start =
             tp == 1 ? std::string{"no tensor parallelism: "} : "tensor parallel stops at " + std::to_string(tp) + ": ";
         if (auto const refusal = search_.sites().classes().tensor_refusal(); !refusal.empty() && search_.sites().count() > 1) {
@@ -129,7 +154,11 @@ private:
             return;
         }
         auto other = degrees_;
-        other.tp = 2 * tp < most ? 2 * tp : most;
+        other.tp = next_of(search_.choices().tp, tp);
+        if (other.tp == 0) {
+            say(start + "no larger one that there are devices for is even");
+            return;
+        }
         std::string note;
         if (!shrink(other, &PlanDegrees::tp, note)) return;
         auto const node = search_.sites().largest_node();
@@ -152,18 +181,24 @@ private:
         if (search_.limits().pp == 1) return;
         auto other = degrees_;
         std::string note;
+        bool const is_pinned =
+            is_given(search_.request().pins.pp, "a pipeline of " + count_text(pp, "stage", "stages"));
+        if (is_pinned && pp == 1) return;
         if (pp == 1) {
             other.pp = 2;
             if (shrink(other, &PlanDegrees::pp, note)) say("no pipeline: 2 stages" + note + " " + verdict(other));
             return;
         }
         other.pp = pp / 2;
-        say("a pipeline of " + std::to_string(pp) + " stages, cut where the step is shortest: " +
-            count_text(other.pp, "stage", "stages") + " " + verdict(other));
+        if (!is_pinned) {
+            say("a pipeline of " + std::to_string(pp) + " stages, cut where the step is shortest: " +
+                count_text(other.pp, "stage", "stages") + " " + verdict(other));
+        }
         auto const waiting = cut_.cost.step.bubble / cut_.cost.step.total();
         say(count_text(degrees_.micro_batches, "micro-batch", "micro-batches") + " of " +
-            count_text(piece(), "sequence", "sequences") + ": stages wait " + decimal_text(100.0 * waiting, 0) +
-            " % of the step");
+            count_text(piece(), "sequence", "sequences") +
+            (search_.request().pins.micro_batches ? ", as asked for" : "") + ": stages wait " +
+            decimal_text(100.0 * waiting, 0) + " % of the step");
     }
 
     void explain_data() {
@@ -173,11 +208,14 @@ private:
             say("one replica: the batch is one sequence");
             return;
         }
+        auto const replicas = count_text(dp, "replica", "replicas") + ", " +
+                              count_text(rank_batch(batch, degrees_), "sequence", "sequences") +
+                              (degrees_.ep > 1 ? " on each rank" : " each");
+        if (is_given(search_.request().pins.dp, replicas)) return;
         if (dp > 1) {
             auto other = degrees_;
             other.dp = dp / 2;
-            say(std::to_string(dp) + " replicas, " + count_text(rank_batch(batch, degrees_), "sequence", "sequences") +
-                (degrees_.ep > 1 ? " on each rank: " : " each: ") + std::to_string(other.dp) + " " + verdict(other));
+            say(replicas + ": " + std::to_string(other.dp) + " " + verdict(other));
             return;
         }
         auto other = degrees_;
@@ -190,22 +228,25 @@ private:
         auto const experts = search_.model().config.experts;
         if (experts == 0) return;
         auto other = degrees_;
+        auto const shards = "experts sharded over " + std::to_string(degrees_.ep) + " ranks, at most " +
+                            std::to_string(ceil_divide(experts, degrees_.ep)) + " each";
+        auto const what = degrees_.ep > 1 ? shards : std::string("experts are not sharded");
+        if (is_given(search_.request().pins.ep, what)) return;
         if (degrees_.ep > 1) {
             other.ep = 1;
-            say("experts dealt to " + std::to_string(degrees_.ep) + " ranks, at most " +
-                std::to_string(ceil_divide(experts, degrees_.ep)) + " each: all on each rank " + verdict(other));
+            say(what + ": all on each rank " + verdict(other));
             return;
         }
-        other.ep = 2;
+        other.ep = next_of(search_.choices().ep, 1);
         std::string note;
-        if (shrink(other, &PlanDegrees::ep, note))
-            say("experts are not dealt: to 2 ranks" + note + " " + verdict(other));
+        if (other.ep > 1 && shrink(other, &PlanDegrees::ep, note))
+            say(what + ": over " + std::to_string(other.ep) + " ranks" + note + " " + verdict(other));
     }
 
     void explain_zero() {
         if (!search_.job().training || degrees_.dp == 1) return;
         auto const stage = "ZeRO stage " + std::to_string(degrees_.zero);
-        if (search_.request().is_zero_fixed) {
+        if (search_.request().pins.zero) {
             say(stage + ", as asked for");
             return;
         }
@@ -215,10 +256,10 @@ private:
         }
         auto other = cut_;
         --other.degrees.zero;
-        auto const needs = search_.fullest(other);
+        auto const ranks = search_.ranks_of(other);
         auto const before = "; stage " + std::to_string(other.degrees.zero);
-        if (!search_.has_room(other)) {
-            say(stage + before + " would need " + to_text(needs) + " on the fullest rank");
+        if (!fit_devices(ranks, search_.sites())) {
+            say(stage + before + " would need " + to_text(fullest_rank(ranks)) + " on the fullest rank");
             return;
         }
         auto stages = search_.stages_of(other);
@@ -284,7 +325,7 @@ private:
     }
 
     void explain_memory() {
-        auto const [bytes, capacity] = search_.most_loaded(cut_);
+        auto const [bytes, capacity] = most_loaded(search_.ranks_of(cut_), search_.sites());
         say("the fullest rank takes " + to_text(bytes) + " of " + to_text(capacity));
     }
 

@@ -33,7 +33,7 @@ public:
           zeros_(request, job_.dtype.value_or(model.config.dtype_or(Dtype::f32))),
           parts_(find_parts(model, depends_on_layer(job_))),
           slots_(find_slots(model, parts_, depends_on_layer(job_))),
-          cost_(model, job_),
+          cost_(model, job_, default_efficiency, like == nullptr ? nullptr : &like->cost_),
           pricer_(cost_, slots_),
           sites_(with_utilization(topology, request.estimate.utilization),
                  !request.estimate.training || counts_everything(request.estimate.training->convention)),
@@ -42,7 +42,7 @@ public:
           pass_(step_pass(model, job_)),
           setting_(step_setting(cost_, pass_)),
           pieces_(pricer_, sites_, room_, setting_, limits()),
-          finder_(pieces_, pricer_, sites_, room_, setting_, job_.parallel.sequence_parallel),
+          finder_(pieces_, pricer_, sites_, room_, setting_, choices_.pieces, job_.parallel.sequence_parallel),
           tree_(pieces_, finder_) {
         use_batch(job_.batch);
     }
@@ -90,9 +90,16 @@ public:
         return best.is_found ? best.cost.step.total() : 0.0;
     }
 
+    /// Looks at even degrees only from now on, or at all.
+    void use_even(bool is_even) {
+        request_.is_even = is_even;
+        choices_ = DegreeChoices(model_.config, limits(), request_);
+    }
+
     /// Counts so many sequences in the job from now on.
     void use_batch(std::int64_t batch) {
         request_.estimate.batch = job_.batch = batch;
+        choices_ = DegreeChoices(model_.config, limits(), request_);
         held_.kinds.clear();
         most_batch_ = largest_counted_batch(model_, job_);
         cost_.use_batch(batch);
@@ -100,7 +107,7 @@ public:
                   (pass_ == Pass::decode ? 1.0 : static_cast<double>(context_of(job_, model_.config)));
     }
 
-    /// The best cut with these degrees, whatever their micro-batches and ZeRO stage.
+    /// The best cut with these degrees, whatever the other pins, their micro-batches and ZeRO stage.
     [[nodiscard]] FoundCut best_of(PlanDegrees const& degrees) {
         FoundCut best;
         limit_ = most_seconds;
@@ -150,32 +157,6 @@ public:
         return ranks;
     }
 
-    /// The fullest rank of a cut.
-    [[nodiscard]] Bytes fullest(FoundCut const& cut) {
-        Bytes most{};
-        for (auto const& rank : ranks_of(cut)) most = most < rank.terms.total() ? rank.terms.total() : most;
-        return most;
-    }
-    /// True where every rank of a cut fits its device.
-    [[nodiscard]] bool has_room(FoundCut const& cut) {
-        for (auto const& rank : ranks_of(cut)) {
-            if (sites_.device(rank.device).available() < rank.terms.total()) return false;
-        }
-        return true;
-    }
-    struct Load {
-        Bytes bytes{};
-        Bytes capacity{};
-    };
-    /// The rank whose device is filled the most, by its share.
-    [[nodiscard]] Load most_loaded(FoundCut const& cut) {
-        Load most{{}, Bytes{1}};
-        for (auto const& rank : ranks_of(cut)) {
-            Load const load{rank.terms.total(), sites_.device(rank.device).available()};
-            if (share_of(most) < share_of(load)) most = load;
-        }
-        return most;
-    }
     [[nodiscard]] std::int64_t examined() const { return tree_.examined(); }
     [[nodiscard]] std::int64_t too_large() const { return too_large_ + tree_.too_large(); }
     [[nodiscard]] ModelParts const& parts() const { return parts_; }
@@ -190,9 +171,12 @@ public:
         if (!sites_.classes().tensor_refusal().empty()) limits.tp = 1;
         return limits;
     }
-    /// False where a rank's share of the batch is more than sizes are computed for.
+    /// The degrees that the request leaves open.
+    [[nodiscard]] DegreeChoices const& choices() const { return choices_; }
+    /// False where a rank's share of the batch is more than sizes are computed for, or less than its pieces.
     [[nodiscard]] bool can_count(PlanDegrees const& degrees) const {
-        return rank_batch(job_.batch, degrees) <= most_batch_;
+        auto const batch = rank_batch(job_.batch, degrees);
+        return batch <= most_batch_ && choices_.pieces.has_enough(batch);
     }
     [[nodiscard]] List<std::int32_t> const& zeros(std::int64_t dp) const { return zeros_.of(dp); }
     /// What each device of such a cut lacks at least, by what it holds of the model; negative where it has room.
@@ -227,9 +211,6 @@ private:
         if (weighed_ == degrees && !held_.kinds.empty()) return;
         room_.weigh(degrees, held_);
         weighed_ = degrees;
-    }
-    static double share_of(Load const& load) {
-        return static_cast<double>(load.bytes.count()) / static_cast<double>(load.capacity.count());
     }
     static EstimateRequest job_of(PlanRequest const& request) {
         auto job = request.estimate;
@@ -281,7 +262,7 @@ private:
         tree_.plant(task());
     }
     CandidateTask task() const {
-        return {request_, zeros_, limits(), model_.config.experts, sites_.count(), most_batch_, limit_};
+        return {request_, zeros_, choices_, sites_.count(), most_batch_, limit_};
     }
 
     /// What is known of a candidate before it is laid out.
@@ -384,6 +365,7 @@ private:
     PlanDegrees weighed_{};
     Pass pass_;
     StepSetting setting_;
+    DegreeChoices choices_;
     BatchPieces pieces_;
     WayFinder finder_;
     CandidateTree tree_;

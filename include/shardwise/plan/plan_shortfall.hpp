@@ -21,6 +21,7 @@ public:
 
     /// What to do, in words; each change suffices by itself.
     std::string advice() {
+        try_pins();
         try_training();
         try_cache();
         try_quant();
@@ -36,6 +37,21 @@ private:
         bool const is_alike = request.estimate.quant == request_.estimate.quant &&
                               request.estimate.kv_dtype == request_.estimate.kv_dtype;
         return has_plan(model_, topology_, request, is_alike ? &search_ : nullptr);
+    }
+
+    /// Without one of the pins.
+    void try_pins() {
+        auto const leave_out = [&](auto PlanPins::*pin, std::string_view name) {
+            auto changed = request_;
+            (changed.pins.*pin).reset();
+            if (request_.pins.*pin && fits(changed)) add("leaving out " + std::string(name));
+        };
+        leave_out(&PlanPins::tp, "--tp");
+        leave_out(&PlanPins::pp, "--pp");
+        leave_out(&PlanPins::dp, "--dp");
+        leave_out(&PlanPins::ep, "--ep");
+        leave_out(&PlanPins::zero, "--zero");
+        leave_out(&PlanPins::micro_batches, "--micro-batches");
     }
 
     void try_training() {
@@ -138,6 +154,12 @@ private:
 /// Why a job fits nowhere: the cut that comes closest, what its fullest rank needs and has, and what would make it fit.
 [[nodiscard]] inline Error plan_shortfall(PlanSearch& search, Topology const& topology) {
     auto const cut = find_closest_cut(search);
+    if (cut.begins.empty()) {
+        return Error{ErrorCode::size_overflow}
+            .at("context")
+            .because("a rank's share of the batch has more tokens than sizes are computed for")
+            .fix("lower --batch or --context, or leave out what the degrees are to be");
+    }
     auto const where = "the fullest rank of the closest cut (" + detail::degrees_text(cut.degrees) + ")";
     return Error{ErrorCode::out_of_memory}.in(where).needs(cut.needs).has(cut.has).fix(
         "try " + detail::PlanFixes(search, topology).advice());

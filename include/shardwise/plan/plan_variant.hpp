@@ -10,6 +10,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct PlanVariant {
     Recompute recompute = Recompute::none;
     bool is_sequence_parallel = false;
+
+    friend constexpr bool operator==(PlanVariant const&, PlanVariant const&) = default;
 };
 
 /// The variants that a request leaves to the search, what takes the least memory last: the request's own in inference and

@@ -10,6 +10,12 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// The best cut of all variants, and its variant.
+struct BestCut {
+    PlanVariant variant{};
+    FoundCut cut;
+};
+
 /// Searches a job in every way that its request leaves open: what training computes again, and whether activations are
 /// sharded along the sequence. Each search knows the best step of those before it and looks for a shorter one only.
 class VariantSearch {
@@ -28,14 +34,15 @@ public:
         return *search;
     }
 
-    /// The best variant; of equally good ones the one that computes less again, then without sequence parallelism. Where
-    /// nothing fits, the one that takes the least memory.
-    PlanVariant find_best() {
+    /// The best variant with its best cut, of which the even ones are looked at if only they count; of equally good ones
+    /// the one that computes less again, then without sequence parallelism. Where nothing fits, the one that takes the
+    /// least memory. The cut is not looked for where there is one variant and every cut counts.
+    BestCut find_best(bool is_even = false) {
         auto const variants = plan_variants(request_);
-        auto best = variants.back();
-        if (variants.size() == 1) return best;
+        BestCut best{variants.back(), {}};
+        if (variants.size() == 1 && !is_even) return best;
         auto best_index = variants.size() - 1;
-        FoundCut known;
+        auto& known = best.cut;
         // What keeps the least mostly fits, and bounds the others; of these, full sequence-parallel ones are slowest to
         // search and rarely better.
         List<std::size_t> order;
@@ -48,12 +55,15 @@ public:
         for (auto const i : order) {
             bool const has_limit = known.is_found && request_.objective != PlanObjective::devices;
             auto const limit = has_limit ? known.cost.step.total() * (1.0 + 1e-12) : PlanSearch::most_seconds;
-            auto found = at(variants[i]).find_best(limit);
+            auto& search = at(variants[i]);
+            search.use_even(is_even || request_.is_even);
+            auto found = search.find_best(limit);
+            search.use_even(request_.is_even);
             if (!found.is_found || is_better(known, found, request_.objective)) continue;
             bool const is_equal = known.is_found && !is_better(found, known, request_.objective);
             if (is_equal && i > best_index) continue;
             known = static_cast<FoundCut&&>(found);
-            best = variants[i];
+            best.variant = variants[i];
             best_index = i;
         }
         return best;

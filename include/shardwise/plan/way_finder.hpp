@@ -34,13 +34,14 @@ struct PlanWay {
 class WayFinder {
 public:
     WayFinder(BatchPieces& pieces, SlotPricer& pricer, SiteFinder& sites, RoomCheck& room, StepSetting const& setting,
-              bool is_sequence_parallel)
+              PieceChoices const& counts, bool is_sequence_parallel)
         : pieces_(pieces),
           pricer_(pricer),
           sites_(sites),
           room_(room),
           shares_(sites, room),
           setting_(setting),
+          counts_(counts),
           is_dealt_in_rows_(is_sequence_parallel) {}
     WayFinder(WayFinder const&) = delete;
     WayFinder& operator=(WayFinder const&) = delete;
@@ -70,7 +71,7 @@ public:
         for (degrees.pp = 1; degrees.pp <= most; ++degrees.pp) {
             auto& known = may[static_cast<std::size_t>(degrees.pp) - 1];
             if (!known) continue;
-            degrees.micro_batches = setting_.pass == Pass::training || degrees.pp > 1 ? batch : 1;
+            degrees.micro_batches = counts_.most(batch, degrees.pp);
             auto const& smallest = pieces_.weighed(degrees, ceil_divide(batch, degrees.micro_batches), true);
             // Larger pieces take no less together, but for what is rounded up.
             auto const most_bytes = 1.01 * sites_.classes().most_memory();
@@ -99,7 +100,7 @@ public:
         }
         degrees.zero = zeros.front();
         bool const is_cut = setting_.pass == Pass::training || degrees.pp > 1;
-        sort_pieces(degrees, batch, piece_counts(batch, is_cut ? 2 : 1, setting_.pass == Pass::training), has_messages);
+        sort_pieces(degrees, batch, counts_.of(batch, is_cut ? 2 : 1), has_messages);
         auto const rate = pieces_.sequence_rate(degrees);
         double least = -1.0;
         for (auto const& [seconds, pieces] : sorted_) {
@@ -126,7 +127,7 @@ public:
     template <class MayWin, class Visit>
     void find(PlanDegrees degrees, std::int64_t batch, List<std::int32_t> const& zeros, List<PlanLayout> const& layouts,
               MayWin const& may_win, Visit const& visit) {
-        auto const counts = piece_counts(batch, degrees.pp, setting_.pass == Pass::training);
+        auto const counts = counts_.of(batch, degrees.pp);
         sort_stages(degrees, layouts);
         List<std::int32_t> open;
         auto const most = sites_.classes().most_room(degrees.ranks() / degrees.pp, degrees.pp);
@@ -354,6 +355,7 @@ private:
     RoomCheck& room_;
     StageShares shares_;
     StepSetting const& setting_;
+    PieceChoices const& counts_;
     /// Each rank has a whole number of a piece's rows: small pieces may take more than their share of a large one.
     bool is_dealt_in_rows_;
     List<List<std::uint64_t>> profiles_;
