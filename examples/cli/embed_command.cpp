@@ -79,7 +79,7 @@ void cut_to(std::int64_t most, std::vector<TokenId> const& after, std::vector<To
     if (!model) return model.error();
     if (auto const done = complete_options(model->source, request); !done) return done.error();
     auto const& options = request.options;
-    if (auto const fits = check_heads(model->checkpoint.model.config, options.tp); !fits) return fits.error();
+    if (auto const fits = check_degrees(model->checkpoint.model, {.tp = options.tp}); !fits) return fits.error();
     auto const tokenizer = load_tokenizer(model->source);
     // Ids in place of a text, which the loader advises, are nothing that this command takes.
     if (!tokenizer)
@@ -119,7 +119,7 @@ ExitCode run_embed(Arguments const& arguments) {
     auto const request = read_embed_request(arguments);
     if (!request) return failed(request.error(), Stage::arguments);
     auto const answer = answer_embed(arguments, *request);
-    if (!answer) return failed(answer.error(), answer.error().subject() == "--tp" ? Stage::arguments : Stage::work);
+    if (!answer) return failed(answer.error(), is_degree_flag(answer.error()) ? Stage::arguments : Stage::work);
     print_text(arguments.json ? embed_json(*answer) : embed_lines(*answer));
     return ExitCode::done;
 }

@@ -142,12 +142,16 @@ struct RunInput {
         .fix("use at most " + std::to_string(positions - prompt + 1));
 }
 
+[[nodiscard]] Parallelism degrees_of(RunOptions const& options) {
+    return {.tp = options.tp, .pp = options.pp, .ep = options.ep};
+}
+
 /// Reads what describes the model; the prompt on the first rank only.
-[[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request, std::int64_t tp,
-                                          bool is_first) {
+[[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request,
+                                          RunOptions const& options, bool is_first) {
     auto model = find_runnable(*arguments.model);
     if (!model) return model.error();
-    if (auto const fits = check_heads(model->checkpoint.model.config, tp); !fits) return fits.error();
+    if (auto const fits = check_degrees(model->checkpoint.model, degrees_of(options)); !fits) return fits.error();
     auto stops = end_tokens(model->source);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
@@ -252,7 +256,7 @@ void catch_interrupts(RunRanks& ranks) {
                                            ColorMode color) {
     if (auto const joined = ranks.join(options); !joined) return joined.error();
     auto input = placed ? Result<RunInput>(*std::move(placed))
-                        : read_input(arguments, std::move(request), options.tp, ranks.is_first());
+                        : read_input(arguments, std::move(request), options, ranks.is_first());
     if (auto* const world = ranks.world()) {
         auto const read = input ? Result<>{} : Result<>{input.error()};
         if (auto const agreed = agree_on(*world, read); !agreed) return agreed.error();
@@ -264,7 +268,7 @@ void catch_interrupts(RunRanks& ranks) {
 
 /// What is wrong with a flag that only the model tells.
 [[nodiscard]] Stage stage_of_input(Error const& error) {
-    return error.subject().ends_with("--tp") ? Stage::arguments : Stage::work;
+    return is_degree_flag(error) ? Stage::arguments : Stage::work;
 }
 
 /// A flag that says something impossible is wrong usage.
@@ -333,7 +337,7 @@ ExitCode run_run(Arguments const& arguments) {
     if (talks) {
         auto const model = find_runnable(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
-        if (auto const fits = check_heads(model->checkpoint.model.config, options->tp); !fits)
+        if (auto const fits = check_degrees(model->checkpoint.model, degrees_of(*options)); !fits)
             return refuse(fits.error());
         options->context = conversation_context(model->checkpoint.model.config);
         if (has_placement(arguments)) {
@@ -346,7 +350,7 @@ ExitCode run_run(Arguments const& arguments) {
     // How many ranks there are follows from the placement, and that from the prompt.
     std::optional<RunInput> placed;
     if (has_placement(arguments)) {
-        auto input = read_input(arguments, *request, options->tp, true);
+        auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
         auto const& model = input->model.checkpoint.model;
         auto const context = detail::limits_for({input->request}, model.config, *options).context;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runnable_model.hpp"
 
+#include <shardwise/memory/check_model_request.hpp>
 #include <shardwise/model/presets.hpp>
 
+#include <string_view>
 #include <utility>
 
 namespace shardwise::cli {
@@ -39,14 +41,20 @@ Result<RunnableModel> find_runnable(std::string const& name) {
     return RunnableModel{*std::move(source), *std::move(checkpoint)};
 }
 
-Result<> check_heads(ModelConfig const& config, std::int64_t tp) {
-    if (config.heads < 1 || tp <= config.heads) return {};
-    return Error{ErrorCode::invalid_argument}
-        .in("--tp")
-        .because("asks for more ranks than the model has query heads")
-        .got(tp)
-        .at_most(config.heads)
-        .fix("use at most as many ranks as query heads; with --pp others compute other layers");
+Result<> check_degrees(Model const& model, Parallelism const& degrees) {
+    auto const checked = check_request(model, {.parallel = degrees});
+    if (checked) return {};
+    for (std::string_view const degree : {"tp", "pp", "ep"}) {
+        if (checked.error().place() == degree) return Error{checked.error()}.in("--" + std::string(degree)).at({});
+    }
+    return {};
+}
+
+bool is_degree_flag(Error const& error) {
+    for (std::string_view const flag : {"--tp", "--pp", "--ep"}) {
+        if (error.subject().ends_with(flag)) return true;
+    }
+    return false;
 }
 
 }  // namespace shardwise::cli

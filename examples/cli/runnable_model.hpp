@@ -2,9 +2,9 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/memory/request.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 
-#include <cstdint>
 #include <string>
 
 namespace shardwise::cli {
@@ -21,9 +21,11 @@ struct RunnableModel {
 ///         readers
 [[nodiscard]] Result<RunnableModel> find_runnable(std::string const& name);
 
-/// A rank computes a query head at least: more ranks are wrong usage, which only the model tells.
+/// A rank computes a query head, a layer, an expert at least: more ranks are wrong usage, which only the model tells.
 ///
-/// Errors  invalid_argument of --tp
-[[nodiscard]] Result<> check_heads(ModelConfig const& config, std::int64_t tp);
+/// Errors  invalid_argument of --tp, --pp or --ep
+[[nodiscard]] Result<> check_degrees(Model const& model, Parallelism const& degrees);
+/// True of such an error, whatever rank speaks.
+[[nodiscard]] bool is_degree_flag(Error const& error);
 
 }  // namespace shardwise::cli

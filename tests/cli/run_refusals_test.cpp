@@ -40,6 +40,11 @@ TEST_CASE("run: what cannot be run is refused by name, with the right status") {
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--max-new-tokens", "2"}, "query heads") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--tp", "5", "--ranks", "processes"}, "query heads") == 2);
     CHECK(status({"estimate", path, "--tp", "5"}, "query heads") == 2);
+    for (auto const* ranks : {"threads", "processes"})
+        CHECK(status({"run", path, "--prompt-ids", "1", "--pp", "3", "--ranks", ranks}, "--pp: is more than the model has layers") == 2);
+    CHECK(status({"run", path, "--prompt-ids", "1", "--ep", "2"}, "--ep: splits experts, and the model has none") == 2);
+    CHECK(status({"estimate", path, "--pp", "3"}, "--pp: is more than the model has layers") == 2);
+    CHECK(status({"plan", path, "--devices", "4xL4", "--pp", "3"}, "--pp: is more than the model has layers") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "1e309"}, "is out of range") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "-1"}, "is out of range") == 2);
     CHECK(status({"run", path, "--prompt-ids", "1", "--temperature", "nan"}, "--temperature") == 2);
