@@ -174,9 +174,7 @@ ExitCode run_map(Arguments const& arguments) {
     auto const answered = with_progress(
         *color, [&](Observer const& observer) { return answer_map(arguments, *request, answer, observer); });
     if (!answered) {
-        auto const& error = answered.error();
-        // Flags that do not go together are wrong usage, whatever the library calls them.
-        bool const is_usage = error.code() == ErrorCode::invalid_argument || error.subject().substr(0, 2) == "--";
+        bool const is_usage = answered.error().code() == ErrorCode::invalid_argument;
         return report(answered.error(), is_usage ? Stage::arguments : Stage::work, arguments.json);
     }
     if (arguments.svg) {
