@@ -130,6 +130,13 @@ TEST_CASE("embed: the checkpoint's own modules say how states are pooled, and wh
     refused("sentence_transformers.models.Dense");
     (void)model.folder.write("modules.json", "{}");
     refused("modules are a list");
+    // Names that modules.json gives stay in the folder, also through links.
+    write_modules("");
+    std::filesystem::remove_all(model.folder / "1_Pooling");
+    TemporaryFolder const elsewhere;
+    (void)elsewhere.write("config.json", R"({"pooling_mode_mean_tokens": true})");
+    std::filesystem::create_directory_symlink(elsewhere.path(), model.folder / "1_Pooling");
+    refused("is a link that leaves the model's folder");
 }
 
 TEST_CASE("embed: without pooling every token has a row, and the lines are the same numbers") {

@@ -225,7 +225,7 @@ private:
         }
         std::map<std::size_t, FileParts> packed;
         for (auto const& name : files) {
-            auto const file = source.index.empty() ? source.open(name) : source.open_shard(name);
+            auto const file = source.index.empty() ? source.open(name) : source.open_named(name);
             if (!file) return file.error();
             auto const header = read_safetensors(*file);
             if (!header) return header.error();

@@ -38,7 +38,7 @@ public:
     Result<std::optional<SentenceModules>> read() {
         if (source_.kind == SourceKind::gguf) return read_gguf_pooling();
         if (source_.folder.empty() || !source_.open(modules_file)) return std::optional<SentenceModules>{};
-        auto const document = open_json(modules_file);
+        auto const document = parse_file(source_.open(modules_file), modules_file);
         if (!document) return document.error();
         if (!document->root().is_array()) return malformed(modules_file, "modules are a list");
         bool has_pooling = false;
@@ -102,8 +102,7 @@ private:
     [[nodiscard]] std::string path_of(std::string_view file) const {
         return source_.folder + (source_.folder.ends_with('/') ? "" : "/") + std::string(file);
     }
-    [[nodiscard]] Result<JsonDocument> open_json(std::string_view name) const {
-        auto const file = source_.open(name);
+    [[nodiscard]] Result<JsonDocument> parse_file(Result<RegularFile> const& file, std::string_view name) const {
         if (!file) return file.error();
         auto const text = read_text_file(*file, largest_file);
         if (!text) return text.error();
@@ -112,14 +111,19 @@ private:
         auto error = document.error();
         return error.in(path_of(name));
     }
+    /// A file of a module, whose folder is a name that comes out of modules.json; without one it is the model's own.
+    [[nodiscard]] Result<RegularFile> open_module_file(std::string const& name) const {
+        return name.find('/') == std::string::npos ? source_.open(name) : source_.open_named(name);
+    }
     /// The length of texts, and lower case, which is refused: it is not that of the tokenizer.
     ///
     /// Source  sentence-transformers 5, models/Transformer.py, load
     Result<> read_transformer(std::string const& prefix) {
         for (std::string_view const kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
             auto const name = prefix + "sentence_" + std::string(kind) + "_config.json";
-            if (!source_.open(name)) continue;
-            auto const document = open_json(name);
+            auto const file = open_module_file(name);
+            if (!file && file.error().code() == ErrorCode::file_not_found) continue;
+            auto const document = parse_file(file, name);
             if (!document) return document.error();
             auto const config = document->root();
             if (auto const lowers = config.find("do_lower_case"); lowers && lowers->boolean().value_or(false)) {
@@ -158,7 +162,7 @@ private:
     }
     /// One mode; several that are true at once are vectors one after another, which are not made.
     [[nodiscard]] Result<Pooling> read_pooling(std::string const& name) const {
-        auto const document = open_json(name);
+        auto const document = parse_file(open_module_file(name), name);
         if (!document) return document.error();
         auto const config = document->root();
         Mode const* chosen = nullptr;

@@ -160,7 +160,7 @@ TEST_CASE("find_model: links in a folder that the user named are followed, a sha
     auto const file = source->open(source->config);
     REQUIRE(file);
     CHECK(read_config_file(*file)->config.layers == 3);
-    CHECK(source->open_shard("config.json").error().code() == ErrorCode::unsafe_path);
+    CHECK(source->open_named("config.json").error().code() == ErrorCode::unsafe_path);
     CHECK(source->open("../store/abc.json").error().code() == ErrorCode::unsafe_path);
 }
 

@@ -77,7 +77,7 @@ namespace detail {
     std::vector<std::uint32_t> shard_numbers;
     for (std::uint32_t i = 0; i < index.shards.size(); ++i) {
         observer("reading shards", i, static_cast<std::int64_t>(index.shards.size()));
-        auto const file = source.open_shard(index.shards[i]);
+        auto const file = source.open_named(index.shards[i]);
         if (!file) {
             if (file.error().code() != ErrorCode::file_not_found) return file.error();
             if (!absent) absent = file.error();

@@ -50,10 +50,10 @@ struct ModelSource {
         return root->listed_file(file);
     }
 
-    /// Opens a shard that the index names: it must stay in the folder.
+    /// Opens a file whose name comes out of a file (a shard that an index names): it must stay in the folder.
     ///
     /// Errors  as open; unsafe_path for a link that leaves the folder too
-    [[nodiscard]] Result<RegularFile> open_shard(std::string_view file) const {
+    [[nodiscard]] Result<RegularFile> open_named(std::string_view file) const {
         if (folder.empty()) return RegularFile::open(std::string(file));
         auto const root = ModelFolder::open(folder);
         if (!root) return root.error();
