@@ -23,7 +23,8 @@ constexpr std::array model_argument_table{
     Option{
         .flag = "MODEL",
         .value = "MODEL",
-        .help = "a preset, a config.json, .gguf or .safetensors file, a folder, or org/name in the Hugging Face cache",
+        .help = "a preset, a config.json, .gguf or .safetensors file, a folder, org/name in the Hugging Face cache, "
+                "or - for a config.json on standard input",
         .kind = ValueKind::model,
         .word = &Arguments::model},
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_prompt.hpp"
 
+#include <shardwise/core/files/stream.hpp>
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/tokenizer/chat_layout.hpp>
@@ -10,13 +11,11 @@
 #include "values.hpp"
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace shardwise::cli {
@@ -25,29 +24,17 @@ namespace {
 
 constexpr std::size_t longest_prompt_file = std::size_t{64} << 20U;
 
-/// What a pipe or a terminal has, up to its end.
-[[nodiscard]] Result<std::string> read_pipe(std::string const& path) {
-    std::ifstream pipe(path, std::ios::binary);
-    std::string text;
-    for (char block[4096]; pipe.read(block, sizeof block) || pipe.gcount() > 0;) {
-        text.append(block, static_cast<std::size_t>(pipe.gcount()));
-        if (text.size() <= longest_prompt_file) continue;
-        return Error{ErrorCode::capacity_exceeded}
-            .in(path)
-            .because("gives more bytes than a prompt may have")
-            .at_most(static_cast<std::int64_t>(longest_prompt_file));
-    }
-    return text;
-}
-
 [[nodiscard]] Result<std::string> prompt_text(Arguments const& arguments) {
     if (arguments.prompt) return *arguments.prompt;
-    auto const path = *arguments.prompt_file == "-" ? std::string("/dev/stdin") : *arguments.prompt_file;
+    auto const& path = *arguments.prompt_file;
     // A device may have no end; a terminal, which is one too, has.
-    std::error_code ignored;
-    bool const is_pipe = std::filesystem::is_fifo(path, ignored) ||
-                         (path == "/dev/stdin" && !std::filesystem::is_regular_file(path, ignored));
-    return is_pipe ? read_pipe(path) : read_text_file(path, longest_prompt_file);
+    if (!is_stream(path)) return read_text_file(path, longest_prompt_file);
+    auto text = read_stream(path, longest_prompt_file);
+    if (!text || text->size() <= longest_prompt_file) return text;
+    return Error{ErrorCode::capacity_exceeded}
+        .in(stream_name(path))
+        .because("gives more bytes than a prompt may have")
+        .at_most(static_cast<std::int64_t>(longest_prompt_file));
 }
 
 }  // namespace

@@ -12,6 +12,13 @@ namespace shardwise::cli {
 namespace {
 
 [[nodiscard]] Result<ModelSource> find_files(std::string const& name) {
+    // Nothing is read from it, nor waited for.
+    if (is_stream(name)) {
+        return Error{ErrorCode::invalid_argument}
+            .in(stream_name(name))
+            .because("gives a config.json, which has no weights to run")
+            .fix("name a folder with safetensors beside config.json, or a .gguf file");
+    }
     auto source = find_model(name, {}, HubCache(HubEnvironment::current()));
     if (!source) {
         if (source.error().code() != ErrorCode::unknown_name || find_preset(name) == nullptr) return source.error();

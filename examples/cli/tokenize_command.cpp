@@ -23,6 +23,13 @@ namespace {
 }
 
 [[nodiscard]] Result<Tokenizer> find_tokenizer(std::string const& model) {
+    // Nothing is read from it, nor waited for.
+    if (is_stream(model)) {
+        return Error{ErrorCode::invalid_argument}
+            .in(stream_name(model))
+            .because("gives a config.json, which has no tokenizer")
+            .fix("name a folder with a tokenizer.json, or a .gguf file");
+    }
     auto source = find_model(model, {}, HubCache(HubEnvironment::current()));
     if (!source && find_preset(model) != nullptr) {
         source = ModelSource{};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/model_source.hpp>
 
@@ -7,8 +8,14 @@
 #include "temporary_folder.hpp"
 
 #include <array>
+#include <csignal>
+#include <cstddef>
+#include <fcntl.h>
 #include <string>
 #include <string_view>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace shardwise;
@@ -164,11 +171,64 @@ TEST_CASE("find_model: links in a folder that the user named are followed, a sha
     CHECK(source->open("../store/abc.json").error().code() == ErrorCode::unsafe_path);
 }
 
-TEST_CASE("find_model: pipes and devices are refused without blocking") {
+TEST_CASE("find_model: devices, and pipes that are to be weights, are refused without blocking") {
     TemporaryFolder const at;
     REQUIRE(::mkfifo((at / "model.gguf").c_str(), 0600) == 0);
+    REQUIRE(::mkfifo((at / "model.safetensors").c_str(), 0600) == 0);
     CHECK(find(at / "model.gguf").error().reason() == "is a pipe, not a file");
+    CHECK(find(at / "model.safetensors").error().reason() == "is a pipe, not a file");
     CHECK(find("/dev/zero").error().reason() == "is a device, not a file");
+}
+
+TEST_CASE("find_model: a pipe gives a config.json once, and nothing else") {
+    TemporaryFolder const at;
+    auto const pipe = at / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    auto const piped = [&pipe](std::string const& text) {
+        std::thread writer([&] {
+            int const end = ::open(pipe.c_str(), O_WRONLY);
+            for (std::size_t done = 0; done < text.size();) {
+                auto const count = ::write(end, text.data() + done, text.size() - done);
+                if (count <= 0) break;
+                done += static_cast<std::size_t>(count);
+            }
+            ::close(end);
+        });
+        // The reader leaves before the end of what is too long.
+        auto* const before = std::signal(SIGPIPE, SIG_IGN);
+        auto out = find(pipe);
+        writer.join();
+        std::signal(SIGPIPE, before);
+        return out;
+    };
+    auto const source = piped(R"({"model_type": "llama", "num_hidden_layers": 3})");
+    REQUIRE(source);
+    CHECK(source->kind == SourceKind::config);
+    CHECK(source->name == "pipe");
+    auto const checkpoint = read_checkpoint(*source);
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->model.config.layers == 3);
+    // Errors name the pipe as they name a file.
+    auto const broken = piped(R"({"model_type": "llama", "num_hidden_layers": "3"})");
+    REQUIRE(broken);
+    CHECK(read_checkpoint(*broken).error().subject() == pipe);
+    CHECK(read_checkpoint(*broken).error().place() == "num_hidden_layers");
+
+    auto const refused = [&](std::string const& text) {
+        auto const out = piped(text);
+        REQUIRE_FALSE(out);
+        CHECK(out.error().subject() == pipe);
+        return std::string(name_of(out.error().code())) + ": " + std::string(out.error().reason());
+    };
+    CHECK(refused("") == "malformed_file: is empty");
+    CHECK(refused(" \r\n\t ") == "malformed_file: is empty");
+    CHECK(refused("GGUF\x03") == "unsupported: gives a GGUF file, which is read by its name only");
+    CHECK(refused("GGUF" + std::string(max_config_file, '\0')) ==
+          "unsupported: gives a GGUF file, which is read by its name only");
+    CHECK(refused(std::string("\x10\0\0\0\0\0\0\0{}", 10)) ==
+          "unsupported: gives a safetensors file, which is read by its name only");
+    CHECK(refused("{" + std::string(max_config_file, ' ')) ==
+          "capacity_exceeded: gives more bytes than a config.json may have");
 }
 
 TEST_CASE("find_model: a wrong name is answered with the nearest preset, file or cached repository") {

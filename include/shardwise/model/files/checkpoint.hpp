@@ -65,16 +65,20 @@ private:
 
     /// Reads config.json and describes its model.
     Result<> read_config_model() {
+        if (source_.config_text) return take_config(*source_.config_text, source_.config);
         auto const file = source_.open(source_.config);
         if (!file) return file.error();
         auto const text = read_text_file(*file, max_config_file);
         if (!text) return text.error();
-        auto config = read_config(*text, file->path());
+        return take_config(*text, file->path());
+    }
+    Result<> take_config(std::string_view text, std::string_view path) {
+        auto config = read_config(text, path);
         if (!config) return config.error();
         out_.quantization = std::move(config->quantization);
         for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
         if (!config->config.dtype && out_.quantization) config->config.dtype = usual_dtype(*out_.quantization);
-        return describe_config(config->config, file->path());
+        return describe_config(config->config, path);
     }
     Result<> describe_config(ModelConfig const& config, std::string_view path) {
         auto model = describe(config);

@@ -11,6 +11,7 @@
 #include <shardwise/model/files/config_keys.hpp>
 #include <shardwise/model/files/config_rope.hpp>
 #include <shardwise/model/files/config_task.hpp>
+#include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
@@ -33,11 +34,6 @@ struct ConfigFile {
     /// What the user should know of, one sentence each.
     std::vector<std::string> warnings;
 };
-
-/// The largest config.json that is read; published ones take a few KiB.
-///
-/// Units  bytes
-inline constexpr std::size_t max_config_file = std::size_t{4} << 20U;
 
 /// The most values that a config.json may hold; thousands are the names of a classifier's labels.
 inline constexpr std::size_t max_config_values = 100'000;

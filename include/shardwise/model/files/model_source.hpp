@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/files/stream.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/files/hub_cache.hpp>
@@ -9,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +18,11 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The largest config.json that is read; published ones take a few KiB.
+///
+/// Units  bytes
+inline constexpr std::size_t max_config_file = std::size_t{4} << 20U;
 
 /// What there is to read of a model.
 enum class SourceKind : std::uint8_t {
@@ -34,6 +41,8 @@ struct ModelSource {
     std::string folder;
     /// A config.json; may be empty for files of tensors.
     std::string config;
+    /// The text of `config`, where it came from a pipe or from standard input, which give it once.
+    std::optional<std::string> config_text;
     /// A model.safetensors.index.json; empty: `weights` are all.
     std::string index;
     std::vector<std::string> weights;
@@ -227,6 +236,38 @@ private:
     return source;
 }
 
+/// Reads a config.json from a pipe or from standard input. Files of weights are read here and there, so they need a name.
+[[nodiscard]] inline Result<ModelSource> stream_source(std::string const& path) {
+    auto const shown = stream_name(path);
+    auto const refuse = [&shown](std::string_view reason) {
+        return Error{ErrorCode::unsupported}.in(shown).because(reason).fix("name the file, or give its config.json");
+    };
+    if (ends_with_ignoring_case(path, ".gguf") || ends_with_ignoring_case(path, ".safetensors"))
+        return Error{ErrorCode::file_unreadable}.in(shown).because("is a pipe, not a file").fix("name the file itself");
+    auto text = read_stream(path, max_config_file);
+    if (!text) return text.error();
+    if (text->starts_with("GGUF")) return refuse("gives a GGUF file, which is read by its name only");
+    // A length of eight bytes, then a JSON object.
+    if (text->size() > 8 && (*text)[8] == '{' && (*text)[7] == '\0')
+        return refuse("gives a safetensors file, which is read by its name only");
+    if (text->size() > max_config_file) {
+        return Error{ErrorCode::capacity_exceeded}
+            .in(shown)
+            .because("gives more bytes than a config.json may have")
+            .at_most(static_cast<std::int64_t>(max_config_file));
+    }
+    if (text->find_first_not_of(" \t\r\n") == std::string::npos) {
+        return Error{ErrorCode::malformed_file}.in(shown).because("is empty").fix(
+            "give a config.json: shardwise estimate - < config.json");
+    }
+    ModelSource source;
+    source.kind = SourceKind::config;
+    source.name = is_standard_input(path) ? shown : std::string(last_part(path));
+    source.config = shown;
+    source.config_text = *std::move(text);
+    return source;
+}
+
 /// What a MODEL that leads nowhere may have meant.
 [[nodiscard]] inline Error unknown_model(std::string const& model, std::span<std::string_view const> presets,
                                          HubCache const& cache) {
@@ -257,7 +298,8 @@ private:
 }  // namespace detail
 
 /// Finds what a user's MODEL means: a preset, a .json, .gguf or .safetensors file, a folder, or org/name in the
-/// Hugging Face cache, in this order. Reads names and the first bytes of a file only.
+/// Hugging Face cache, in this order. Reads names and the first bytes of a file only; of a pipe, and of standard input
+/// ("-" or /dev/stdin), all: a config.json.
 ///
 /// Errors  unknown_name with the closest name; file_not_found for a folder without a model; file_unreadable,
 ///         unsupported, invalid_argument, unsafe_path
@@ -272,6 +314,7 @@ private:
         source.name = preset;
         return source;
     }
+    if (is_stream(model)) return detail::stream_source(model);
     struct stat status {};
     bool const has_nul = model.find('\0') != std::string::npos;
     if (!has_nul && ::stat(model.c_str(), &status) == 0) {
