@@ -54,7 +54,8 @@ public:
     /// Loads what `place` owns of the stage's blocks, and of the experts what `experts` does. `model` and `context`
     /// outlive this, which waits for its last step when it goes; `parameters` is not needed afterwards.
     ///
-    /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading; out_of_memory;
+    /// Errors  unsupported for operations that are not executed yet; those of check_load_options and of loading, file_unreadable
+    ///         also for a file that becomes shorter meanwhile; out_of_memory;
     ///         size_overflow; invalid_argument for limits below 1 or beyond the model's positions
     [[nodiscard]] static Result<RankExecutor> create(typename Backend::Context& context, Model const& model,
                                                      StoredParameters const& parameters, TensorPlace place,
@@ -83,6 +84,8 @@ public:
                 auto prefix = std::string(block.module);
                 if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
                 auto held = executor.load_block(loader, block, prefix, place);
+                // A file that was cut has zeros, which may look like another fault.
+                if (auto const whole = held ? Result<>{} : parameters.check_files(); !whole) return whole.error();
                 if (!held) return held.error();
                 held->number = block.first + i;
                 auto const kept = executor.offloaded_.add(context, executor.blocks_.size(), *held, stage.home(number));
@@ -91,6 +94,7 @@ public:
                 options.observer("loading weights", static_cast<std::int64_t>(executor.blocks_.size()), count);
             }
         }
+        if (auto const whole = parameters.check_files(); !whole) return whole.error();
         executor.bytes_read_ = loader.bytes_read();
         executor.ends_model_ = stage.end >= number;
         if (auto const done = executor.offloaded_.finish(context); !done) return done.error();

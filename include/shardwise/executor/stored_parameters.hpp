@@ -40,6 +40,7 @@ public:
     [[nodiscard]] static Result<StoredParameters> open(ModelSource const& source, Model const& model) {
         StoredParameters out(model);
         auto const done = source.kind == SourceKind::gguf ? out.open_gguf(source) : out.open_safetensors(source);
+        if (auto const checked = out.check_files(); !checked) return checked.error();
         if (!done) return done.error();
         auto divisors = read_rope_divisors(source);
         if (!divisors) return divisors.error();
@@ -81,6 +82,17 @@ public:
             auto const offset = static_cast<std::size_t>(first - begin);
             return file.expect(offset, std::min(count, text.size() - offset));
         }
+    }
+
+    /// Success where all bytes that were looked at so far were the files'. Where a file becomes shorter its bytes are zeros:
+    /// whoever has copied weights asks before they count.
+    ///
+    /// Errors  file_unreadable with the file
+    [[nodiscard]] Result<> check_files() const {
+        for (auto const& file : files_) {
+            if (auto const checked = file.check(); !checked) return checked;
+        }
+        return {};
     }
 
     [[nodiscard]] Model const& model() const { return *model_; }

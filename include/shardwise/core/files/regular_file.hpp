@@ -67,6 +67,34 @@ public:
         return done;
     }
 
+    /// Reads `count` bytes at `offset`, which the file had when it was opened.
+    ///
+    /// Errors  file_unreadable, also where the file has become shorter
+    [[nodiscard]] Result<> read_all(std::uint64_t offset, char* out, std::size_t count) const {
+        auto const got = read(offset, out, count);
+        if (!got) return got.error();
+        if (*got < count) return cut(path_);
+        return {};
+    }
+    /// Success while the file is as long as when it was opened, or longer. What was read until then was all there.
+    ///
+    /// Errors  file_unreadable
+    [[nodiscard]] Result<> check_size() const { return check_size(descriptor_, size_, path_); }
+    /// The same of a descriptor that somebody else holds.
+    [[nodiscard]] static Result<> check_size(int descriptor, std::uint64_t size, std::string_view shown) {
+        struct stat status {};
+        if (::fstat(descriptor, &status) != 0) return unreadable(shown, errno);
+        if (static_cast<std::uint64_t>(status.st_size) < size) return cut(shown);
+        return {};
+    }
+
+    /// The error for a file that somebody else has made shorter.
+    [[nodiscard]] static Error cut(std::string_view path) {
+        return Error{ErrorCode::file_unreadable}
+            .in(path)
+            .because("became shorter while it was read")
+            .fix("let whoever writes it finish, then try again");
+    }
     /// The error for a system call on `path` that failed.
     [[nodiscard]] static Error unreadable(std::string_view path, int code) {
         bool const is_absent = code == ENOENT || code == ENOTDIR;

@@ -21,9 +21,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             .at_most(static_cast<std::int64_t>(limit));
     }
     std::string text(static_cast<std::size_t>(file.size()), '\0');
-    auto const count = file.read(0, text.data(), text.size());
-    if (!count) return count.error();
-    text.resize(*count);
+    if (auto const done = file.read_all(0, text.data(), text.size()); !done) return done.error();
     return text;
 }
 

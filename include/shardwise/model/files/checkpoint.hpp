@@ -144,6 +144,8 @@ private:
         auto const checkpoint = read_gguf_checkpoint(source_, observer_);
         if (!checkpoint) return checkpoint.error();
         auto const config = read_gguf_config(checkpoint->header, files_);
+        // What could not be read looks absent.
+        if (auto const whole = checkpoint->header.metadata.source().check(files_); !whole) return whole;
         if (!config) {
             if (!is_undescribed(config.error())) return config.error();
             return take_names(*checkpoint, config.error());

@@ -180,7 +180,9 @@ private:
     if (file.size() > largest_copy && file.size() <= max_index_file) {
         auto const mapped = MappedFile::map(file, 0, file.size());
         if (!mapped) return mapped.error();
-        return parse_checkpoint_index(mapped->text(), file.path(), &*mapped);
+        auto index = parse_checkpoint_index(mapped->text(), file.path(), &*mapped);
+        if (auto const checked = mapped->check(); !checked) return checked.error();
+        return index;
     }
     auto const text = read_text_file(file, max_index_file);
     if (!text) return text.error();

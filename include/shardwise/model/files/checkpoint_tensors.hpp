@@ -250,6 +250,7 @@ namespace detail {
     auto first = read(source.weights.front());
     if (!first) return first.error();
     auto const count = first->metadata.integer("split.count").value_or(1);
+    if (auto const whole = first->metadata.source().check(source.weights.front()); !whole) return whole.error();
     if (count <= 1) return GgufCheckpoint{*std::move(first), {}};
     auto const parts = detail::gguf_parts(source.weights.front(), count);
     if (!parts) return parts.error();

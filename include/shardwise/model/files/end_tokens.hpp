@@ -60,6 +60,7 @@ namespace detail {
         auto const header = read_gguf(*std::move(file));
         if (!header) return header.error();
         auto const id = header->metadata.integer(gguf_key);
+        if (auto const whole = header->metadata.source().check(source.weights.front()); !whole) return whole.error();
         if (id && *id >= 0 && *id <= std::numeric_limits<std::int32_t>::max())
             ids.push_back(static_cast<std::int32_t>(*id));
         return ids;

@@ -77,7 +77,7 @@ private:
         return error(ErrorCode::malformed_file, place, reason);
     }
     [[nodiscard]] Error ended(std::string_view place) const {
-        if (cursor_.has_failed()) return error(ErrorCode::file_unreadable, place, "the system does not give its bytes");
+        if (auto const whole = header_.metadata.source().check(path_); !whole) return whole.error();
         return malformed(place, "the file ends too early").fix("download the file again");
     }
 

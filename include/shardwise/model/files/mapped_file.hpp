@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/files/guarded_memory.hpp>
 #include <shardwise/core/files/regular_file.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <sys/mman.h>
 #include <utility>
@@ -15,21 +17,34 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A part of a regular file as memory, read-only; pages come in when they are touched and the system may take them
 /// back, so a large header costs no memory of the process's own.
 ///
-/// A file that somebody cuts while it is mapped ends the process (SIGBUS), as for every mapped reader of model files.
+/// Where somebody cuts the file, or its disk fails, the text has zeros; check() tells. Whoever used the text asks it before
+/// the result counts.
 class MappedFile {
 public:
     MappedFile(MappedFile&& other) noexcept
-        : base_(std::exchange(other.base_, nullptr)), mapped_(std::exchange(other.mapped_, 0)), text_(other.text_) {}
+        : base_(std::exchange(other.base_, nullptr)),
+          mapped_(std::exchange(other.mapped_, 0)),
+          text_(other.text_),
+          guard_(std::move(other.guard_)),
+          descriptor_(std::exchange(other.descriptor_, -1)),
+          size_(other.size_),
+          path_(std::move(other.path_)) {}
     MappedFile& operator=(MappedFile&& other) noexcept {
         std::swap(base_, other.base_);
         std::swap(mapped_, other.mapped_);
         std::swap(text_, other.text_);
+        std::swap(guard_, other.guard_);
+        std::swap(descriptor_, other.descriptor_);
+        std::swap(size_, other.size_);
+        std::swap(path_, other.path_);
         return *this;
     }
     MappedFile(MappedFile const&) = delete;
     MappedFile& operator=(MappedFile const&) = delete;
     ~MappedFile() {
+        guard_ = {};
         if (base_ != nullptr) ::munmap(base_, mapped_);
+        if (descriptor_ >= 0) ::close(descriptor_);
     }
 
     /// Maps `count` bytes at `offset`, cut to what the file has.
@@ -47,11 +62,28 @@ public:
         if (base == MAP_FAILED) return RegularFile::unreadable(file.path(), errno);
         out.base_ = base;
         out.mapped_ = length;
+        out.guard_ = GuardedMemory(base, length);
+        out.size_ = file.size();
+        out.path_ = file.path();
+        out.descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);
+        if (out.descriptor_ < 0) return RegularFile::unreadable(file.path(), errno);
         out.text_ = {static_cast<char const*>(base) + (offset - start), static_cast<std::size_t>(count)};
         return Result<MappedFile>(std::move(out));
     }
 
     [[nodiscard]] std::string_view text() const { return text_; }
+    /// Success where all that was read of the text so far was the file's.
+    ///
+    /// Errors  file_unreadable
+    [[nodiscard]] Result<> check() const {
+        if (base_ == nullptr) return {};
+        if (auto const checked = RegularFile::check_size(descriptor_, size_, path_); !checked) return checked;
+        if (!guard_.was_absent()) return {};
+        return Error{ErrorCode::file_unreadable}
+            .in(path_)
+            .because("changed while it was read, or its disk does not give its bytes")
+            .fix("try again, or copy the file");
+    }
 
     /// Gives the pages before `position` of the text back to the system; they come in again if they are touched.
     void release_before(std::size_t position) const {
@@ -77,6 +109,11 @@ private:
     void* base_ = nullptr;
     std::size_t mapped_ = 0;
     std::string_view text_;
+    GuardedMemory guard_;
+    /// For the file's size.
+    int descriptor_ = -1;
+    std::uint64_t size_ = 0;
+    std::string path_;
 };
 
 /// Gives the pages of a mapped text back, a few MiB at a time, while the text is read from front to back.

@@ -6,7 +6,6 @@
 #include <shardwise/json/value.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/gguf.hpp>
-#include <shardwise/model/files/mapped_file.hpp>
 #include <shardwise/model/files/model_source.hpp>
 
 #include <cmath>
@@ -29,12 +28,15 @@ struct RopeDivisors {
     std::vector<double> long_context;
     std::vector<double> any_context;
 
+    /// The list that a tensor of a GGUF file is; null for others.
+    [[nodiscard]] std::vector<double>* list_of(std::string_view name) {
+        if (name == "rope_freqs.weight") return &any_context;
+        if (name == "rope_factors_long.weight") return &long_context;
+        return name == "rope_factors_short.weight" ? &short_context : nullptr;
+    }
     /// Takes a tensor of fp32 numbers of a GGUF file; false where its name is none of theirs.
     bool take(std::string_view name, std::span<std::byte const> data) {
-        auto* const list = name == "rope_freqs.weight"           ? &any_context
-                           : name == "rope_factors_long.weight"  ? &long_context
-                           : name == "rope_factors_short.weight" ? &short_context
-                                                                 : nullptr;
+        auto* const list = list_of(name);
         if (list == nullptr) return false;
         list->resize(data.size() / sizeof(float));
         for (std::size_t i = 0; i < list->size(); ++i) {
@@ -72,17 +74,25 @@ namespace detail {
 [[nodiscard]] inline Result<RopeDivisors> gguf_rope_divisors(ModelSource const& source) {
     auto file = source.open(source.weights.front());
     if (!file) return file.error();
-    auto const mapped = MappedFile::map(*file, 0, file->size());
-    if (!mapped) return mapped.error();
-    auto const bytes = std::as_bytes(std::span(mapped->text()));
     auto const header = read_gguf(*std::move(file));
     if (!header) return header.error();
     RopeDivisors out;
+    // No head is that wide.
+    constexpr std::int64_t most_bytes = std::int64_t{1} << 20U;
+    std::vector<char> data;
     for (auto const& tensor : header->tensors) {
-        auto const begin = static_cast<std::size_t>(tensor.offset);
-        auto const size = static_cast<std::size_t>(tensor.bytes.count());
-        bool const is_inside = begin <= bytes.size() && size <= bytes.size() - begin;
-        if (tensor.type == GgmlType::f32 && is_inside) (void)out.take(tensor.name, bytes.subspan(begin, size));
+        if (tensor.type != GgmlType::f32 || out.list_of(tensor.name) == nullptr) continue;
+        if (tensor.bytes.count() > most_bytes) {
+            return Error{ErrorCode::capacity_exceeded}
+                .in(source.weights.front())
+                .at(tensor.name)
+                .because("has more divisors than a head has pairs")
+                .got(tensor.shape.elements());
+        }
+        data.resize(static_cast<std::size_t>(tensor.bytes.count()));
+        if (!header->metadata.source().read(static_cast<std::uint64_t>(tensor.offset), data))
+            return header->metadata.source().check(source.weights.front()).error();
+        (void)out.take(tensor.name, std::as_bytes(std::span(data)));
     }
     return out;
 }

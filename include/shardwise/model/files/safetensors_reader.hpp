@@ -311,23 +311,24 @@ private:
 /// Memory  as parse_safetensors_header, and the header's text up to 8 MiB; longer ones are mapped
 /// Errors  malformed_file, size_overflow, capacity_exceeded with the tensor; file_unreadable
 [[nodiscard]] inline Result<SafetensorsHeader> read_safetensors(RegularFile const& file) {
-    // Reading is safe while others cut the file, mapping is not, but it spares a copy where that matters.
+    // A copy where it is small, pages that come and go where that matters.
     constexpr std::uint64_t largest_copy = std::uint64_t{8} << 20U;
     char first_bytes[8] = {};
     auto const first = file.read(0, first_bytes, sizeof first_bytes);
     if (!first) return first.error();
+    if (*first < sizeof first_bytes && *first < file.size()) return RegularFile::cut(file.path());
     auto const length = safetensors_header_length({first_bytes, *first}, file.size(), file.path());
     if (!length) return length.error();
     auto const data_size = static_cast<std::int64_t>(file.size() - 8 - *length);
     if (*length > largest_copy) {
         auto const mapped = MappedFile::map(file, 8, *length);
         if (!mapped) return mapped.error();
-        return parse_safetensors_header(mapped->text(), data_size, file.path(), &*mapped);
+        auto header = parse_safetensors_header(mapped->text(), data_size, file.path(), &*mapped);
+        if (auto const checked = mapped->check(); !checked) return checked.error();
+        return header;
     }
     std::string text(static_cast<std::size_t>(*length), '\0');
-    auto const count = file.read(8, text.data(), text.size());
-    if (!count) return count.error();
-    text.resize(*count);
+    if (auto const done = file.read_all(8, text.data(), text.size()); !done) return done.error();
     return parse_safetensors_header(text, data_size, file.path());
 }
 

@@ -284,7 +284,9 @@ private:
     }
     auto const mapped = MappedFile::map(*file, 0, file->size());
     if (!mapped) return mapped.error();
-    return read_tree(mapped->text(), path, &*mapped);
+    auto tree = read_tree(mapped->text(), path, &*mapped);
+    if (auto const checked = mapped->check(); !checked) return checked.error();
+    return tree;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
