@@ -52,19 +52,51 @@ namespace {
     return out;
 }
 
+/// The length of a colour's sequence ("\x1b[1;31m") at the beginning of a text; 0 where there is none.
+[[nodiscard]] std::size_t color_length(std::string_view text) {
+    if (!text.starts_with("\x1b[")) return 0;
+    auto const end = text.find_first_not_of("0123456789;", 2);
+    return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+/// The text as a terminal gets it: all control characters but line ends and tabs, marks of direction and broken UTF-8 are
+/// escapes. Colours stay where they are ours.
+[[nodiscard]] std::string for_terminal(std::string_view text, bool has_our_colors) {
+    std::string out;
+    while (!text.empty()) {
+        auto const end = std::min(text.find_first_of("\n\t\x1b"), text.size());
+        out += escaped(text.substr(0, end));
+        text.remove_prefix(end);
+        if (text.empty()) break;
+        auto const color = has_our_colors ? color_length(text) : 0;
+        auto const size = color > 0 ? color : 1;
+        out += color == 0 && text[0] == '\x1b' ? escaped(text.substr(0, 1)) : std::string(text.substr(0, size));
+        text.remove_prefix(size);
+    }
+    return is_utf8_environment() ? out : with_ascii_bars(out);
+}
+
+void print(std::string_view text, bool has_our_colors) {
+    if (::isatty(STDOUT_FILENO) != 1) {
+        (void)std::fwrite(text.data(), 1, text.size(), stdout);
+        return;
+    }
+    auto const shown = for_terminal(text, has_our_colors);
+    (void)std::fwrite(shown.data(), 1, shown.size(), stdout);
+}
+
 }  // namespace
 
 void print_text(std::string_view text) {
-    if (::isatty(STDOUT_FILENO) == 1 && !is_utf8_environment()) {
-        auto const plain = with_ascii_bars(text);
-        (void)std::fwrite(plain.data(), 1, plain.size(), stdout);
-        return;
-    }
-    (void)std::fwrite(text.data(), 1, text.size(), stdout);
+    print(text, true);
+}
+
+void print_model_text(std::string_view text) {
+    print(text, false);
 }
 
 void print_warnings(std::vector<std::string> const& warnings) {
-    for (auto const& warning : warnings) std::fprintf(stderr, "shardwise: warning: %s\n", warning.c_str());
+    for (auto const& warning : warnings) std::fprintf(stderr, "shardwise: warning: %s\n", escaped(warning).c_str());
 }
 
 ExitCode report(Error const& error, Stage stage, bool is_json) {

@@ -11,8 +11,11 @@
 
 namespace shardwise::cli {
 
-/// Writes data to stdout; bars are ASCII on a terminal that does not show UTF-8.
+/// Writes data to stdout. A terminal gets no control characters but line ends, tabs and colours, and bars in ASCII where
+/// it does not show UTF-8; a pipe or a file gets the text as it is.
 void print_text(std::string_view text);
+/// The same for what a model says: nothing in it is a colour of ours.
+void print_model_text(std::string_view text);
 /// Writes each warning as a line to stderr.
 void print_warnings(std::vector<std::string> const& warnings);
 /// One line on stderr and, with --json, the error document on stdout; gives the exit status.

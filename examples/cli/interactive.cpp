@@ -146,7 +146,7 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
     request.stop_strings = arguments.stops;
     options.tokenizer = &loaded->tokenizer;
     options.on_text = [](std::int64_t, std::string_view text) {
-        print_text(text);
+        print_model_text(text);
         (void)flush_output();
     };
     options.on_token = [](std::int64_t, std::int32_t) { return is_line_interrupted == 0; };

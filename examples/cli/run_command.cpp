@@ -214,7 +214,7 @@ void catch_interrupts(RunRanks& ranks) {
     if (!arguments.json) {
         options.on_text = [&has_text](std::int64_t, std::string_view text) {
             has_text = has_text || !text.empty();
-            print_text(text);
+            print_model_text(text);
             (void)flush_output();
         };
     }

@@ -67,7 +67,7 @@ void print_lines(TokenizeAnswer const& answer) {
         auto const id = std::to_string(answer.ids[i]);
         out += std::string(id.size() < 8 ? 8 - id.size() : 0, ' ') + id + "  " + escaped(answer.tokens[i]) + "\n";
     }
-    print_text(out + answer.text + "\n");
+    print_model_text(out + answer.text + "\n");
 }
 
 [[nodiscard]] Result<TokenizeAnswer> answer_of(Tokenizer const& tokenizer, Arguments const& arguments,

@@ -59,6 +59,13 @@ TEST_CASE("escaped: control characters, broken UTF-8 and C1 controls cannot reac
     CHECK(escaped("\xc2\x9b" "31m") == "\\xc2\\x9b31m");
     CHECK(escaped("\xe2\x82\xac \xf0\x9f\x98\x80") == "\xe2\x82\xac \xf0\x9f\x98\x80");
     CHECK(escaped("\xe2\x82") == "\\xe2\\x82");
+    // U+009B in three bytes, a surrogate, U+009B in four, what is beyond U+10FFFF; and the neighbours that are characters.
+    CHECK(escaped("\xe0\x82\x9b") == "\\xe0\\x82\\x9b");
+    CHECK(escaped("\xed\xa0\x80") == "\\xed\\xa0\\x80");
+    CHECK(escaped("\xf0\x80\x82\x9b") == "\\xf0\\x80\\x82\\x9b");
+    CHECK(escaped("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
+    for (std::string const text : {"\xe0\xa0\x80", "\xed\x9f\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+        CHECK(escaped(text) == text);
 }
 
 TEST_CASE("escaped: marks of direction are shown, so that no name looks like another") {

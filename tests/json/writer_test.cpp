@@ -66,6 +66,25 @@ TEST_CASE("JsonWriter: text is escaped, control characters never reach a termina
                   "1m") == R"("\u009b1m")");
 }
 
+TEST_CASE("JsonWriter: marks of direction are escapes of the same value, their neighbours are characters") {
+    std::string all, wanted;
+    for (unsigned code : {0x61CU, 0x200EU, 0x200FU, 0x202AU, 0x202EU, 0x2066U, 0x2069U}) {
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\u%04x", code);
+        wanted += escape;
+        if (code < 0x800) {
+            all += {static_cast<char>(0xC0U | code >> 6U), static_cast<char>(0x80U | (code & 63U))};
+        } else {
+            all += {static_cast<char>(0xE0U | code >> 12U), static_cast<char>(0x80U | (code >> 6U & 63U)),
+                    static_cast<char>(0x80U | (code & 63U))};
+        }
+    }
+    CHECK(JsonWriter().value(all).text() == '"' + wanted + '"');
+    CHECK(*parse_json(JsonWriter().value(all).text())->root().string() == all);
+    std::string const others = "\xd8\x9b\xe2\x80\x8d\xe2\x80\xa9\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa";
+    CHECK(JsonWriter().value(others).text() == '"' + others + '"');
+}
+
 TEST_CASE("JsonWriter: text that is not UTF-8 becomes replacement characters") {
     CHECK(written("a\xFFz") == "\"a\xEF\xBF\xBDz\"");
     CHECK(written("\xED\xA0\x80") == "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");

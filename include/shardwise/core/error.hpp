@@ -154,6 +154,11 @@ private:
         for (std::size_t k = 1; k < length; ++k) {
             if (i + k >= text.size() || (byte_at(i + k) & 0xC0U) != 0x80U) length = 0;
         }
+        // Longer forms of what has a shorter one, surrogates, and what is beyond Unicode (Unicode 15, table 3-7).
+        auto const second = length > 2 ? byte_at(i + 1) : 0x80U;
+        if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second > 0x9F) || (byte == 0xF0 && second < 0x90) ||
+            (byte == 0xF4 && second > 0x8F))
+            length = 0;
         // U+0080..U+009F are control characters that terminals obey.
         bool const c1_control = length == 2 && byte == 0xC2 && byte_at(i + 1) < 0xA0;
         bool const is_mark = length > 1 && is_direction_mark(text.substr(i, length));

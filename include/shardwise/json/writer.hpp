@@ -2,11 +2,13 @@
 #pragma once
 
 #include <shardwise/core/bytes.hpp>
+#include <shardwise/core/error.hpp>
 #include <shardwise/json/detail/text.hpp>
 
 #include <charconv>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -117,6 +119,10 @@ private:
                 text_ += "\\t";
             } else if (byte < 0x20 || byte == 0x7F || is_c1) {
                 escape(is_c1 ? static_cast<unsigned char>(at[1]) : byte);
+            } else if (is_direction_mark({at, length})) {
+                // They make a name look like another.
+                auto const bits = [at](std::size_t i) { return static_cast<unsigned char>(at[i]) & 63U; };
+                escape(length == 2 ? 0x61CU : (byte & 15U) << 12U | bits(1) << 6U | bits(2));
             } else {
                 text_.append(at, length);
             }
@@ -124,11 +130,10 @@ private:
         }
         text_ += '"';
     }
-    void escape(unsigned char code) {
+    void escape(unsigned code) {
         constexpr std::string_view digits = "0123456789abcdef";
-        text_ += "\\u00";
-        text_ += digits[code >> 4U];
-        text_ += digits[code & 15U];
+        text_ += "\\u";
+        for (auto shift = 16U; shift > 0; shift -= 4) text_ += digits[code >> (shift - 4U) & 15U];
     }
 
     std::string text_;
