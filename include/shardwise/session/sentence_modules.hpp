@@ -64,6 +64,7 @@ public:
             has_pooling = true;
         }
         if (!has_pooling) return malformed(modules_file, "has no Pooling module");
+        if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(path_of(modules_file));
         return std::optional{out_};
     }
 
@@ -106,7 +107,7 @@ private:
         if (!file) return file.error();
         auto const text = read_text_file(*file, largest_file);
         if (!text) return text.error();
-        auto document = parse_json(*text);
+        auto document = parse_json(*text, {.may_repeat_keys = true});
         if (document) return document;
         auto error = document.error();
         return error.in(path_of(name));
@@ -130,6 +131,7 @@ private:
                 return unknown(name, "do_lower_case", "is true, which is not done");
             }
             auto const most = config.find("max_seq_length");
+            if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(path_of(name));
             if (!most || most->is_null()) return {};
             if (most->integer().value_or(0) < 1) return malformed(name, "max_seq_length is an integer above 0");
             out_.max_tokens = most->integer();
@@ -179,6 +181,7 @@ private:
             chosen = &mode;
         }
         if (chosen == nullptr) return malformed(name, "names no pooling");
+        if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(path_of(name));
         if (!chosen->pooling) return unknown(name, chosen->word, "is a pooling that is not run");
         return *chosen->pooling;
     }

@@ -33,6 +33,8 @@ struct CheckpointIndex {
     TensorNames shards;
     /// metadata.total_size as the file states it; not to be relied on.
     std::optional<std::int64_t> total_size;
+    /// What may be a mistake and changes nothing that is read; empty: nothing is.
+    std::string note;
 };
 
 namespace detail {
@@ -128,8 +130,9 @@ private:
             return fail("has more tensors or longer names than any model", ErrorCode::capacity_exceeded);
         }
         auto const added = index_.tensors.add(text);
-        tensor_ = index_.tensors[added ? *added : *index_.tensors.find(text)];
-        return added.has_value() || fail("the tensor is listed twice");
+        repeated_ = added ? std::nullopt : index_.tensors.find(text);
+        tensor_ = index_.tensors[added ? *added : *repeated_];
+        return true;
     }
     bool add_shard(std::string_view text) {
         auto shard = index_.shards.find(text);
@@ -140,7 +143,9 @@ private:
             }
             shard = index_.shards.add(text);
         }
-        index_.shard_of.push_back(*shard);
+        if (!repeated_) return index_.shard_of.push_back(*shard), true;
+        if (index_.shard_of[*repeated_] != *shard) return fail("the tensor is listed twice");
+        if (index_.note.empty()) index_.note = escaped(tensor_) + " is listed twice";
         return true;
     }
 
@@ -152,6 +157,8 @@ private:
     bool is_total_ = false;
     bool has_map_ = false;
     std::string_view tensor_;
+    /// The tensor at hand where it was listed before.
+    std::optional<std::uint32_t> repeated_;
 };
 
 }  // namespace detail

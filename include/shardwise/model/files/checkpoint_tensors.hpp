@@ -85,6 +85,7 @@ namespace detail {
         }
         auto header = read_safetensors(*file);
         if (!header) return header.error();
+        if (!header->note().empty()) warnings.push_back(escaped(file->path()) + ": " + header->note());
         out.add_shard(*std::move(header));
         shard_numbers.push_back(i);
         auto const checked = check_tensor_list(path, out.size(), out.memory() - index.tensors.memory());
@@ -138,6 +139,7 @@ namespace detail {
         if (!file) return file.error();
         auto index = read_checkpoint_index(*file);
         if (!index) return index.error();
+        if (!index->note.empty()) warnings.push_back(escaped(file->path()) + ": " + index->note);
         out.index = *std::move(index);
         if (auto const done = detail::read_shards(source, file->path(), out, warnings, observer); !done)
             return done.error();
@@ -153,6 +155,7 @@ namespace detail {
         if (!file) return file.error();
         auto header = read_safetensors(*file);
         if (!header) return header.error();
+        if (!header->note().empty()) warnings.push_back(escaped(file->path()) + ": " + header->note());
         for (std::size_t i = 0; i < header->size() && source.weights.size() > 1; ++i) {
             if (!seen.add(header->names()[i])) return detail::twice_in_shards(file->path(), header->names()[i]);
         }

@@ -268,7 +268,7 @@ template <ModelArchitecture Arch>
 /// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
 ///         size_overflow, capacity_exceeded, unsupported, which name the field
 [[nodiscard]] inline Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
-    auto const document = parse_json(text, {.values = max_config_values});
+    auto const document = parse_json(text, {.values = max_config_values, .may_repeat_keys = true});
     if (!document) {
         auto error = document.error();
         return error.in(file);
@@ -282,6 +282,11 @@ template <ModelArchitecture Arch>
     if (!part) return part.error();
     Result<ConfigFile> result{detail::unknown_model_type(file, part->model_type)};
     Architectures::with(part->model_type, [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
+    // It may be why the rest does not go together.
+    if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(file);
+    if (!result) return result;
+    if (auto const note = document->repeats_note(); !note.empty())
+        result->warnings.push_back(escaped(file) + ": " + note);
     return result;
 }
 

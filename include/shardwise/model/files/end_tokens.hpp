@@ -27,13 +27,14 @@ namespace detail {
     constexpr std::size_t most = std::size_t{16} << 20U;
     auto const text = read_text_file(*opened, most);
     if (!text) return text.error();
-    auto const document = parse_json(*text);
+    auto const document = parse_json(*text, {.may_repeat_keys = true});
     if (!document) {
         auto error = document.error();
         return error.in(opened->path());
     }
     if (!document->root().is_object()) return {};
     auto const value = document->root().find(key);
+    if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(opened->path());
     if (!value || value->is_null()) return {};
     auto const add = [&](JsonValue const& one) -> Result<> {
         auto const id = one.integer();

@@ -104,7 +104,7 @@ namespace detail {
     if (!file) return file.error();
     auto const text = read_text_file(*file, max_config_file);
     if (!text) return text.error();
-    auto const document = parse_json(*text);
+    auto const document = parse_json(*text, {.may_repeat_keys = true});
     if (!document) return Error{document.error()}.in(source.config);
     auto root = document->root();
     if (auto const part = root.find("text_config"); part && part->is_object()) root = *part;
@@ -128,6 +128,7 @@ namespace detail {
             }
         }
     }
+    if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(source.config);
     return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -55,6 +56,8 @@ public:
     [[nodiscard]] TensorNames const& names() const { return names_; }
     /// The bytes of all tensors.
     [[nodiscard]] Bytes data_size() const { return data_size_; }
+    /// What in the header means nothing and may be a mistake, the first such thing; empty: nothing is.
+    [[nodiscard]] std::string const& note() const { return note_; }
     /// About what the header takes in memory.
     ///
     /// Units  bytes
@@ -83,6 +86,7 @@ private:
     std::vector<std::int64_t> extents_;
     std::vector<Entry> entries_;
     Bytes data_size_;
+    std::string note_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

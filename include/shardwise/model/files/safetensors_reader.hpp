@@ -25,22 +25,26 @@ public:
     }
 
     bool begin_object() {
+        if (state_ == State::skipped) return ++skipped_depth_, true;
         if (state_ == State::start) return state_ = State::tensors, true;
         if (state_ == State::name) return begin_tensor();
         if (state_ == State::metadata_value) return state_ = State::metadata, true;
         return misplaced("is an object");
     }
     bool end_object() {
+        if (state_ == State::skipped) return end_skipped();
         if (state_ == State::field) return end_tensor();
         state_ = state_ == State::metadata ? State::tensors : State::done;
         return true;
     }
     bool begin_array() {
+        if (state_ == State::skipped) return ++skipped_depth_, true;
         if (state_ == State::shape_value) return state_ = State::shape, true;
         if (state_ == State::offsets_value) return state_ = State::offsets, true;
         return misplaced("is a list");
     }
     bool end_array() {
+        if (state_ == State::skipped) return end_skipped();
         if (state_ == State::offsets && offset_count_ != 2) return fail("data_offsets need a begin and an end");
         state_ = State::field;
         return true;
@@ -53,21 +57,21 @@ public:
     bool string(std::string_view text) {
         if (state_ == State::metadata) return true;
         if (state_ == State::dtype_value) return read_dtype(text);
-        return misplaced("is a string");
+        return skip() || misplaced("is a string");
     }
     /// Metadata are for others: thumbnails and training logs of many MiB stand there.
-    [[nodiscard]] bool ignores_text() const { return state_ == State::metadata; }
+    [[nodiscard]] bool ignores_text() const { return state_ == State::metadata || state_ == State::skipped; }
     bool integer(std::int64_t number) {
         if (state_ == State::shape) return read_extent(number);
         if (state_ == State::offsets) return read_offset(number);
-        return misplaced("is a number");
+        return skip() || misplaced("is a number");
     }
-    bool unsigned_integer(std::uint64_t) { return misplaced("is a number beyond 63 bits"); }
-    bool real(double) { return misplaced("is a number with a fraction"); }
-    bool boolean(bool) { return misplaced("is true or false"); }
+    bool unsigned_integer(std::uint64_t) { return skip() || misplaced("is a number beyond 63 bits"); }
+    bool real(double) { return skip() || misplaced("is a number with a fraction"); }
+    bool boolean(bool) { return skip() || misplaced("is true or false"); }
     bool null() {
         if (state_ == State::metadata_value) return state_ = State::tensors, true;
-        return misplaced("is null");
+        return skip() || misplaced("is null");
     }
 
     /// Hands pages of a mapped header back while it is read.
@@ -122,6 +126,7 @@ private:
         shape,
         offsets_value,
         offsets,
+        skipped,
         done,
     };
     static constexpr std::uint32_t none = UINT32_MAX;
@@ -133,7 +138,7 @@ private:
         return name_ == none ? std::string_view{} : header_.names_[name_];
     }
     bool misplaced(std::string_view what) {
-        constexpr std::array<std::string_view, 12> wanted{"an object of tensors is wanted",
+        constexpr std::array<std::string_view, 13> wanted{"an object of tensors is wanted",
                                                           "",
                                                           "an object with dtype, shape and data_offsets is wanted",
                                                           "an object of strings is wanted",
@@ -144,6 +149,7 @@ private:
                                                           "a whole number from 0 on is wanted",
                                                           "a list of two offsets is wanted",
                                                           "a whole number from 0 on is wanted",
+                                                          "",
                                                           ""};
         return fail(std::string(what) + " where " + std::string(wanted[static_cast<std::size_t>(state_)]));
     }
@@ -181,7 +187,21 @@ private:
         if (text == "dtype") return once(has_dtype_, State::dtype_value);
         if (text == "shape") return shape_ = Shape{}, once(has_shape_, State::shape_value);
         if (text == "data_offsets") return once(has_offsets_, State::offsets_value);
-        return fail("has a field that safetensors does not know");
+        // As safetensors does: what it has no use for is passed over, whatever it is.
+        note("has a member that safetensors does not know");
+        state_ = State::skipped;
+        return true;
+    }
+    /// Passes over a value within a member that means nothing here; false elsewhere.
+    bool skip() {
+        if (state_ != State::skipped) return false;
+        if (skipped_depth_ == 0) state_ = State::field;
+        return true;
+    }
+    bool end_skipped() { return --skipped_depth_, skip(); }
+    /// Keeps the first thing that the user should know.
+    void note(std::string_view what) {
+        if (header_.note_.empty()) header_.note_ = escaped(place()) + " " + std::string(what);
     }
     bool read_dtype(std::string_view text) {
         state_ = State::field;
@@ -259,6 +279,7 @@ private:
     SafetensorsHeader header_;
     State state_ = State::start;
     std::uint32_t name_ = none;
+    std::size_t skipped_depth_ = 0;
     bool has_metadata_ = false;
     bool is_in_metadata_ = false;
     bool has_dtype_ = false;
@@ -281,8 +302,8 @@ private:
                                                                         std::string_view path,
                                                                         MappedFile const* mapped = nullptr) {
     SafetensorsReader reader(path, data_size, mapped);
-    // A header's tensors lie at depth 2 and their lists at depth 3.
-    if (auto const done = read_json(json, reader, 3); !done) {
+    // A header's tensors lie at depth 2 and their lists at depth 3; what lies deeper means nothing. The limit is serde_json's.
+    if (auto const done = read_json(json, reader, 127); !done) {
         auto error = done.error();
         return error.in(path);
     }
