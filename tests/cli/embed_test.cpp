@@ -139,6 +139,25 @@ TEST_CASE("embed: the checkpoint's own modules say how states are pooled, and wh
     refused("is a link that leaves the model's folder");
 }
 
+TEST_CASE("embed: a text longer than the checkpoint's max_seq_length is cut, and a warning says so") {
+    SmallBert const model;
+    auto const whole = model.embed({});
+    auto const size = whole.size("token_ids", 0U);
+    REQUIRE(size > 4);
+    (void)model.folder.write("modules.json", R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
+    (void)model.folder.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
+    (void)model.folder.write("sentence_bert_config.json",
+                             R"({"max_seq_length": )" + std::to_string(size) + R"(, "do_lower_case": false})");
+    CHECK(model.embed({}).size("token_ids", 0U) == size);
+    (void)model.folder.write("sentence_bert_config.json", R"({"max_seq_length": 4, "do_lower_case": false})");
+    auto const cut = model.embed({});
+    REQUIRE(cut.size("token_ids", 0U) == 4);
+    CHECK(cut.integer("token_ids", 0U, 2U) == whole.integer("token_ids", 0U, 2U));
+    CHECK(cut.integer("token_ids", 0U, 3U) == whole.integer("token_ids", 0U, size - 1));  // [SEP] stays
+    CHECK(cut.text("warnings", 0U).find("text 1 is cut: it has " + std::to_string(size)) != std::string::npos);
+}
+
 TEST_CASE("embed: without pooling every token has a row, and the lines are the same numbers") {
     SmallBert const model;
     auto const answer = model.embed({"--pooling", "none"});
