@@ -40,7 +40,7 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(cpu.at("pipeline parallel") == "runs");
     // What run refuses it does not run.
     auto const dealt = run({"run", "no-such-folder/model.gguf", "--prompt-ids", "1", "--ep", "2"});
-    CHECK((cpu.at("expert parallel") == "runs") != dealt.says("experts cannot be dealt to ranks yet"));
+    CHECK((cpu.at("expert parallel") == "runs") != dealt.says("experts cannot be split over ranks yet"));
     auto const metal = levels(answer, "strategies", "metal");
     CHECK(metal.at("tensor parallel") == "refused");
     CHECK(levels(answer, "strategies", "cuda").at("tensor parallel") == "planned");

@@ -98,7 +98,7 @@ TEST_CASE("messages: attention and MLP beside each other read one value, whose g
     CHECK(layer.backward == near(all_reduce(hidden, 2)));
 }
 
-TEST_CASE("messages: an embedding of dealt rows is summed, logits are gathered or scored in three sums") {
+TEST_CASE("messages: an embedding of sharded rows is summed, logits are gathered or scored in three sums") {
     auto const model = *describe(presets::llama_2_7b);
     auto const& embedding = model.program.body(model.program.blocks().front());
     auto const& head = model.program.body(model.program.blocks().back());

@@ -56,7 +56,7 @@ TEST_CASE("body weights: blocks together read what the estimator holds, whatever
     }
 }
 
-TEST_CASE("body weights: a rank reads its share, as the estimator deals it") {
+TEST_CASE("body weights: a rank reads its share, as the estimator shards it") {
     EstimateRequest request;
     request.parallel.tp = 8;
     auto const dense = *describe(presets::llama_3_70b);

@@ -68,7 +68,7 @@ std::vector<std::vector<float>> compute_groups(FormulaModel const& model,
 }
 
 TEST_CASE(
-    "RankExecutor: experts dealt to ranks with sequences of their own give the bits of one rank, for any (tp, ep)") {
+    "RankExecutor: experts sharded over ranks with sequences of their own give the bits of one rank, for any (tp, ep)") {
     for (auto const& one : golden_cases()) {
         if (one.name != "deepseek_v3_experts" && one.name != "qwen2_moe_normed" && one.name != "gpt_oss") continue;
         CAPTURE(one.name);

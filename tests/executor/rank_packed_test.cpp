@@ -79,7 +79,7 @@ constexpr auto uneven_mixtral =
     R"("tie_word_embeddings":false})";
 
 TEST_CASE("RankExecutor: ranks that tell each other their rows' largest values pack int8 from their own share alone") {
-    // Experts' columns are dealt unevenly.
+    // Experts' columns are sharded unevenly.
     for (auto const* const config : {even_llama, uneven_mixtral}) {
         CAPTURE(std::string(config));
         FormulaModel const model(config);

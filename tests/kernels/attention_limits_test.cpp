@@ -133,7 +133,7 @@ TEST_CASE("attention: of a split context only the parts that a window shows are 
     CHECK(std::count(workspace.begin(), workspace.end(), 123.0F) == 18 * 6);
 }
 
-TEST_CASE("attention: the pieces of a split context are dealt evenly where early queries see few of them") {
+TEST_CASE("attention: the pieces of a split context are spread evenly where early queries see few of them") {
     struct Case {
         AttentionShape shape;
         std::int64_t queries;

@@ -181,7 +181,7 @@ TEST_CASE_TEMPLATE("attention: equals the definition in float64, with and withou
                     threads == 1 ? 0 : attention_workspace(problem.options, problem.queries, problem.keys)));
                 std::fill(tensors.out.begin(), tensors.out.end(), T(77.0F));
                 REQUIRE(run(problem, tensors, stream, workspace));
-                // The same bits, however the work is dealt.
+                // The same bits, however the work is split.
                 if (first.empty()) first = tensors.out;
                 CHECK(count_differences(first, tensors.out) == 0);
             }

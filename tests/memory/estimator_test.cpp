@@ -125,7 +125,7 @@ TEST_CASE("estimate: a tied head is copied where it is on another stage, and tha
     CHECK(is_warning(Assumption::tied_tensor_copied));
 }
 
-TEST_CASE("estimate: expert-parallel ranks deal the experts") {
+TEST_CASE("estimate: expert-parallel ranks shard the experts") {
     auto const e = estimate_of(presets::mixtral_8x7b, {.parallel = {.ep = 4}});
     std::int64_t const experts = 32LL * 8 * 3 * 4096 * 14336;
     REQUIRE(e.devices.size() == 4);
@@ -145,7 +145,7 @@ TEST_CASE(
     CHECK(e.terms.kv_cache == Bytes{3LL * 4096 * 131072});
 }
 
-TEST_CASE("estimate: heads that do not divide are dealt unevenly, and nothing is lost") {
+TEST_CASE("estimate: heads that do not divide are sharded unevenly, and nothing is lost") {
     auto const e = estimate_of(presets::llama_3_8b, {.parallel = {.tp = 5}});
     CHECK(e.has(Assumption::uneven_tensor_split));
     CHECK(e.devices[0].terms.weights > e.devices[4].terms.weights);

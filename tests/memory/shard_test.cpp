@@ -15,7 +15,7 @@ Tensor weight(Shape const& shape, ShardRule const& rule) { return {.name = "weig
 
 }  // namespace
 
-TEST_CASE("shard: units are dealt evenly, the first ranks hold one more") {
+TEST_CASE("shard: units are sharded evenly, the first ranks hold one more") {
     auto const q = weight({5 * 16, 100}, ShardRule::units(0, 5));
     CHECK(extent(q, 0, 2, 0) == 48);
     CHECK(extent(q, 0, 2, 1) == 32);
@@ -52,21 +52,21 @@ TEST_CASE("shard: a packed projection holds its query heads and their key-value 
     CHECK(extent(grouped, 0, 8, 7) == (16 + 2) * 64);
 }
 
-TEST_CASE("shard: parts packed in turn are each dealt") {
+TEST_CASE("shard: parts packed in turn are each sharded") {
     // Phi-3: gate and up of 8192 columns.
     auto const gate_up = weight({2 * 8192, 3072}, ShardRule::packed(0, 2, 8192));
     CHECK(extent(gate_up, 0, 3, 0) == 2 * 2731);
     CHECK(extent(gate_up, 0, 3, 2) == 2 * 2730);
 }
 
-TEST_CASE("shard: stacked experts are dealt to expert-parallel ranks, each expert to tensor-parallel ones") {
+TEST_CASE("shard: stacked experts are sharded over expert-parallel ranks, each expert to tensor-parallel ones") {
     auto const stacked = weight({32, 2880, 2 * 2880}, ShardRule::units(2, 2880).stacked(32));
     auto const share = shard_of(stacked, {.tp = 2, .ep = 3}, {.tp = 1, .ep = 0});
     CHECK(share.shape == Shape{11, 2880, 2880});
     CHECK(shard_of(stacked, {.ep = 3}, {.ep = 2}).shape == Shape{10, 2880, 5760});
 }
 
-TEST_CASE("shard: shares of every dealt kind add up to the whole where nothing is replicated") {
+TEST_CASE("shard: shares of every sharded kind add up to the whole where nothing is replicated") {
     for (auto const& rule : {ShardRule::units(0, 12), ShardRule::packed(0, 2, 6), ShardRule::kv(0, 12, 12)}) {
         auto const tensor = weight({24, 5}, rule);
         for (std::int64_t tp = 1; tp <= 12; ++tp) {

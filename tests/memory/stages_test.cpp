@@ -39,7 +39,7 @@ std::int64_t best_cut(List<Bytes> const& layers, std::size_t from, std::int64_t 
 
 }  // namespace
 
-TEST_CASE("stages: equal layers are dealt evenly") {
+TEST_CASE("stages: equal layers are spread evenly") {
     List<Bytes> const layers(8, 10_B);
     CHECK(split_stages(layers, 4) == List<std::int64_t>{0, 2, 4, 6, 8});
     CHECK(split_stages(layers, 1) == List<std::int64_t>{0, 8});

@@ -125,7 +125,7 @@ TEST_CASE("our convention: mixed Adam takes 16 bytes per parameter, pure fp32 Ad
     CHECK(pure.communication == 0_B);
 }
 
-TEST_CASE("our convention: each stage of ZeRO deals one more kind of state, buffers stay whole") {
+TEST_CASE("our convention: each stage of ZeRO shards one more kind of state, buffers stay whole") {
     auto share = share_of(6400, 64);
     share.buffer_bytes = 100_B;
     share.largest_part = 50_B;

@@ -109,7 +109,7 @@ TEST_CASE("weights: tensor-parallel ranks together hold the model, what is repli
     CHECK(sum == 2 * (8030261248 + 7 * 65 * 4096));
 }
 
-TEST_CASE("weights: expert-parallel ranks deal the experts and hold the rest whole") {
+TEST_CASE("weights: expert-parallel ranks shard the experts and hold the rest whole") {
     auto const model = *describe(presets::mixtral_8x7b);
     std::int64_t const experts = 32LL * 8 * 3 * 4096 * 14336;
     auto const rest = 46702792704 - experts;

@@ -46,7 +46,7 @@ TEST_CASE("input_pieces: ranks own all inputs once, in order, cut between grains
     }
 }
 
-TEST_CASE("input_pieces: single inputs and single heads are dealt as split_units deals them") {
+TEST_CASE("input_pieces: single inputs and single heads are sharded as split_units shards them") {
     for (std::int64_t const ranks : {1, 2, 3, 4, 5, 8}) {
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
             CHECK(block_pieces(172).inputs_of_rank(ranks, rank) == split_units(172, ranks, rank));
@@ -67,7 +67,7 @@ TEST_CASE(
                 CAPTURE(width);
                 CAPTURE(block);
                 CAPTURE(ranks);
-                // From 64 blocks on leaves can be dealt finely; with fewer blocks each is a leaf.
+                // From 64 blocks on leaves can be split finely; with fewer blocks each is a leaf.
                 bool const is_least = share == least;
                 bool const is_near = share <= 1.0 / static_cast<double>(ranks) + 0.02;
                 CHECK((is_least || is_near));
@@ -94,7 +94,7 @@ TEST_CASE("head_pieces: as many heads share a piece as a block of the format cov
     CHECK(head_pieces(9, 64, 32) == InputPieces{576, 64, 9});
     CHECK(head_pieces(9, 64) == InputPieces{576, 64, 9});
     CHECK(head_pieces(8, 48, 32) == InputPieces{384, 96, 4});
-    // Heads are dealt in pairs: 16 pairs over 3 ranks.
+    // Heads are sharded in pairs: 16 pairs over 3 ranks.
     CHECK(head_pieces(32, 128, 256).inputs_of_rank(3, 0) == UnitRange{0, 12 * 128});
     CHECK(head_pieces(32, 128, 256).inputs_of_rank(3, 2) == UnitRange{22 * 128, 32 * 128});
 }

@@ -38,7 +38,7 @@ TEST_CASE(
     CHECK(context({.ep = 4, .ep_rank = 3}).routed_rows() == 6);
 }
 
-TEST_CASE("OpContext: heads are dealt to tensor-parallel ranks, the first ranks hold one more") {
+TEST_CASE("OpContext: heads are sharded over tensor-parallel ranks, the first ranks hold one more") {
     CHECK(context({.tp = 3, .tp_rank = 0}).columns(values[1]) == 4);
     CHECK(context({.tp = 3, .tp_rank = 1}).columns(values[1]) == 2);
     CHECK(context({.tp = 3, .tp_rank = 2}).columns(values[1]) == 2);
@@ -64,7 +64,7 @@ TEST_CASE("OpContext: partial sums and replicated values are whole on every rank
     CHECK(c.columns(values[3]) == 8);
 }
 
-TEST_CASE("OpContext: sequence parallelism deals the rows of replicated values only") {
+TEST_CASE("OpContext: sequence parallelism shards the rows of replicated values only") {
     auto const c = context({.tp = 4, .tp_rank = 0, .is_sequence_parallel = true});
     CHECK(c.rows(values[0]) == 2);
     CHECK(context({.tp = 4, .tp_rank = 3, .is_sequence_parallel = true}).rows(values[0]) == 1);

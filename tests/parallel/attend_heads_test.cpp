@@ -36,7 +36,7 @@ TEST_CASE(
         std::int64_t keys;
         int threads;
     };
-    // Contexts of several parts, dealt to threads or not; one query as in decoding, or several.
+    // Contexts of several parts, split over threads or not; one query as in decoding, or several.
     for (auto const& each :
          {Case{9, 3, 1, 600, 1}, Case{9, 3, 5, 300, 2}, Case{8, 1, 3, 20, 1}, Case{4, 4, 1, 513, 2}}) {
         auto const q = random_floats(each.queries * each.heads * head_dim, 1);

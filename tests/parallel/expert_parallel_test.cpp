@@ -19,7 +19,7 @@ Deadline soon() {
     return Deadline::after(std::chrono::seconds(20));
 }
 
-/// Tokens of all ranks together, dealt by split_units: everything is a function of the token's number.
+/// Tokens of all ranks together, sharded by split_units: everything is a function of the token's number.
 struct Job {
     ExpertShape shape;
     std::int64_t tokens = 0;

@@ -176,7 +176,7 @@ TEST_CASE("messages: the backward pass of a block sums one gradient for q, k and
     }
 }
 
-TEST_CASE("messages: embedding, logits and loss over a dealt vocabulary take what the cost model says") {
+TEST_CASE("messages: embedding, logits and loss over a sharded vocabulary take what the cost model says") {
     constexpr std::int64_t vocabulary = 40;
     constexpr std::int64_t width = 8;
     std::vector<std::int32_t> const ids{1, 39, 20};

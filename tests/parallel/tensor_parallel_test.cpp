@@ -177,7 +177,7 @@ TEST_CASE(
     options.shape.heads = 0;
     options.shape.key_dim = 4;
     CHECK(
-        has(text(group.attention({block.qkv_source(), block.output_source()}, options)), "query heads are not dealt"));
+        has(text(group.attention({block.qkv_source(), block.output_source()}, options)), "the query heads are not a multiple"));
 }
 
 TEST_CASE("tensor_parallel: a cache that begins before its first row or ends too early is refused by its own number") {

@@ -78,7 +78,7 @@ auto losses_and_gradients(Floats const& logits, std::vector<std::int32_t> const&
 
 }  // namespace
 
-TEST_CASE("vocab_cross_entropy: loss and gradient equal float64, whatever ranks the vocabulary is dealt to") {
+TEST_CASE("vocab_cross_entropy: loss and gradient equal float64, whatever ranks the vocabulary is sharded over") {
     for (float const scale : {1.0F, 60.0F}) {
         auto const logits = random_floats(rows * vocabulary, 1, scale);
         auto const expected = expected_of(logits);

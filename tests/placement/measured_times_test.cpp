@@ -186,7 +186,7 @@ TEST_CASE("apply_profile: the closest batch and context are taken, repeated meas
 }
 
 TEST_CASE(
-    "apply_profile: what lies inside a unit adds up, what holds several is dealt, what holds measured ones adds "
+    "apply_profile: what lies inside a unit adds up, what holds several is split, what holds measured ones adds "
     "nothing") {
     auto const model = describe(presets::llama_3_8b);
     List<Device> const devices = *parse_device_spec("1xA100-80GB");

@@ -225,7 +225,7 @@ TEST_CASE("plan cost: the embedding goes with the first layer, norm and head wit
     CHECK(layer(31).output_bytes == 4.0 * 128256);
 }
 
-TEST_CASE("plan cost: sequences are dealt to data- and expert-parallel ranks, then cut into micro-batches") {
+TEST_CASE("plan cost: sequences are split over data- and expert-parallel ranks, then cut into micro-batches") {
     EstimateRequest request;
     request.batch = 100;
     CHECK(micro_batch_size(request, {}) == 100);

@@ -320,7 +320,7 @@ TEST_CASE("plan: an encoder's step reads whole sequences, and is cut as well as 
     }
 }
 
-TEST_CASE("plan: a batch that no rank could count by itself is dealt to ranks that can") {
+TEST_CASE("plan: a batch that no rank could count by itself is split over ranks that can") {
     auto const model = describe(presets::llama_3_8b);
     REQUIRE(model);
     auto const topology = parse_topology("16x(8xH100-80GB)");

@@ -88,7 +88,7 @@ TEST_CASE("run_on_threads: stages of a pipeline, alone and times tensor-parallel
     CHECK(ended->generations[1].tokens == alone.first.generations[1].tokens);
 }
 
-TEST_CASE("run_on_threads: experts dealt to groups, times ranks and stages, have the tokens and logits of one rank") {
+TEST_CASE("run_on_threads: experts sharded over groups, times ranks and stages, have the tokens and logits of one rank") {
     FormulaModel const model(
         R"({"model_type":"mixtral","vocab_size":50,"hidden_size":24,"intermediate_size":20,"num_hidden_layers":2,)"
         R"("num_attention_heads":4,"num_key_value_heads":2,"num_local_experts":5,"num_experts_per_tok":2,)"

@@ -77,7 +77,7 @@ struct CollectiveCall {
     std::int32_t root = -1;
     /// Elements of the whole operation; micro-batches of a pipeline.
     std::int64_t count = 0;
-    /// How the elements are dealt to the ranks (fingerprint_of), 0 where the collective deals them itself; a pipeline's table.
+    /// How the elements are distributed to the ranks (fingerprint_of), 0 where the collective decides it itself; a pipeline's table.
     std::uint32_t parts = 0;
 
     friend constexpr bool operator==(CollectiveCall const&, CollectiveCall const&) = default;

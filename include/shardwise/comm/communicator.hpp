@@ -43,7 +43,7 @@ concept CountsTraffic = requires(C& comm) {
 /// rank than one's own). Of two ranks, `mine` lies exactly where `theirs` does or apart from it, and what `theirs` showed stays there
 /// until it is written to: an all_reduce reads it while it writes to `mine`, which it asked for later. Of more, each can also lend
 /// memory for two steps: the others read it after the first and put their answers into it, which are there after the second.
-/// One that also has begin(call, counts) is given the counts by which a collective deals elements out, to name one that differs.
+/// One that also has begin(call, counts) is given the counts by which a collective distributes elements, to name one that differs.
 template <class C>
 concept SharesMemory = requires(C& comm, CollectiveCall const& call) {
     comm.begin(call);
@@ -72,7 +72,7 @@ struct Incoming {
 
 /// The ranks of a communicator share nothing: `agree` begins a collective on all ranks and compares what they ask for;
 /// `exchange` then moves messages between pairs of ranks, all at once, at most one in each direction of a pair.
-/// One that also has agree(call, counts) is given the counts by which a collective deals elements out.
+/// One that also has agree(call, counts) is given the counts by which a collective distributes elements.
 template <class C>
 concept ExchangesMessages = requires(C& comm, CollectiveCall const& call, std::span<Outgoing const> out,
                                      std::span<Incoming const> in) {

@@ -16,7 +16,7 @@ struct UnitRange {
     friend constexpr bool operator==(UnitRange const&, UnitRange const&) = default;
 };
 
-/// The units of `rank` when `units` are dealt to `ranks` in order, as evenly as possible, the larger shares first.
+/// The units of `rank` when `units` are sharded over `ranks` in order, as evenly as possible, the larger shares first.
 [[nodiscard]] constexpr UnitRange split_units(std::int64_t units, std::int64_t ranks, std::int64_t rank) {
     auto const share = units / ranks;
     auto const rest = units % ranks;
@@ -24,7 +24,7 @@ struct UnitRange {
     return {begin, begin + share + (rank < rest ? 1 : 0)};
 }
 
-/// The key-value heads that `rank` reads when its query heads are dealt by split_units: every head that one of its query
+/// The key-value heads that `rank` reads when its query heads are sharded by split_units: every head that one of its query
 /// heads belongs to, so that heads are replicated where ranks exceed them or cut a group.
 [[nodiscard]] constexpr UnitRange split_kv_heads(std::int64_t heads, std::int64_t kv_heads, std::int64_t ranks,
                                                  std::int64_t rank) {

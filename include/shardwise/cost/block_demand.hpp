@@ -26,7 +26,7 @@ struct OperationDemand {
     std::int64_t experts_per_token = 0;
 };
 
-/// What one micro-batch asks for in one block, on whatever devices and links it runs and however experts are dealt:
+/// What one micro-batch asks for in one block, on whatever devices and links it runs and however experts are sharded:
 /// the part of a price that is found once for all of them.
 struct BlockDemand {
     List<OperationDemand> operations;

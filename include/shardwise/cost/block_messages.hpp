@@ -73,7 +73,7 @@ private:
     static constexpr std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
     constexpr bool is_partial(ValueId id) const { return id != no_value && is_partial_[index(id)] != 0; }
 
-    /// A value with every token's row, however sequence parallelism deals them.
+    /// A value with every token's row, however sequence parallelism shards them.
     constexpr double whole_bytes(ValueId id) const {
         auto whole = context_;
         whole.rank.is_sequence_parallel = false;
@@ -135,7 +135,7 @@ private:
         messages_.push_back({BlockMessage::Kind::exchange, static_cast<double>(context_.step.tokens()) * row_bits / 8.0,
                              context_.experts_per_token, context_.experts});
     }
-    /// Logits are gathered for the sampler; a loss over dealt vocabulary takes three sums of a number per token.
+    /// Logits are gathered for the sampler; a loss over sharded vocabulary takes three sums of a number per token.
     ///
     /// Source  Shoeybi et al., Megatron-LM (arXiv 1909.08053), section 3
     constexpr void score(Operation const& op) {
@@ -174,7 +174,7 @@ private:
 struct BlockSharing {
     RankGroup tp{};
     RankGroup ep{};
-    /// True where an embedding's rows are dealt to the tensor-parallel ranks.
+    /// True where an embedding's rows are sharded over the tensor-parallel ranks.
     bool is_table_dealt = false;
     /// The width of a product's operand: what rows take on their way to experts.
     double product_bits = 16.0;

@@ -23,7 +23,7 @@ struct BodyWeights {
     double expert_parameters = 0.0;
     /// Of the dense ones, those that another block trains: a head that is the embedding's table.
     double tied_parameters = 0.0;
-    /// Tables whose rows are dealt to the tensor-parallel ranks, so that each rank finds a part of the tokens.
+    /// Tables whose rows are sharded over the tensor-parallel ranks, so that each rank finds a part of the tokens.
     double dealt_tables = 0.0;
 
     /// What the optimizer updates here.

@@ -75,7 +75,7 @@ struct Wire {
 }
 
 /// The time in which every rank sends `bytes` of rows to the ranks of a group, `copies` of each row to as many of them
-/// evenly chosen. Between nodes a row goes once to each node that has a rank it is for, and is dealt there.
+/// evenly chosen. Between nodes a row goes once to each node that has a rank it is for, and is passed on there.
 ///
 /// Units   seconds
 /// Source  the order of DeepSeek-V3's dispatch (arXiv 2412.19437), section 3.2.2

@@ -52,7 +52,7 @@ namespace detail {
 template <ReductionPolicy Policy>
 class BlockCutter {
 public:
-    /// `grain_of(op)` is what the inputs of a product's weight are dealt by.
+    /// `grain_of(op)` is what the inputs of a product's weight are sharded by.
     BlockCutter(BlockBody const& body, TensorPlace place, std::function<Result<WeightGrain>(Operation const&)> grain_of)
         : body_(body), place_(place), grain_of_(std::move(grain_of)) {
         cut_.columns.resize(body.values().size());

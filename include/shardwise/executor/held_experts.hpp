@@ -42,7 +42,7 @@ struct ExpertRuns {
     }
 };
 
-/// One linear layer of every expert that a rank has, its outputs dealt to the tensor-parallel ranks.
+/// One linear layer of every expert that a rank has, its outputs sharded over the tensor-parallel ranks.
 template <ComputeBackend Backend>
 struct ExpertColumns {
     std::vector<ColumnLinear<Backend>> experts;
@@ -54,7 +54,7 @@ struct ExpertColumns {
     }
 };
 
-/// One linear layer of every expert that a rank has, its inputs dealt to the tensor-parallel ranks. Deterministic sums a row over
+/// One linear layer of every expert that a rank has, its inputs sharded over the tensor-parallel ranks. Deterministic sums a row over
 /// the ranks here, by the fixed tree over the pieces; Fast leaves each rank its summand, so that a token's experts are summed
 /// first and fewer rows travel.
 ///

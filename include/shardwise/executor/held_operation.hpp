@@ -73,7 +73,7 @@ public:
           place_(place),
           experts_(loader, prefix_, place, experts) {}
 
-    /// What the inputs of a product's weight are dealt by.
+    /// What the inputs of a product's weight are sharded by.
     [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
         if (op.kind == OpKind::experts) return experts_.grain_of(op);
         auto const stored = find(op.parameters[0]);
@@ -234,7 +234,7 @@ private:
             return;
         }
         auto const& rule = stored.tensor->shard;
-        // Dealt by heads in one range: each head's query, key and value lie together (gpt_neox, bloom); llama.cpp parts them.
+        // Sharded by heads in one range: each head's query, key and value lie together (gpt_neox, bloom); llama.cpp parts them.
         bool const is_grouped =
             is_fused && !parameters_.is_gguf() && (rule.kind == ShardKind::units || rule.is_grouped);
         if (is_grouped) {
@@ -280,7 +280,7 @@ private:
     [[nodiscard]] Result<Held> load_column(Operation const& op, BlockBody const& body, BlockCut const& cut) const {
         auto const stored = find(op.parameters[0]);
         if (!stored) return stored.error();
-        // Conv1D's columns are dealt along its second dimension.
+        // Conv1D's columns are sharded along its second dimension.
         auto const& shape = stored->tensor->shape;
         bool const is_turned = shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
                                (stored->tensor->shard.dim == 1 || shape[0] != shape[1]);

@@ -24,7 +24,7 @@ public:
     ExpertLoader(ParameterLoader<Backend>& loader, std::string_view prefix, TensorPlace place, TensorPlace experts)
         : loader_(loader), context_(loader.context()), prefix_(prefix), place_(place), experts_(experts) {}
 
-    /// What the inputs of an expert's weight are dealt by.
+    /// What the inputs of an expert's weight are sharded by.
     [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
         auto const stored = find(op.parameters[0], own(op).begin);
         if (!stored) return stored.error();

@@ -23,7 +23,7 @@ struct MatrixPart {
     bool is_turned = false;
     /// Rows (outputs) in the order in which they are wanted; unset: all.
     std::optional<std::span<UnitRange const>> rows{};
-    /// Inputs, as whole blocks of the held format, where they are dealt to the ranks; unset: all.
+    /// Inputs, as whole blocks of the held format, where they are sharded over the ranks; unset: all.
     std::optional<UnitRange> columns{};
 };
 

@@ -35,7 +35,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// One tensor-parallel rank of a model: its share of every weight, its heads' cache and one arena, which the planner of memory/
 /// lays out from the model's block program. It walks that program; no family is known here.
 ///
-/// Expert parallelism: groups of tensor-parallel ranks each hold all of a model but its experts, which are dealt to the groups,
+/// Expert parallelism: groups of tensor-parallel ranks each hold all of a model but its experts, which are sharded over the groups,
 /// and have sequences of their own; rows travel to their experts and back. Each rank
 ///   1 gives `create` its place among the groups, {groups, its own};
 ///   2 makes one exchange, `executor.make_exchange(context, peers)`, on a communicator of the ranks that have its
@@ -119,7 +119,7 @@ public:
         return forward(ids, parts, out, comm, static_cast<ExpertParallel<Backend, C>*>(nullptr), stream, links);
     }
 
-    /// The same where experts are dealt to groups: `exchange` is what make_exchange made, null where the rank has all experts.
+    /// The same where experts are sharded over groups: `exchange` is what make_exchange made, null where the rank has all experts.
     template <Communicator C>
     [[nodiscard]] Result<> forward(std::span<std::int32_t const> ids, std::span<SequencePart const> parts,
                                    TensorView<float, 2, Backend> out, C& comm, ExpertParallel<Backend, C>* exchange,

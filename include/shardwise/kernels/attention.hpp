@@ -32,7 +32,7 @@ struct AttentionOptions {
     std::optional<std::int64_t> first_query{};
 };
 
-/// The floats that `attention` needs beside its tensors to deal the parts of a context to threads; 0 where queries and heads are
+/// The floats that `attention` needs beside its tensors to split the parts of a context over threads; 0 where queries and heads are
 /// enough of them.
 [[nodiscard]] inline std::int64_t attention_workspace(AttentionOptions const& options, std::int64_t queries,
                                                       std::int64_t keys) {
@@ -155,7 +155,7 @@ struct HostAttention {
 /// Shapes  q [queries, heads * key_dim], k [keys, kv_heads * key_dim], v [keys, kv_heads * value_dim], of bytes a scale per key
 ///         and key-value head; out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
 ///         empty: ALiBi's, times the distance; workspace [attention_workspace(...)] or empty: then queries and heads alone are
-///         dealt to threads
+///         split over threads
 /// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`
 /// Errors  shape_mismatch, also for pages that the memory does not have; invalid_argument for a first query that is not among the

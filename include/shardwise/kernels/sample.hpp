@@ -329,7 +329,7 @@ private:
     stream.submit([=, pool = stream.pool()]() -> Result<> {
         std::optional<ThreadPool> alone;
         auto& threads = pool != nullptr ? *pool : alone.emplace(1);
-        // Rows are dealt to threads where there are enough of them, else a row's tokens are.
+        // Rows are split over threads where there are enough of them, else a row's tokens are.
         if (count < threads.size()) {
             choose(0, count, threads);
         } else {

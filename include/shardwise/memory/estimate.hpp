@@ -125,7 +125,7 @@ enum class Assumption : std::uint8_t {
             return "prompts are computed in chunks: at most prefill_chunk tokens of all sequences together";
         case Assumption::worst_case_routing: return "activations allow for every token choosing this rank's experts";
         case Assumption::replicated_over_expert_ranks:
-            return "expert-parallel ranks deal the experts and hold everything else whole";
+            return "expert-parallel ranks shard the experts and hold everything else whole";
         case Assumption::tied_tensor_copied:
             return "a tied tensor is copied, because its names are on different stages";
         case Assumption::uneven_tensor_split:

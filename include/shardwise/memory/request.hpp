@@ -36,7 +36,7 @@ enum class MemoryConvention : std::uint8_t { shardwise, transformers, deepspeed,
 /// How a training run keeps its state.
 struct TrainingPlan {
     OptimizerKind optimizer = OptimizerKind::adam;
-    /// The stage of ZeRO: 1 deals optimizer states to the data-parallel ranks, 2 gradients too, 3 parameters too.
+    /// The stage of ZeRO: 1 shards optimizer states to the data-parallel ranks, 2 gradients too, 3 parameters too.
     std::int32_t zero = 0;
     Offload offload = Offload::none;
     Recompute recompute = Recompute::none;

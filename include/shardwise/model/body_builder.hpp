@@ -10,7 +10,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// How a linear layer's output (or input) is dealt to tensor-parallel ranks.
+/// How a linear layer's output (or input) is sharded over tensor-parallel ranks.
 struct LinearSplit {
     enum class Kind : std::uint8_t { replicated, column, row } kind = Kind::replicated;
     /// Indivisible parts of the split side: heads, columns.
@@ -20,15 +20,15 @@ struct LinearSplit {
     /// Set for packed [q, k, v] projections: `units` are the query heads, these the key-value heads.
     std::int64_t packed_kv_heads = 0;
 
-    /// The output is dealt in `units`; no communication.
+    /// The output is sharded in `units`; no communication.
     [[nodiscard]] static constexpr LinearSplit column(std::int64_t units, std::int64_t serves_heads = 0) {
         return {Kind::column, units, serves_heads, 0};
     }
-    /// A packed [q, k, v] output: query heads are dealt, key-value heads follow them.
+    /// A packed [q, k, v] output: query heads are sharded, key-value heads follow them.
     [[nodiscard]] static constexpr LinearSplit qkv(std::int64_t heads, std::int64_t kv_heads) {
         return {Kind::column, heads, 0, kv_heads};
     }
-    /// The input is already dealt; the output is a partial sum on every rank, reduced at once.
+    /// The input is already sharded; the output is a partial sum on every rank, reduced at once.
     [[nodiscard]] static constexpr LinearSplit row() { return {Kind::row, 1, 0, 0}; }
 };
 
@@ -233,7 +233,7 @@ public:
         body_.last().takes_first = true;
         return out;
     }
-    /// Scores of every vocabulary entry, fp32, dealt by vocabulary columns.
+    /// Scores of every vocabulary entry, fp32, sharded by vocabulary columns.
     constexpr ValueId logits(ValueId in, std::string_view weight, std::int64_t vocab_size, std::string_view bias = {}) {
         auto const out = linear(in, "logits", weight, vocab_size, LinearSplit::column(vocab_size), bias);
         return out;

@@ -15,7 +15,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What a module is to the model as a whole; custom device maps may name the first four instead of a prefix. `expert` marks
-/// a run of routed experts, whose numbers expert-parallel ranks are dealt.
+/// a run of routed experts, which expert-parallel ranks share by their numbers.
 enum class ModuleRole : std::uint8_t { none, embedding, layer, norm, head, expert };
 
 /// The index of a module body within its tree.

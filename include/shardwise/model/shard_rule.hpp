@@ -10,15 +10,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// How tensor- and expert-parallel ranks share a parameter.
 enum class ShardKind : std::uint8_t {
     replicated,  // every rank holds all of it
-    units,       // dimension `dim` is dealt in `count` equal units by split_units
+    units,       // dimension `dim` is sharded in `count` equal units by split_units
     kv_heads,    // dimension `dim` holds `count` key-value heads that serve `heads` query heads: split_kv_heads
     packed_qkv,  // dimension `dim` holds `heads` query heads, then `count` key heads and as many value heads
-    packed_parts,  // dimension `dim` holds `heads` equal parts in turn (gate, up), each dealt in `count` units
+    packed_parts,  // dimension `dim` holds `heads` equal parts in turn (gate, up), each sharded in `count` units
 };
 
 /// The shard rule of one parameter: along which dimension, in which indivisible units.
 ///
-/// Expert parallelism deals whole experts: numbered runs of children with ModuleRole::expert, and the `experts` of dimension
+/// Expert parallelism shards whole experts: numbered runs of children with ModuleRole::expert, and the `experts` of dimension
 /// 0 of a stacked tensor. Both go by split_units over the experts; what is left of one expert follows `kind` over tp ranks.
 struct ShardRule {
     ShardKind kind = ShardKind::replicated;

@@ -23,14 +23,14 @@ struct HeadShare {
 /// What one rank owns of an attention's heads when its output projection is cut into `pieces`: by split_units and
 /// split_kv_heads where a piece is one head.
 ///
-/// Errors  invalid_argument where heads cannot be dealt; more ranks than query heads, with the largest number that is legal
+/// Errors  invalid_argument where heads cannot be sharded; more ranks than query heads, with the largest number that is legal
 [[nodiscard]] constexpr Result<HeadShare> head_share(std::int64_t heads, std::int64_t kv_heads,
                                                      InputPieces const& pieces, std::int64_t ranks, std::int64_t rank) {
     Error error{ErrorCode::invalid_argument};
     error.in("tensor parallel");
     if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
         return error.at("heads")
-            .because("query heads are not dealt evenly to key-value heads")
+            .because("the query heads are not a multiple of the key-value heads")
             .got(heads)
             .multiple_of(kv_heads)
             .fix("give a number of query heads that is a multiple of the key-value heads");

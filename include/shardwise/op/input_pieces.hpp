@@ -10,7 +10,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How the inputs of a row-parallel weight (attention output, down projection) are cut into pieces that ranks own whole, in
-/// order, dealt by split_units. Grains are what a piece is made of: inputs that cannot be parted (a head, a quantised block).
+/// order, sharded by split_units. Grains are what a piece is made of: inputs that cannot be parted (a head, a quantised block).
 ///
 /// Units  inputs are columns of the weight [outputs, inputs]
 struct InputPieces {
@@ -42,7 +42,7 @@ struct InputPieces {
 };
 
 /// Pieces of an attention's output: a query head each, or the fewest heads that are whole blocks of the weight's format.
-/// With one head each, heads are dealt as the estimator deals them. No pieces of heads without a number or a width.
+/// With one head each, heads are sharded as the estimator shards them. No pieces of heads without a number or a width.
 [[nodiscard]] constexpr InputPieces head_pieces(std::int64_t heads, std::int64_t head_dim, std::int64_t block = 1) {
     if (heads < 1 || head_dim < 1 || block < 1) return {};
     auto const grain = std::lcm(head_dim, block);

@@ -7,7 +7,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Columns of the input that a rank multiplies: its share where the input is dealt, else all that the operation reads.
+/// Columns of the input that a rank multiplies: its share where the input is sharded, else all that the operation reads.
 [[nodiscard]] constexpr std::int64_t local_in_features(Operation const& op, OpContext const& context) {
     auto const& in = context.value(op.inputs[0]);
     auto const columns = context.columns(in);

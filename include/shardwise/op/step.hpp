@@ -45,7 +45,7 @@ struct OpRank {
     std::int64_t tp_rank = 0;
     std::int64_t ep = 1;
     std::int64_t ep_rank = 0;
-    /// Rows of replicated values are dealt to the tensor-parallel ranks.
+    /// Rows of replicated values are sharded over the tensor-parallel ranks.
     bool is_sequence_parallel = false;
 };
 

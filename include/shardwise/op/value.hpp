@@ -18,7 +18,7 @@ enum class Rows : std::uint8_t {
 /// How tensor-parallel ranks hold a value.
 enum class Spread : std::uint8_t {
     replicated,  // every rank holds the whole width
-    sharded,     // the width is dealt to the ranks in `units` (heads, columns)
+    sharded,     // the width is sharded over the ranks in `units` (heads, columns)
     partial,     // every rank holds a summand of the whole width: an all-reduce must follow
 };
 

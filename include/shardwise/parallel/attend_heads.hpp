@@ -32,7 +32,7 @@ struct HeadRun {
 
 }  // namespace detail
 
-/// Floats that `attend_heads` needs beside its tensors to deal a context's parts to threads.
+/// Floats that `attend_heads` needs beside its tensors to split a context's parts over threads.
 [[nodiscard]] inline std::int64_t attend_heads_workspace(AttentionOptions const& options, HeadShare const& share,
                                                          std::int64_t queries, std::int64_t keys) {
     std::int64_t most = 0;

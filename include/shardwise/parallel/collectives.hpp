@@ -101,7 +101,7 @@ void submit_all_to_all(C& comm, TensorView<T const, 1, Host> in, Sent sent, Tens
     });
 }
 
-/// Restores all tokens' rows from the rows that sequence parallelism dealt to the ranks.
+/// Restores all tokens' rows from the rows that sequence parallelism sharded over the ranks.
 ///
 /// Shapes  in [split_units(tokens, ranks, rank), width] dense, out [tokens, width] dense
 /// Order   on `stream`

@@ -40,11 +40,11 @@ concept ExpertWorker = requires(E& expert, TensorView<float const, 2, Backend> i
     { expert(std::int64_t{}, in, out, stream) } -> std::same_as<Result<>>;
 };
 
-/// A back end whose rows can be dealt to experts: those in the host's memory.
+/// A back end whose rows can be sent to experts: those in the host's memory.
 template <class B>
 concept DealsExperts = ComputeBackend<B> && HasHostMemory<B>;
 
-/// Experts dealt to the ranks of a group (split_units over the experts): each rank has tokens of its own and sends each token's
+/// Experts sharded over the ranks of a group (split_units over the experts): each rank has tokens of its own and sends each token's
 /// row to the ranks of its experts, which compute all rows of an expert at once and send the results back. There is no capacity
 /// that a busy expert could exceed: no row is dropped, and each pair of a token and an expert is computed once.
 ///

@@ -94,7 +94,7 @@ template <ComputeBackend Backend, Communicator C>
     return {};
 }
 
-/// The same where sequence parallelism deals the tokens: each rank gets the sum for its own.
+/// The same where sequence parallelism shards the tokens: each rank gets the sum for its own.
 ///
 /// Shapes  in_gradient [tokens, inputs] dense, own [split_units(tokens, ranks, rank), inputs] dense
 /// Order   on `stream`, the collective too

@@ -33,7 +33,7 @@ struct RmsNorm {
     float offset = 0.0F;
 };
 
-/// A linear layer whose inputs are dealt to the ranks: each multiplies its own inputs and the products are summed over the
+/// A linear layer whose inputs are sharded over the ranks: each multiplies its own inputs and the products are summed over the
 /// ranks by the policy; the bias is added once, to the sum. All ranks get the same bits.
 ///
 /// The rank holds one weight, of its own inputs. Under `Deterministic` the products by its pieces are leaves of a fixed tree.

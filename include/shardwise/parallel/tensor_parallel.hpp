@@ -33,7 +33,7 @@ struct PackedQkv {
 ///
 /// A pair of layers shares one cut: `column_linear` of some pieces makes the inputs of `row_linear` of the same. The ranks'
 /// shares of heads, columns and vocabulary are those of the estimator (core/split.hpp), but for two cases: under `Deterministic`
-/// an FFN is dealt by leaves (op/input_pieces.hpp), and blocks of a quantised row-parallel weight are not parted.
+/// an FFN is sharded by leaves (op/input_pieces.hpp), and blocks of a quantised row-parallel weight are not parted.
 ///
 /// A layer's `forward` takes the communicator: layers are templates on the back end and the policy, and on the communicator only
 /// where they meet it. All that a call needs is the caller's (`workspace`); calls allocate nothing.
@@ -79,7 +79,7 @@ public:
         return detail::check_place(subject, place_) ? split_units(size, place_.ranks, place_.rank) : UnitRange{};
     }
 
-    /// A layer of which each rank makes its share of outputs, dealt by split_units: also a head over the vocabulary.
+    /// A layer of which each rank makes its share of outputs, sharded by split_units: also a head over the vocabulary.
     ///
     /// Errors  as ColumnLinear::create; invalid_argument where this is no rank of its group
     [[nodiscard]] Result<Column> column_linear(WeightSource const& weight, Bias bias = {}) const {
@@ -126,7 +126,7 @@ public:
                                   rows_of(values, share->kv, packed.value_dim)};
         return Column::create(*context_, weight, rows, bias);
     }
-    /// A layer whose inputs are dealt to the ranks by pieces and whose products are summed by the policy.
+    /// A layer whose inputs are sharded over the ranks by pieces and whose products are summed by the policy.
     ///
     /// Errors  as RowLinear::create
     [[nodiscard]] Result<Row> row_linear(WeightSource const& weight, InputPieces const& pieces, Bias bias = {}) const {

@@ -14,7 +14,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// One rank's part of scores over a vocabulary that is dealt to the ranks.
+/// One rank's part of scores over a vocabulary that is sharded over the ranks.
 template <class Backend>
 struct VocabShard {
     /// [rows, this rank's columns]
@@ -116,7 +116,7 @@ struct LossGradientBody {
     return 3 * rows;
 }
 
-/// loss = log(sum of exp(logits)) - logits[target] for logits whose vocabulary is dealt to the ranks, which never meet: exactly
+/// loss = log(sum of exp(logits)) - logits[target] for logits whose vocabulary is sharded over the ranks, which never meet: exactly
 /// three all-reduces of one number per row (maximum, sum of exponentials, target's logit). The logits become probabilities, which
 /// vocab_cross_entropy_backward takes. A negative target (torch's -100) has no loss; one that no rank has (an id beyond the
 /// vocabulary) makes its row's loss and gradients NaN, on all ranks.

@@ -14,7 +14,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Rows of a table whose rows are dealt to the ranks: each rank looks up the ids that are its own, the sum over the ranks has
+/// Rows of a table whose rows are sharded over the ranks: each rank looks up the ids that are its own, the sum over the ranks has
 /// one summand that is not zero per row, so it is exact: the same bits for any number of ranks (a -0 becomes +0). An id that no
 /// rank has gives zeros.
 ///

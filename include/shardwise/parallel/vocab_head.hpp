@@ -20,7 +20,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return rows > 1 ? rows * vocabulary : 0;
 }
 
-/// Puts together logits whose vocabulary split_units dealt to the ranks (a ColumnLinear's output).
+/// Puts together logits whose vocabulary split_units sharded over the ranks (a ColumnLinear's output).
 ///
 /// Shapes  own [rows, this rank's columns] dense, out [rows, vocabulary] dense; workspace [gather_logits_workspace(...)]
 /// Memory  allocates nothing; nothing overlaps
@@ -105,7 +105,7 @@ struct IdsOfKeysBody {
 
 }  // namespace detail
 
-/// The id of each row's largest logit where the vocabulary is dealt to the ranks: eight bytes per row travel, not the row. Of
+/// The id of each row's largest logit where the vocabulary is sharded over the ranks: eight bytes per row travel, not the row. Of
 /// equal logits the lowest id; -1 where none is a number.
 ///
 /// Shapes  own [rows, this rank's columns], the first of them id `first_id`; ids [rows]; workspace [rows]

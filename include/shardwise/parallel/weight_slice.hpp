@@ -36,7 +36,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return is_quantised ? std::lcm(grain, multiplied_together) : grain;
 }
 
-/// What the inputs of a weight are dealt by: those of heads by `input`, those that a policy cuts by its own.
+/// What the inputs of a weight are sharded by: those of heads by `input`, those that a policy cuts by its own.
 struct WeightGrain {
     std::int64_t input = 1;
     std::int64_t leaf = 1;

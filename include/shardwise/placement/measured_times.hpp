@@ -254,7 +254,7 @@ private:
 /// measured seconds, with the same proof.
 ///
 /// A unit's time is that of its own name, else the sum of what was measured inside it; a tied name adds to the unit that
-/// holds its tensor. What was measured as a whole and is cut into several units is dealt to them as the roofline model
+/// holds its tensor. What was measured as a whole and is cut into several units is split over them as the roofline model
 /// would. What was not measured is the roofline model's time, as many times longer as the device's measured units are.
 /// Decoding is used where any of it was measured, else prefill. `devices` are those of the budgets, in their order.
 ///

@@ -12,7 +12,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The sequences that one rank computes: the job's batch dealt to data- and expert-parallel ranks.
+/// The sequences that one rank computes: the job's batch split over data- and expert-parallel ranks.
 [[nodiscard]] inline std::int64_t rank_batch(std::int64_t batch, PlanDegrees const& degrees) {
     return ceil_divide(batch, degrees.dp * degrees.ep);
 }

@@ -124,7 +124,7 @@ private:
 };
 
 /// The stages of ZeRO that a job may use: the pinned one, else all that its convention has numbers for; without
-/// data-parallel ranks there is nothing to deal.
+/// data-parallel ranks there is nothing to shard.
 [[nodiscard]] inline List<std::int32_t> zero_stages(PlanRequest const& request, Dtype dtype, std::int64_t dp) {
     if (!request.estimate.training) return {0};
     if (request.pins.zero) return {*request.pins.zero};

@@ -47,7 +47,7 @@ struct PlanPins {
 
 /// What is to be planned. The degrees of `estimate.parallel` are what is searched and are ignored; so are, in training, its
 /// sequence parallelism and what `estimate.training` computes again, unless they are fixed, and ZeRO's stage;
-/// `estimate.batch` counts the sequences of the whole job, dealt to data- and expert-parallel ranks; 0 leaves it to a
+/// `estimate.batch` counts the sequences of the whole job, split over data- and expert-parallel ranks; 0 leaves it to a
 /// search for throughput in inference, and is the smallest that the pins allow elsewhere.
 struct PlanRequest {
     EstimateRequest estimate{};

@@ -9,7 +9,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The sequences of one micro-batch: the job's batch dealt to data- and expert-parallel ranks and cut into pieces.
+/// The sequences of one micro-batch: the job's batch split over data- and expert-parallel ranks and cut into pieces.
 [[nodiscard]] constexpr std::int64_t micro_batch_size(EstimateRequest const& request, PlanDegrees const& degrees) {
     return ceil_divide(ceil_divide(request.batch, degrees.dp * degrees.ep), degrees.micro_batches);
 }

@@ -22,7 +22,7 @@ struct RankClasses {
 
 namespace detail {
 
-/// Counts of units that are dealt to tensor-parallel ranks, and of heads that share key-value heads; each once.
+/// Counts of units that are sharded over tensor-parallel ranks, and of heads that share key-value heads; each once.
 struct DealtUnits {
     struct Heads {
         std::int64_t heads = 0;
@@ -50,7 +50,7 @@ struct DealtUnits {
 
 }  // namespace detail
 
-/// Everything that tensor-parallel ranks are dealt in units: what decides whether two ranks hold the same.
+/// Everything that tensor-parallel ranks hold in units: what decides whether two ranks hold the same.
 [[nodiscard]] inline detail::DealtUnits find_dealt_units(Model const& model) {
     detail::DealtUnits dealt;
     for (auto const& tensor : model.tree.tensors()) {
@@ -89,7 +89,7 @@ struct DealtUnits {
     return dealt;
 }
 
-/// The classes of the ranks of a tp * ep group; `rows` are those that sequence parallelism deals, 0 where it is off.
+/// The classes of the ranks of a tp * ep group; `rows` are those that sequence parallelism shards, 0 where it is off.
 [[nodiscard]] inline RankClasses find_rank_classes(detail::DealtUnits const& dealt, std::int64_t tp, std::int64_t ep,
                                                    std::int64_t experts, std::int64_t rows) {
     auto const share = [tp](std::int64_t units, std::int64_t rank) { return split_units(units, tp, rank).size(); };
@@ -112,7 +112,7 @@ struct DealtUnits {
         if (known == tp_places.size()) tp_places.push_back(rank);
         tp_class.push_back(known);
     }
-    // Experts are dealt the larger shares first.
+    // The first ranks hold the larger shares of experts.
     auto const larger = ep > 1 && experts % ep != 0 ? experts % ep : ep;
     RankClasses classes;
     for (std::int64_t place = 0; place < ep; place = place < larger ? larger : ep) {

@@ -179,7 +179,7 @@ private:
         return ceil_divide(ranks, nodes < ranks ? nodes : ranks);
     }
     /// With as many ranks in a node as can be, in all groups that begin side by side. One with fewer of them there may
-    /// have less to wait for in a node, and in an exchange of rows less to deal there: the link is as much faster.
+    /// have less to wait for in a node, and in an exchange of rows less to pass on there: the link is as much faster.
     RankGroup best_group(std::int64_t ranks, std::int64_t stride, BestWays const& ways, bool is_dealing = false) const {
         auto const step = wiring_.has_plain_nodes() ? stride : 1;
         auto const most = ranks * step <= ways.node ? ranks : ceil_divide(ways.node, step);

@@ -61,7 +61,7 @@ public:
     [[nodiscard]] List<double> least_each(Pass pass, StageSite const& site) {
         BlockSetting const setting{.pass = pass, .batch = 1, .tp = site.tp, .ep = site.ep};
         auto const bodies = cost_.price_each(setting, *site.device);
-        // One sequence's rows are dealt to the ranks in whole ones.
+        // One sequence's rows are split over the ranks in whole ones.
         bool const is_dealt = cost_.request().parallel.sequence_parallel;
         auto const ranks = is_dealt ? static_cast<double>(site.tp.ranks) : 1.0;
         List<double> kinds;

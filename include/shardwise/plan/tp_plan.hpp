@@ -117,7 +117,7 @@ private:
 }  // namespace detail
 
 /// The model's `tp_plan` as transformers takes it, with the styles that transformers 4.57 knows: products cut by columns and
-/// by rows, packed ones gathered, stacked experts dealt. Embeddings, norms and routers are whole on every rank there.
+/// by rows, packed ones gathered, stacked experts sharded. Embeddings, norms and routers are whole on every rank there.
 /// Empty for families whose weights transformers cannot cut (gpt2's Conv1D).
 [[nodiscard]] inline List<TpPlanEntry> tp_plan_of(Model const& model) {
     return detail::TpPlanWriter(model.tree).run();

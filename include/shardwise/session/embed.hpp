@@ -116,7 +116,7 @@ struct EmbedPart {
     std::int64_t tokens = 0;
 };
 
-/// Deals texts to steps: encoders take each whole, decoders may take it in pieces, one step after another.
+/// Splits texts into steps: encoders take each whole, decoders may take it in pieces, one step after another.
 [[nodiscard]] inline std::vector<std::vector<EmbedPart>> embed_steps(
     std::vector<std::vector<std::int32_t>> const& texts, ExecutorLimits const& limits, bool is_whole) {
     std::vector<std::vector<EmbedPart>> steps;

@@ -16,7 +16,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Groups of ranks that share a model's experts and deal the requests, one to each group in turn. They step together until none
+/// Groups of ranks that share a model's experts and take the requests in turn, one each. They step together until none
 /// has anything left, and tell each other what they made.
 class ExpertGroups {
 public:

@@ -273,7 +273,7 @@ TEST_CASE("Gemma scales embeddings by the square root of the hidden size, others
     CHECK(describe_or_fail(presets::llama_3_8b).config.embedding_scale == 1.0);
 }
 
-TEST_CASE("Packed projections say how they are dealt") {
+TEST_CASE("Packed projections say how they are sharded") {
     auto const phi = describe_or_fail(presets::phi_4);
     CHECK(find_tensor(phi.tree, "model.layers.0.self_attn.qkv_proj.weight")->shard == ShardRule::qkv(0, 40, 10));
     CHECK(find_tensor(phi.tree, "model.layers.0.mlp.gate_up_proj.weight")->shard == ShardRule::packed(0, 2, 17920));

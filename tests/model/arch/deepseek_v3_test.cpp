@@ -24,7 +24,7 @@ TEST_CASE("deepseek_v3: a token takes 70,272 bytes of compressed cache, 4,997,12
     CHECK(2 * family::cached_per_token(model, false) == 4'997'120);
 }
 
-TEST_CASE("deepseek_v3: what the cache holds is on every rank, what is made of it is dealt by heads") {
+TEST_CASE("deepseek_v3: what the cache holds is on every rank, what is made of it is sharded by heads") {
     auto const model = family::made<DeepseekV3>(family::unchanged);
     auto const rule = [&](std::string_view name) {
         auto const* weight = find_tensor(model.tree, "model.layers.60.self_attn." + std::string(name) + ".weight");

@@ -24,7 +24,7 @@ static_assert(family::parameters<Gpt2>(sized(768, 12, 12)) == 124'439'808);
 static_assert(family::parameters<Gpt2>(sized(1024, 24, 16)) == 354'823'168);
 static_assert(family::parameters<Gpt2>(sized(1280, 36, 20)) == 774'030'080);
 
-TEST_CASE("gpt2: Conv1D weights are [in, out], and their outputs are dealt along the second dimension") {
+TEST_CASE("gpt2: Conv1D weights are [in, out], and their outputs are sharded along the second dimension") {
     auto const model = family::made<Gpt2>(family::unchanged);
     auto const* packed = find_tensor(model.tree, "transformer.h.3.attn.c_attn.weight");
     REQUIRE(packed != nullptr);

@@ -10,7 +10,7 @@ using namespace shardwise;
 // GPT-NeoX-20B: tests/golden/families/gpt-neox-20b.json, from the published config.json.
 static_assert(family::parameters<GptNeoX>([](ModelConfig& config) { config.vocab_size = 50432; }) == 20'554'567'680);
 
-TEST_CASE("gpt_neox: q, k and v lie side by side for every head, so whole heads are dealt") {
+TEST_CASE("gpt_neox: q, k and v lie side by side for every head, so whole heads are sharded") {
     auto const model = family::made<GptNeoX>(family::unchanged);
     auto const* packed = find_tensor(model.tree, "gpt_neox.layers.0.attention.query_key_value.weight");
     REQUIRE(packed != nullptr);

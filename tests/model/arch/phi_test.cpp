@@ -36,7 +36,7 @@ TEST_CASE("phi: attention and MLP read the same norm") {
     CHECK(q_input == mlp_input);
 }
 
-TEST_CASE("phi: the head's bias is dealt with the vocabulary") {
+TEST_CASE("phi: the head's bias is sharded with the vocabulary") {
     auto const model = family::made<Phi>(phi_2);
     CHECK(find_tensor(model.tree, "lm_head.bias")->shard == ShardRule::units(0, 51200));
 }

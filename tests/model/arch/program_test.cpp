@@ -146,7 +146,7 @@ TEST_CASE("Inputs of operations exist before they are read") {
     });
 }
 
-TEST_CASE("Shard rules deal whole units, and sharded values have whole units") {
+TEST_CASE("Shard rules shard whole units, and sharded values have whole units") {
     golden::for_each_case([](golden::Json const&, Model const& model) {
         for (auto const& tensor : model.tree.tensors()) {
             auto const& rule = tensor.shard;
@@ -183,7 +183,7 @@ TEST_CASE("Shard rules deal whole units, and sharded values have whole units") {
     });
 }
 
-TEST_CASE("Outputs are dealt as the rows of their weight are") {
+TEST_CASE("Outputs are sharded as the rows of their weight are") {
     golden::for_each_case([](golden::Json const&, Model const& model) {
         auto const parameters = parameters_of(model.tree);
         for_each_operation(model.program, [&](Block const& block, std::int32_t layer, BlockBody const& body,

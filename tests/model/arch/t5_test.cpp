@@ -39,7 +39,7 @@ TEST_CASE("t5: one table has three names in any case, and a fourth where the hea
     CHECK(family::made<T5>([](ModelConfig& config) { config.model_class = "T5EncoderModel"; }).tree.ties().size() == 1);
 }
 
-TEST_CASE("t5: only the first block of each stack has a table of relative positions, dealt by heads") {
+TEST_CASE("t5: only the first block of each stack has a table of relative positions, sharded by heads") {
     auto const model = family::made<T5>(family::unchanged);
     auto const* table = find_tensor(model.tree, "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
     REQUIRE(table != nullptr);

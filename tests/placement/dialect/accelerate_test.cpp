@@ -77,7 +77,7 @@ List<std::int64_t> budgets(DialectMap const& map) {
 
 // The cases below are accelerate's own (tests/test_modeling_utils.py), as facts/placement.md lists them.
 
-TEST_CASE("A model is dealt over devices, with room for the largest layer left on the first") {
+TEST_CASE("A model is spread over devices, with room for the largest layer left on the first") {
     ModuleTree tree;
     tree.set_root(small_model(tree));
     Map const expected{{"linear1", "0"}, {"batchnorm", "1"}, {"linear2", "1"}};

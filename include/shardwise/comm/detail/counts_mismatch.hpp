@@ -26,7 +26,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     return sum;
 }
 
-/// True where the calls of all ranks deal elements out by lists of counts and differ in nothing else than these. All ranks see the
+/// True where the calls of all ranks distribute elements by lists of counts and differ in nothing else than these. All ranks see the
 /// same calls, so that all of them may then show their lists.
 [[nodiscard]] inline bool differ_in_counts_alone(std::span<NumberedCall const> calls) {
     auto const without_counts = [](NumberedCall each) {
@@ -87,7 +87,7 @@ template <class Rank>
     return all;
 }
 
-/// Begins a collective that deals elements out by counts: a communicator that takes them names one that differs.
+/// Begins a collective that distributes elements by counts: a communicator that takes them names one that differs.
 template <class C, class Call>
 void begin_with_counts(C& comm, Call const& call, std::span<std::int64_t const> counts) {
     if constexpr (requires { comm.begin(call, counts); })

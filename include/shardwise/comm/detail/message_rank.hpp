@@ -75,7 +75,7 @@ public:
     void took(std::int64_t messages, std::int64_t bytes) { traffic_.take(call_.call.kind, messages, bytes); }
 
     /// Begins a collective: tells all ranks what this one asks for, and compares. A barrier and a split always wait for all,
-    /// another call only where calls are compared. Of counts by which elements are dealt out it names one that differs.
+    /// another call only where calls are compared. Of counts by which elements are distributed it names one that differs.
     ///
     /// Errors  the group's first error; collective_mismatch; rank_lost; deadline_exceeded with the missing ranks
     [[nodiscard]] Result<> agree(CollectiveCall const& call, std::span<std::int64_t const> counts = {}) {

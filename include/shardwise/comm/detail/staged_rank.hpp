@@ -71,7 +71,7 @@ public:
         return Bytes{ceil_divide(all, region_->ranks)};
     }
 
-    /// Announces the next collective; its first step compares it with the others'. The counts by which elements are dealt out stay
+    /// Announces the next collective; its first step compares it with the others'. The counts by which elements are distributed stay
     /// the caller's; it names one that differs.
     void begin(CollectiveCall const& call, std::span<std::int64_t const> counts = {}) {
         call_ = {call, call_.number + 1};

@@ -105,7 +105,7 @@ struct DeepseekLayout {
 /// transformers' classes make these two norms without the configuration's epsilon.
 inline constexpr double latent_norm_epsilon = 1e-6;
 
-/// self_attn: the low-rank pairs q_a, q_b (or q_proj) and kv_a, kv_b with norms between; tensor-parallel ranks deal the
+/// self_attn: the low-rank pairs q_a, q_b (or q_proj) and kv_a, kv_b with norms between; tensor-parallel ranks shard the
 /// heads of the second of each pair.
 [[nodiscard]] constexpr ModuleId add_mla_attention(ModuleTree& tree, ModelConfig const& config,
                                                    LlamaLayout const& layout) {

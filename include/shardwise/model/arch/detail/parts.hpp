@@ -23,7 +23,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 struct TensorMaker {
     Dtype dtype;
 
-    /// A linear weight [out, in] whose outputs are dealt in `units` (0: replicated).
+    /// A linear weight [out, in] whose outputs are sharded in `units` (0: replicated).
     [[nodiscard]] constexpr Tensor weight(std::int64_t out, std::int64_t in, ShardRule shard,
                                           TensorUse use = TensorUse::linear) const {
         return {.name = "weight", .shape = {out, in}, .dtype = dtype, .use = use, .shard = shard};
@@ -37,7 +37,7 @@ struct TensorMaker {
     [[nodiscard]] constexpr Tensor norm_bias(std::int64_t size) const {
         return {.name = "bias", .shape = {size}, .dtype = dtype, .use = TensorUse::norm};
     }
-    /// A table [entries, width], dealt by entries when it is a vocabulary.
+    /// A table [entries, width], sharded by entries when it is a vocabulary.
     [[nodiscard]] constexpr Tensor table(std::int64_t entries, std::int64_t width, ShardRule shard = {}) const {
         return {
             .name = "weight", .shape = {entries, width}, .dtype = dtype, .use = TensorUse::embedding, .shard = shard};
@@ -51,7 +51,7 @@ public:
 
     [[nodiscard]] constexpr TensorMaker const& tensors() const { return make_; }
 
-    /// nn.Linear; `shard` is the weight's rule, the bias follows it when the outputs are dealt.
+    /// nn.Linear; `shard` is the weight's rule, the bias follows it when the outputs are sharded.
     constexpr ModuleId linear(std::int64_t out, std::int64_t in, bool has_bias, ShardRule shard = {},
                               TensorUse use = TensorUse::linear) {
         auto const weight = make_.weight(out, in, shard, use);
@@ -69,7 +69,7 @@ public:
         if (!has_bias) return tree_.add(class_name, {make_.norm(size)});
         return tree_.add(class_name, {make_.norm(size), make_.norm_bias(size)});
     }
-    /// nn.Embedding over the vocabulary, dealt by entries.
+    /// nn.Embedding over the vocabulary, sharded by entries.
     constexpr ModuleId vocabulary(std::int64_t entries, std::int64_t width, std::string_view class_name = "Embedding") {
         return tree_.add(class_name, {make_.table(entries, width, ShardRule::units(0, entries))});
     }

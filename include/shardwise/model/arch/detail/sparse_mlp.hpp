@@ -27,7 +27,7 @@ struct SparseMlpNames {
     return part.linear(config.experts, config.hidden_size, false, {}, TensorUse::router);
 }
 
-/// The run of experts, dealt to expert-parallel ranks by their numbers.
+/// The run of experts, sharded over expert-parallel ranks by their numbers.
 [[nodiscard]] constexpr ModuleId add_expert_list(ModuleTree& tree, ModelConfig const& config, ModuleId expert) {
     return tree.add("ModuleList", {}, {numbered(0, config.experts, expert, ModuleRole::expert)});
 }
