@@ -21,7 +21,7 @@ Result<HostCode> run_host_code() {
     HostCode found;
     auto const model = describe(presets::llama_3_70b);
     if (!model) return model.error();
-    auto const plan = DeviceMap<Optimal>{}.plan(*model, presets::four_a100_40gb, {.context = 8192});
+    auto const plan = DeviceMap<Optimal>{}.plan(*model, presets::four_a100_40gb, {.context = 8192, .utilization = 1.0});
     if (!plan) return plan.error();
     found.load = plan->certificate->value;
     found.lower_bound = plan->certificate->lower_bound;

@@ -201,7 +201,8 @@ TEST_CASE("check_model: shards that are not legal, or not those of the values ar
     auto const uneven = with_tensors(small_model(), [&](Module const&, Tensor& tensor) {
         if (is_up(tensor)) tensor.shard.count = 5;
     });
-    CHECK(checked(uneven) == "tree: weight: the units of its shard rule do not divide it (got 14336, expected 5)");
+    CHECK(checked(uneven) ==
+          "tree: weight: the units of its shard rule do not divide it (got 14336, expected a multiple of 5)");
     auto const beyond = with_tensors(small_model(), [&](Module const&, Tensor& tensor) {
         if (is_up(tensor)) tensor.shard.dim = 2;
     });
@@ -209,11 +210,13 @@ TEST_CASE("check_model: shards that are not legal, or not those of the values ar
     auto const heads = with_tensors(small_model(), [&](Module const&, Tensor& tensor) {
         if (tensor.shard.kind == ShardKind::kv_heads) tensor.shard.heads = 31;
     });
-    CHECK(checked(heads) == "tree: weight: its key-value heads do not divide the query heads (got 8, expected 31)");
+    CHECK(checked(heads) ==
+          "tree: weight: its key-value heads do not divide the query heads (got 8, expected a divisor of 31)");
     auto const value_units = with_values(small_model(), [](Value& value) {
         if (value.spread == Spread::sharded && value.units == 14336) value.units = 5;
     });
-    CHECK(checked(value_units).find("its units do not divide its width (got 14336, expected 5)") != std::string::npos);
+    CHECK(checked(value_units).find("its units do not divide its width (got 14336, expected a multiple of 5)") !=
+          std::string::npos);
     auto const partial = with_values(small_model(), [](Value& value) {
         if (value.spread == Spread::sharded && value.units == 14336) value.spread = Spread::replicated;
     });
