@@ -252,14 +252,14 @@ TEST_CASE("run: a device map's devices are stages, and what does not fit is not 
         CHECK_MESSAGE(ran.says(text), ran.err);
     };
     refused({"--strategy", "sequential", "--devices", "1xgpu:1KiB"}, 3, "does not fit");
-    refused({"--map", two, "--pp", "3"}, 2, "leave it out");
+    refused({"--map", two, "--pp", "1"}, 2, "leave it out");
     refused({"--map", two, "--strategy", "auto"}, 2, "--strategy would find");
     refused({"--strategy", "auto"}, 2, "needs devices");
     refused({"--map", map(R"({"":0,"model.layers.1":1})")}, 1, "map it to device 1");
     refused({"--map", map(R"({"":0,"model.layers.0":1})")}, 1, "map it to device 1");
     refused({"--map", map(R"({"model.layers.0":0})")}, 1, "covers no device for");
-    refused({"--pp", "3"}, 1, "legal are 1 to the number of layers");
-    refused({"--ep", "2"}, 1, "more ranks than the model has experts");
+    refused({"--pp", "3"}, 2, "legal are 1 to the number of layers");
+    refused({"--ep", "2"}, 2, "splits experts, and the model has none");
     refused({"--ranks", "fibers"}, 2, "threads, processes, mpi");
 }
 
