@@ -61,6 +61,12 @@ TEST_CASE("read_stream: reads pipes with a name, and says what cannot be read") 
     });
     CHECK(*read_stream(pipe, 100) == "hello");
     writer.join();
+    // Nobody opens it; then somebody does, and writes nothing.
+    StreamPatience const brief{.first = std::chrono::milliseconds(20), .next = std::chrono::milliseconds(20)};
+    CHECK(read_stream(pipe, 100, brief).error().reason() == "gave nothing for so many seconds");
+    int const silent = ::open(pipe.c_str(), O_RDWR);
+    CHECK(read_stream(pipe, 100, brief).error().code() == ErrorCode::file_unreadable);
+    ::close(silent);
     CHECK(read_stream(at / "absent", 100).error().code() == ErrorCode::file_not_found);
     CHECK(read_stream(at.path(), 100).error().reason() == "is a folder, not a file");
     CHECK(detail::read_to_end(-1, "x", 100).error().reason() == "is closed");
