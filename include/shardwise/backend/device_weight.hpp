@@ -48,9 +48,11 @@ struct DeviceRowLayout {
             return DeviceRowLayout{inputs / 2, inputs / 16, inputs / 32 * 18, true};
         case WeightFormat::q8_0:
             return DeviceRowLayout{inputs, inputs / 16, inputs / 32 * 34, true};
-        default:
-            return std::nullopt;
+        case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4: case WeightFormat::q4_1:
+        case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q4_k: case WeightFormat::q5_k:
+        case WeightFormat::q6_k: break;
     }
+    return std::nullopt;
 }
 
 /// Brings a checkpoint's row into the device's order: quants (padded with zeros) and scales apart.

@@ -27,9 +27,11 @@ namespace detail {
             return &rates.int4;
         case WeightFormat::mxfp4:
             return &rates.fp4;
-        default:
-            return nullptr;
+        case WeightFormat::nf4: case WeightFormat::q4_0: case WeightFormat::q4_1: case WeightFormat::q5_0:
+        case WeightFormat::q5_1: case WeightFormat::q8_0: case WeightFormat::q4_k: case WeightFormat::q5_k:
+        case WeightFormat::q6_k: break;
     }
+    return nullptr;
 }
 
 /// The processor with what was measured of it, as one of `ranks` that share it.

@@ -65,7 +65,9 @@ struct ProbeWeight {
             bytes = elements / 2;
             scales = elements / 32;
             break;
-        default:
+        case WeightFormat::int8: case WeightFormat::nf4: case WeightFormat::q4_0: case WeightFormat::q4_1:
+        case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0: case WeightFormat::q4_k:
+        case WeightFormat::q5_k: case WeightFormat::q6_k:
             scales = outputs * 4;
             break;
     }
@@ -87,9 +89,11 @@ struct ProbeWeight {
             return 2000;
         case WeightFormat::int8:
             return 1000;
-        default:
-            return 500;
+        case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4: case WeightFormat::q4_0:
+        case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0:
+        case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
     }
+    return 500;
 }
 
 /// Times one product; `rows` of activations.

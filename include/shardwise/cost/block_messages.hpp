@@ -96,9 +96,10 @@ private:
             // A gate scales the whole row.
             case OpKind::activation:
                 return op.inputs[1] != no_value && op.inputs[1] != op.inputs[0] && !is_partial(op.inputs[0]);
-            default:
-                return false;
+            case OpKind::embedding: case OpKind::norm: case OpKind::linear: case OpKind::rope: case OpKind::attention:
+            case OpKind::route: case OpKind::experts: case OpKind::last_token: break;
         }
+        return false;
     }
 
     constexpr void visit(Operation const& op) {

@@ -121,7 +121,8 @@ private:
             case OpKind::attention:
                 work.rate *= efficiency_.attention;
                 break;
-            default:
+            case OpKind::embedding: case OpKind::norm: case OpKind::rope: case OpKind::activation: case OpKind::add:
+            case OpKind::route: case OpKind::combine: case OpKind::last_token:
                 work.rate = rates_.vectors;
                 work.activations /= efficiency_.vectors;
                 break;

@@ -107,9 +107,10 @@ public:
             }
             case OpKind::experts:
                 return load_experts(op, body, cut);
-            default:
-                return Held{};
+            case OpKind::rope: case OpKind::activation: case OpKind::add: case OpKind::combine:
+            case OpKind::last_token: break;
         }
+        return Held{};
     }
 
 private:

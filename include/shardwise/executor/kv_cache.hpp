@@ -5,6 +5,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/huge_pages.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/kernels/store_rows.hpp>
@@ -139,14 +140,10 @@ public:
     /// Calls visit(element) with a value of the element type.
     template <class Visit>
     auto with_element(Visit const& visit) const {
-        switch (room_.dtype) {
-            case Dtype::bf16:
-                return visit(Bfloat16{});
-            case Dtype::i8:
-                return visit(std::int8_t{});
-            default:
-                return visit(float{});
-        }
+        if (room_.dtype == Dtype::bf16) return visit(Bfloat16{});
+        if (room_.dtype == Dtype::i8) return visit(std::int8_t{});
+        SHARDWISE_ASSERT(room_.dtype == Dtype::f32);
+        return visit(float{});
     }
 
     /// The keys or the values of a sequence's first `count` tokens; of a layer with a window those that the next

@@ -61,9 +61,9 @@ namespace detail {
             if (!format || !can_quantize(*format)) return std::nullopt;
             return HeldFormat{*format, 0};
         }
-        default:
-            return std::nullopt;
+        case QuantMethod::fp4: case QuantMethod::fp8: case QuantMethod::gptq: case QuantMethod::awq: break;
     }
+    return std::nullopt;
 }
 
 [[nodiscard]] inline Error not_quantized_here(ErrorCode code, std::string_view subject, std::string_view scheme) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/product/source.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/quant/decode_ggml.hpp>
@@ -69,14 +70,10 @@ namespace detail {
 
 /// A number of a scale's dtype at an index; checkpoints promise no alignment.
 [[nodiscard]] inline float scale_at(std::span<std::byte const> scales, Dtype dtype, std::int64_t i) {
-    switch (dtype) {
-        case Dtype::f16:
-            return from_f16(load_at<std::uint16_t>(scales, i * 2));
-        case Dtype::bf16:
-            return from_bf16(load_at<std::uint16_t>(scales, i * 2));
-        default:
-            return load_at<float>(scales, i * 4);
-    }
+    if (dtype == Dtype::f16) return from_f16(load_at<std::uint16_t>(scales, i * 2));
+    if (dtype == Dtype::bf16) return from_bf16(load_at<std::uint16_t>(scales, i * 2));
+    SHARDWISE_ASSERT(dtype == Dtype::f32);  // assemble_packed refuses others
+    return load_at<float>(scales, i * 4);
 }
 
 /// The absmax of a block of 64 of a 4-bit weight.
@@ -285,7 +282,7 @@ inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::
             std::memcpy(scales, &scale, sizeof scale);
             return true;
         }
-        default:
+        case PackedForm::gptq: case PackedForm::awq: case PackedForm::fp8: case PackedForm::kv_heads:
             break;
     }
     if (target.format != WeightFormat::int4) return repack_blocks(weight, target.format, row, columns, data);

@@ -174,9 +174,10 @@ private:
                 cache_ += bytes->count();
                 return {};
             }
-            default:
-                return {};
+            case OpKind::rope: case OpKind::activation: case OpKind::add: case OpKind::combine:
+            case OpKind::last_token: break;
         }
+        return {};
     }
 
     /// What expands a latent is held by heads.

@@ -50,18 +50,4 @@ struct StoredParameter {
     }
 };
 
-/// The formats in which safetensors store whole tensors.
-[[nodiscard]] constexpr Optional<WeightFormat> weight_format(Dtype dtype) {
-    switch (dtype) {
-        case Dtype::f32:
-            return WeightFormat::f32;
-        case Dtype::bf16:
-            return WeightFormat::bf16;
-        case Dtype::f16:
-            return WeightFormat::f16;
-        default:
-            return std::nullopt;
-    }
-}
-
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

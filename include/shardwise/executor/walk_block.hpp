@@ -97,9 +97,8 @@ private:
             case OpKind::experts:
             case OpKind::combine:
                 return experts_.compute(op, index);
-            default:
-                return not_executed("an operation");
         }
+        return not_executed("an operation");
     }
 
     [[nodiscard]] Result<> embed(Operation const& op, HeldTable<Backend> const& table) {

@@ -61,8 +61,13 @@ struct PeakRates {
             case Dtype::u8: return int8 > 0.0 ? int8 : half;
             case Dtype::i4:
             case Dtype::u4: return int4 > 0.0 ? int4 : half;
-            default: return half;
+            case Dtype::f16: case Dtype::f8_e8m0: case Dtype::i64: case Dtype::i32: case Dtype::i16: case Dtype::i2:
+            case Dtype::u64: case Dtype::u32: case Dtype::u16: case Dtype::boolean: case Dtype::c64: case Dtype::c128:
+            case Dtype::c32: case Dtype::quint8: case Dtype::qint8: case Dtype::qint32: case Dtype::quint4x2:
+            case Dtype::quint2x4: case Dtype::bits8: case Dtype::bits16: case Dtype::bits1x8: case Dtype::bits2x4:
+            case Dtype::bits4x2: break;
         }
+        return half;
     }
 
     friend constexpr bool operator==(PeakRates const&, PeakRates const&) = default;
@@ -173,8 +178,9 @@ struct Device {
     switch (kind) {
         case DeviceKind::metal: return "Metal shows a process one GPU, and has no collectives with another machine's";
         case DeviceKind::disk: return "a disk computes nothing";
-        default: return {};
+        case DeviceKind::cpu: case DeviceKind::cuda: case DeviceKind::hip: break;
     }
+    return {};
 }
 
 /// Between nodes of which nothing is said: 100 Gbit/s Ethernet.

@@ -149,16 +149,13 @@ namespace detail {
 [[nodiscard]] constexpr ModelStates megatron_states(TrainingPlan const& plan, TrainingShare const& share) {
     auto const p = share.parameters;
     auto const d = plan.zero >= 1 ? share.dp : 1;
-    switch (share.dtype) {
-        // fp16 weights and gradients; the optimizer has fp32 weights, gradients and moments.
-        case Dtype::f16:
-            return {.weights = Bytes{2 * p}, .gradients = Bytes{2 * p}, .optimizer = Bytes{ceil_divide(16 * p, d)}};
-        case Dtype::f32:
-            return {.weights = Bytes{4 * p}, .gradients = Bytes{4 * p}, .optimizer = Bytes{ceil_divide(8 * p, d)}};
-        // bf16 weights, fp32 gradients; the optimizer has fp32 weights and moments.
-        default:
-            return {.weights = Bytes{2 * p}, .gradients = Bytes{4 * p}, .optimizer = Bytes{ceil_divide(12 * p, d)}};
-    }
+    bool const is_wide = share.dtype == Dtype::f32;
+    bool const is_fp16 = share.dtype == Dtype::f16;
+    // Weights of 16 bits have a copy of 32 beside the two moments; fp16's gradients have one, too, bf16's are fp32 already.
+    std::int64_t const state = is_wide ? 8 : is_fp16 ? 16 : 12;
+    return {.weights = Bytes{(is_wide ? 4 : 2) * p},
+            .gradients = Bytes{(is_fp16 ? 2 : 4) * p},
+            .optimizer = Bytes{ceil_divide(state * p, d)}};
 }
 
 }  // namespace detail

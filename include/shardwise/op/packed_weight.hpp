@@ -59,9 +59,9 @@ inline constexpr std::int64_t quant_block = 32;
         case WeightFormat::q6_k:
             return whole_lines(ceil_divide(inputs, traits(format).block_elements),
                                panel_outputs * traits(format).block_bytes);
-        default:
-            return checked_multiply(inputs, panel_outputs * 4);
+        case WeightFormat::f32: break;
     }
+    return checked_multiply(inputs, panel_outputs * 4);
 }
 
 }  // namespace detail

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/dtype.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/quant/ggml_type.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -35,27 +37,30 @@ struct WeightFormatTraits {
     std::int64_t block_elements;
     /// Bytes of one block as checkpoints store it, scales inside; 0 where the scales lie in a tensor of their own.
     std::int64_t block_bytes;
+    /// The GGUF tensor type, and the dtype of safetensors, that are this format as they are stored.
+    Optional<GgmlType> ggml;
+    Optional<Dtype> dtype{};
 };
 
 namespace detail {
 
 /// Not inside of the function: it would be copied at every call, which packing makes for each block.
 inline constexpr std::array<WeightFormatTraits, 15> weight_format_table{{
-    {"fp32", 1, 4},
-    {"bf16", 1, 2},
-    {"fp16", 1, 2},
-    {"int8", 1, 0},
-    {"int4", 2, 0},
-    {"nf4", 64, 0},
-    {"mxfp4", 32, 0},
-    {"q4_0", 32, 18},
-    {"q4_1", 32, 20},
-    {"q5_0", 32, 22},
-    {"q5_1", 32, 24},
-    {"q8_0", 32, 34},
-    {"q4_k", 256, 144},
-    {"q5_k", 256, 176},
-    {"q6_k", 256, 210},
+    {"fp32", 1, 4, GgmlType::f32, Dtype::f32},
+    {"bf16", 1, 2, GgmlType::bf16, Dtype::bf16},
+    {"fp16", 1, 2, GgmlType::f16, Dtype::f16},
+    {"int8", 1, 0, std::nullopt},
+    {"int4", 2, 0, std::nullopt},
+    {"nf4", 64, 0, std::nullopt},
+    {"mxfp4", 32, 0, std::nullopt},
+    {"q4_0", 32, 18, GgmlType::q4_0},
+    {"q4_1", 32, 20, GgmlType::q4_1},
+    {"q5_0", 32, 22, GgmlType::q5_0},
+    {"q5_1", 32, 24, GgmlType::q5_1},
+    {"q8_0", 32, 34, GgmlType::q8_0},
+    {"q4_k", 256, 144, GgmlType::q4_k},
+    {"q5_k", 256, 176, GgmlType::q5_k},
+    {"q6_k", 256, 210, GgmlType::q6_k},
 }};
 
 }  // namespace detail
@@ -70,32 +75,18 @@ inline constexpr std::array<WeightFormatTraits, 15> weight_format_table{{
 
 /// The format of a GGUF tensor type; nothing for a type that has to be decoded before it is multiplied.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(GgmlType type) {
-    switch (type) {
-        case GgmlType::f32:
-            return WeightFormat::f32;
-        case GgmlType::bf16:
-            return WeightFormat::bf16;
-        case GgmlType::f16:
-            return WeightFormat::f16;
-        case GgmlType::q4_0:
-            return WeightFormat::q4_0;
-        case GgmlType::q4_1:
-            return WeightFormat::q4_1;
-        case GgmlType::q5_0:
-            return WeightFormat::q5_0;
-        case GgmlType::q5_1:
-            return WeightFormat::q5_1;
-        case GgmlType::q8_0:
-            return WeightFormat::q8_0;
-        case GgmlType::q4_k:
-            return WeightFormat::q4_k;
-        case GgmlType::q5_k:
-            return WeightFormat::q5_k;
-        case GgmlType::q6_k:
-            return WeightFormat::q6_k;
-        default:
-            return std::nullopt;
+    for (std::size_t i = 0; i < detail::weight_format_table.size(); ++i) {
+        if (detail::weight_format_table[i].ggml == type) return static_cast<WeightFormat>(i);
     }
+    return std::nullopt;
+}
+
+/// The format in which safetensors store whole tensors of a dtype; nothing for other dtypes.
+[[nodiscard]] constexpr Optional<WeightFormat> weight_format(Dtype dtype) {
+    for (std::size_t i = 0; i < detail::weight_format_table.size(); ++i) {
+        if (detail::weight_format_table[i].dtype == dtype) return static_cast<WeightFormat>(i);
+    }
+    return std::nullopt;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -62,9 +62,11 @@ namespace detail {
         case WeightFormat::nf4:
         case WeightFormat::mxfp4:
             return ceil_divide(inputs, 2);
-        default:
-            return inputs / traits(format).block_elements * traits(format).block_bytes;
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
+        case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0:
+        case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
     }
+    return inputs / traits(format).block_elements * traits(format).block_bytes;
 }
 
 /// Bytes of the scales of the first `inputs` elements of a row, where they lie apart.
@@ -76,9 +78,11 @@ namespace detail {
             return inputs / 64 * 4;
         case WeightFormat::mxfp4:
             return inputs / 32;
-        default:
-            return 0;
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::int8:
+        case WeightFormat::q4_0: case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1:
+        case WeightFormat::q8_0: case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
     }
+    return 0;
 }
 
 }  // namespace detail

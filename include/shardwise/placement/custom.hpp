@@ -105,8 +105,9 @@ private:
             case ModuleRole::layer: return "layer." + std::to_string(layer.value());
             case ModuleRole::norm: return "norm";
             case ModuleRole::head: return "head";
-            default: return {};
+            case ModuleRole::none: case ModuleRole::expert: break;
         }
+        return {};
     }
 
     /// True where a key is a role and no real prefix of that name exists.

@@ -37,7 +37,8 @@ struct WeightPricer {
                 held += elements * static_cast<double>(op.experts);
                 read += elements * static_cast<double>(op.experts) * work.expert_share;
                 break;
-            default: break;
+            case OpKind::norm: case OpKind::rope: case OpKind::attention: case OpKind::activation: case OpKind::add:
+            case OpKind::route: case OpKind::combine: case OpKind::last_token: break;
         }
     }
     return held > 0.0 ? read / held : 1.0;

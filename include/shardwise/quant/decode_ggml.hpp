@@ -9,31 +9,13 @@
 #include <shardwise/quant/decode_ternary.hpp>
 #include <shardwise/quant/ggml_type.hpp>
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// Whether decode_ggml knows a type: all but the integers, F64 and the types with codebooks (IQ1, IQ2, IQ3).
-[[nodiscard]] constexpr bool can_decode(GgmlType type) {
-    switch (type) {
-        case GgmlType::i8:
-        case GgmlType::i16:
-        case GgmlType::i32:
-        case GgmlType::i64:
-        case GgmlType::f64:
-        case GgmlType::iq1_s:
-        case GgmlType::iq1_m:
-        case GgmlType::iq2_xxs:
-        case GgmlType::iq2_xs:
-        case GgmlType::iq2_s:
-        case GgmlType::iq3_xxs:
-        case GgmlType::iq3_s: return false;
-        default: return true;
-    }
-}
 
 namespace detail {
 
@@ -55,7 +37,65 @@ constexpr void decode_bf16(std::span<std::uint8_t const, 2> block, std::span<flo
     out[0] = from_bf16(load_u16(block, 0));
 }
 
+/// Decodes all blocks of a type.
+template <auto decode>
+constexpr void decode_blocks(std::span<std::uint8_t const> blocks, std::span<float> out) {
+    decode_each(decode, blocks, out);
+}
+
+using GgmlDecode = void (*)(std::span<std::uint8_t const> blocks, std::span<float> out);
+
+/// How each type is decoded; no function for those that are not.
+struct GgmlDecoder {
+    GgmlType type;
+    GgmlDecode decode;
+};
+inline constexpr std::array<GgmlDecoder, 35> ggml_decoder_rows{{
+    {GgmlType::f32, &decode_blocks<&decode_f32>},
+    {GgmlType::f16, &decode_blocks<&decode_f16>},
+    {GgmlType::q4_0, &decode_blocks<&decode_q4_0>},
+    {GgmlType::q4_1, &decode_blocks<&decode_q4_1>},
+    {GgmlType::q5_0, &decode_blocks<&decode_q5_0>},
+    {GgmlType::q5_1, &decode_blocks<&decode_q5_1>},
+    {GgmlType::q8_0, &decode_blocks<&decode_q8_0>},
+    {GgmlType::q8_1, &decode_blocks<&decode_q8_1>},
+    {GgmlType::q2_k, &decode_blocks<&decode_q2_k>},
+    {GgmlType::q3_k, &decode_blocks<&decode_q3_k>},
+    {GgmlType::q4_k, &decode_blocks<&decode_q4_k>},
+    {GgmlType::q5_k, &decode_blocks<&decode_q5_k>},
+    {GgmlType::q6_k, &decode_blocks<&decode_q6_k>},
+    {GgmlType::q8_k, &decode_blocks<&decode_q8_k>},
+    {GgmlType::iq2_xxs, nullptr},
+    {GgmlType::iq2_xs, nullptr},
+    {GgmlType::iq3_xxs, nullptr},
+    {GgmlType::iq1_s, nullptr},
+    {GgmlType::iq4_nl, &decode_blocks<&decode_iq4_nl>},
+    {GgmlType::iq3_s, nullptr},
+    {GgmlType::iq2_s, nullptr},
+    {GgmlType::iq4_xs, &decode_blocks<&decode_iq4_xs>},
+    {GgmlType::i8, nullptr},
+    {GgmlType::i16, nullptr},
+    {GgmlType::i32, nullptr},
+    {GgmlType::i64, nullptr},
+    {GgmlType::f64, nullptr},
+    {GgmlType::iq1_m, nullptr},
+    {GgmlType::bf16, &decode_blocks<&decode_bf16>},
+    {GgmlType::tq1_0, &decode_blocks<&decode_tq1_0>},
+    {GgmlType::tq2_0, &decode_blocks<&decode_tq2_0>},
+    {GgmlType::mxfp4, &decode_blocks<&decode_mxfp4>},
+    {GgmlType::nvfp4, &decode_blocks<&decode_nvfp4>},
+    {GgmlType::q1_0, &decode_blocks<&decode_q1_0>},
+    {GgmlType::q2_0, &decode_blocks<&decode_q2_0>},
+}};
+inline constexpr auto ggml_decoders = by_ggml_type<GgmlDecode>(ggml_decoder_rows, &GgmlDecoder::decode);
+static_assert(has_each_ggml_type(ggml_decoder_rows), "ggml_decoder_rows has one row for each GGUF type");
+
+[[nodiscard]] constexpr GgmlDecode decoder_of(GgmlType type) { return ggml_decoders[static_cast<std::size_t>(type)]; }
+
 }  // namespace detail
+
+/// Whether decode_ggml knows a type: all but the integers, F64 and the types with codebooks (IQ1, IQ2, IQ3).
+[[nodiscard]] constexpr bool can_decode(GgmlType type) { return detail::decoder_of(type) != nullptr; }
 
 /// Decodes whole blocks of a GGUF tensor: the reference that faster kernels are compared with, bit for bit.
 ///
@@ -73,32 +113,7 @@ constexpr void decode_bf16(std::span<std::uint8_t const, 2> block, std::span<flo
         error.because("the bytes are not those of the elements").got(static_cast<std::int64_t>(blocks.size()));
         return needed ? error.expected(*needed) : error;
     }
-    switch (type) {
-        case GgmlType::f32: detail::decode_each(&detail::decode_f32, blocks, out); break;
-        case GgmlType::f16: detail::decode_each(&detail::decode_f16, blocks, out); break;
-        case GgmlType::bf16: detail::decode_each(&detail::decode_bf16, blocks, out); break;
-        case GgmlType::q4_0: detail::decode_each(&decode_q4_0, blocks, out); break;
-        case GgmlType::q4_1: detail::decode_each(&decode_q4_1, blocks, out); break;
-        case GgmlType::q5_0: detail::decode_each(&decode_q5_0, blocks, out); break;
-        case GgmlType::q5_1: detail::decode_each(&decode_q5_1, blocks, out); break;
-        case GgmlType::q8_0: detail::decode_each(&decode_q8_0, blocks, out); break;
-        case GgmlType::q8_1: detail::decode_each(&decode_q8_1, blocks, out); break;
-        case GgmlType::q2_k: detail::decode_each(&decode_q2_k, blocks, out); break;
-        case GgmlType::q3_k: detail::decode_each(&decode_q3_k, blocks, out); break;
-        case GgmlType::q4_k: detail::decode_each(&decode_q4_k, blocks, out); break;
-        case GgmlType::q5_k: detail::decode_each(&decode_q5_k, blocks, out); break;
-        case GgmlType::q6_k: detail::decode_each(&decode_q6_k, blocks, out); break;
-        case GgmlType::q8_k: detail::decode_each(&decode_q8_k, blocks, out); break;
-        case GgmlType::iq4_nl: detail::decode_each(&decode_iq4_nl, blocks, out); break;
-        case GgmlType::iq4_xs: detail::decode_each(&decode_iq4_xs, blocks, out); break;
-        case GgmlType::tq1_0: detail::decode_each(&decode_tq1_0, blocks, out); break;
-        case GgmlType::tq2_0: detail::decode_each(&decode_tq2_0, blocks, out); break;
-        case GgmlType::q1_0: detail::decode_each(&decode_q1_0, blocks, out); break;
-        case GgmlType::q2_0: detail::decode_each(&decode_q2_0, blocks, out); break;
-        case GgmlType::mxfp4: detail::decode_each(&decode_mxfp4, blocks, out); break;
-        case GgmlType::nvfp4: detail::decode_each(&decode_nvfp4, blocks, out); break;
-        default: break;
-    }
+    detail::decoder_of(type)(blocks, out);
     return {};
 }
 

@@ -30,19 +30,24 @@ namespace detail {
 }
 
 [[nodiscard]] constexpr GgmlType mixed_embedding(GgmlFileType file, GgmlType usual) {
+    using enum GgmlFileType;
     switch (file) {
-        case GgmlFileType::iq1_s:
-        case GgmlFileType::iq1_m:
-        case GgmlFileType::iq2_xxs:
-        case GgmlFileType::iq2_xs: return GgmlType::q2_k;
-        case GgmlFileType::iq2_s:
-        case GgmlFileType::iq2_m:
-        case GgmlFileType::iq3_xxs: return GgmlType::iq3_s;
-        case GgmlFileType::tq1_0:
-        case GgmlFileType::tq2_0:
-        case GgmlFileType::q2_0: return GgmlType::q4_k;
-        default: return usual;
+        case iq1_s:
+        case iq1_m:
+        case iq2_xxs:
+        case iq2_xs: return GgmlType::q2_k;
+        case iq2_s:
+        case iq2_m:
+        case iq3_xxs: return GgmlType::iq3_s;
+        case tq1_0:
+        case tq2_0:
+        case q2_0: return GgmlType::q4_k;
+        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q2_k: case q3_k_s:
+        case q3_k_m: case q3_k_l: case q4_k_s: case q4_k_m: case q5_k_s: case q5_k_m: case q6_k: case q2_k_s:
+        case iq3_xs: case iq4_nl: case iq3_s: case iq3_m: case iq4_xs: case bf16: case mxfp4_moe: case nvfp4:
+        case q1_0: break;
     }
+    return usual;
 }
 
 [[nodiscard]] constexpr GgmlType mixed_lowest(GgmlFileType file, GgmlType usual, Weight const& weight,
@@ -50,48 +55,60 @@ namespace detail {
     bool const is_two_bit = file == GgmlFileType::iq2_s || file == GgmlFileType::iq2_m;
     bool const is_one_bit = file == GgmlFileType::iq1_s || file == GgmlFileType::iq1_m;
     auto const better = is_two_bit ? GgmlType::iq3_s : GgmlType::q2_k;
+    using enum WeightRole;
     switch (weight.role) {
-        case WeightRole::attention_v:
+        case attention_v:
             return model.heads_per_kv_head >= 4 || model.experts >= 4 ? GgmlType::q4_k : better;
-        case WeightRole::attention_k: return model.experts == 8 ? GgmlType::q4_k : usual;
-        case WeightRole::ffn_down: return weight.layer < model.layers / 8 ? better : usual;
-        case WeightRole::attention_output:
+        case attention_k: return model.experts == 8 ? GgmlType::q4_k : usual;
+        case ffn_down: return weight.layer < model.layers / 8 ? better : usual;
+        case attention_output:
             if (model.experts == 8) return GgmlType::q5_k;
             return is_one_bit ? GgmlType::iq2_xxs : is_two_bit ? GgmlType::iq3_s : usual;
-        default: return usual;
+        case other: case token_embedding: case side_table: case relative_bias: case output: case attention_q:
+        case attention_qkv: case attention_kv_b: case ffn_up: case ffn_gate: case router: break;
     }
+    return usual;
 }
 
 [[nodiscard]] constexpr GgmlType mixed_attention_v(GgmlFileType file, GgmlType usual, std::int64_t layer,
                                                    MixtureModel const& model) {
     bool const is_shared = model.heads_per_kv_head >= 4;
+    using enum GgmlFileType;
     switch (file) {
-        case GgmlFileType::q2_k: return is_shared ? GgmlType::q4_k : GgmlType::q3_k;
-        case GgmlFileType::q2_k_s: return is_shared ? GgmlType::q4_k : usual;
-        case GgmlFileType::iq3_xxs: return is_shared ? GgmlType::q4_k : GgmlType::iq3_xxs;
-        case GgmlFileType::iq3_xs:
-        case GgmlFileType::iq3_s: return is_shared ? GgmlType::q4_k : usual;
-        case GgmlFileType::iq3_m: return GgmlType::q4_k;
-        case GgmlFileType::q3_k_m: return layer < 2 ? GgmlType::q5_k : GgmlType::q4_k;
-        case GgmlFileType::q3_k_l: return GgmlType::q5_k;
-        case GgmlFileType::iq4_nl:
-        case GgmlFileType::iq4_xs: return is_shared ? GgmlType::q5_k : usual;
-        case GgmlFileType::q4_k_s: return layer < 4 ? GgmlType::q5_k : usual;
-        case GgmlFileType::q4_k_m:
-        case GgmlFileType::q5_k_m: return is_favoured_layer(layer, model.layers) ? GgmlType::q6_k : usual;
-        default: return usual;
+        case q2_k: return is_shared ? GgmlType::q4_k : GgmlType::q3_k;
+        case q2_k_s: return is_shared ? GgmlType::q4_k : usual;
+        case iq3_xxs: return is_shared ? GgmlType::q4_k : GgmlType::iq3_xxs;
+        case iq3_xs:
+        case iq3_s: return is_shared ? GgmlType::q4_k : usual;
+        case iq3_m: return GgmlType::q4_k;
+        case q3_k_m: return layer < 2 ? GgmlType::q5_k : GgmlType::q4_k;
+        case q3_k_l: return GgmlType::q5_k;
+        case iq4_nl:
+        case iq4_xs: return is_shared ? GgmlType::q5_k : usual;
+        case q4_k_s: return layer < 4 ? GgmlType::q5_k : usual;
+        case q4_k_m:
+        case q5_k_m: return is_favoured_layer(layer, model.layers) ? GgmlType::q6_k : usual;
+        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q3_k_s: case q5_k_s:
+        case q6_k: case iq2_xxs: case iq2_xs: case iq1_s: case iq2_s: case iq2_m: case iq1_m: case bf16: case tq1_0:
+        case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
     }
+    return usual;
 }
 
 [[nodiscard]] constexpr GgmlType mixed_attention_qkv(GgmlFileType file, GgmlType usual) {
+    using enum GgmlFileType;
     switch (file) {
-        case GgmlFileType::q3_k_m:
-        case GgmlFileType::q3_k_l:
-        case GgmlFileType::iq3_m: return GgmlType::q4_k;
-        case GgmlFileType::q4_k_m: return GgmlType::q5_k;
-        case GgmlFileType::q5_k_m: return GgmlType::q6_k;
-        default: return usual;
+        case q3_k_m:
+        case q3_k_l:
+        case iq3_m: return GgmlType::q4_k;
+        case q4_k_m: return GgmlType::q5_k;
+        case q5_k_m: return GgmlType::q6_k;
+        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q2_k: case q3_k_s:
+        case q4_k_s: case q5_k_s: case q6_k: case iq2_xxs: case iq2_xs: case q2_k_s: case iq3_xs: case iq3_xxs:
+        case iq1_s: case iq4_nl: case iq3_s: case iq2_s: case iq2_m: case iq4_xs: case iq1_m: case bf16: case tq1_0:
+        case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
     }
+    return usual;
 }
 
 [[nodiscard]] constexpr GgmlType mixed_ffn_down(GgmlFileType file, GgmlType usual, std::int64_t layer,
@@ -99,54 +116,67 @@ namespace detail {
     auto const layers = model.layers;
     bool const is_first_eighth = layer < layers / 8;
     bool const is_favoured = is_favoured_layer(layer, layers);
+    using enum GgmlFileType;
     switch (file) {
-        case GgmlFileType::q2_k: return GgmlType::q3_k;
-        case GgmlFileType::q2_k_s: return is_first_eighth ? GgmlType::q4_k : usual;
-        case GgmlFileType::q3_k_m:
+        case q2_k: return GgmlType::q3_k;
+        case q2_k_s: return is_first_eighth ? GgmlType::q4_k : usual;
+        case q3_k_m:
             if (layer < layers / 16) return GgmlType::q5_k;
             return !model.is_falcon || is_favoured ? GgmlType::q4_k : GgmlType::q3_k;
-        case GgmlFileType::iq3_m:
+        case iq3_m:
             return is_first_eighth || (model.experts == 8 && is_favoured) ? GgmlType::q4_k : usual;
-        case GgmlFileType::q3_k_l: return model.is_falcon ? GgmlType::q4_k : GgmlType::q5_k;
-        case GgmlFileType::q4_k_m:
+        case q3_k_l: return model.is_falcon ? GgmlType::q4_k : GgmlType::q5_k;
+        case q4_k_m:
             if (!model.is_falcon) return is_favoured ? GgmlType::q6_k : usual;
             return layer < layers / 16 ? GgmlType::q6_k : is_favoured ? GgmlType::q5_k : usual;
-        case GgmlFileType::iq4_nl:
-        case GgmlFileType::iq4_xs: return is_first_eighth && !model.has_importance ? GgmlType::q5_k : usual;
-        case GgmlFileType::q5_k_m: return is_favoured ? GgmlType::q6_k : usual;
-        case GgmlFileType::q4_k_s: return is_first_eighth && !model.is_falcon ? GgmlType::q5_k : usual;
-        case GgmlFileType::q4_0: return is_first_eighth && model.has_importance ? GgmlType::q4_1 : usual;
-        case GgmlFileType::q5_0: return is_first_eighth && model.has_importance ? GgmlType::q5_1 : usual;
-        default: return usual;
+        case iq4_nl:
+        case iq4_xs: return is_first_eighth && !model.has_importance ? GgmlType::q5_k : usual;
+        case q5_k_m: return is_favoured ? GgmlType::q6_k : usual;
+        case q4_k_s: return is_first_eighth && !model.is_falcon ? GgmlType::q5_k : usual;
+        case q4_0: return is_first_eighth && model.has_importance ? GgmlType::q4_1 : usual;
+        case q5_0: return is_first_eighth && model.has_importance ? GgmlType::q5_1 : usual;
+        case all_f32: case f16: case q4_1: case q8_0: case q5_1: case q3_k_s: case q5_k_s: case q6_k: case iq2_xxs:
+        case iq2_xs: case iq3_xs: case iq3_xxs: case iq1_s: case iq3_s: case iq2_s: case iq2_m: case iq1_m: case bf16:
+        case tq1_0: case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
     }
+    return usual;
 }
 
 [[nodiscard]] constexpr GgmlType mixed_attention_output(GgmlFileType file, GgmlType usual, MixtureModel const& model) {
     if (model.is_falcon) return file == GgmlFileType::q3_k_l ? GgmlType::q4_k : usual;
     if (model.experts == 8) {
+        using enum GgmlFileType;
         switch (file) {
-            case GgmlFileType::q2_k:
-            case GgmlFileType::iq3_xs:
-            case GgmlFileType::iq3_xxs:
-            case GgmlFileType::q3_k_s:
-            case GgmlFileType::q3_k_m:
-            case GgmlFileType::iq4_nl:
-            case GgmlFileType::q4_k_s:
-            case GgmlFileType::q4_k_m:
-            case GgmlFileType::iq3_s:
-            case GgmlFileType::iq3_m:
-            case GgmlFileType::iq4_xs: return GgmlType::q5_k;
-            default: return usual;
+            case q2_k:
+            case iq3_xs:
+            case iq3_xxs:
+            case q3_k_s:
+            case q3_k_m:
+            case iq4_nl:
+            case q4_k_s:
+            case q4_k_m:
+            case iq3_s:
+            case iq3_m:
+            case iq4_xs: return GgmlType::q5_k;
+            case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q3_k_l: case q5_k_s:
+            case q5_k_m: case q6_k: case iq2_xxs: case iq2_xs: case q2_k_s: case iq1_s: case iq2_s: case iq2_m:
+            case iq1_m: case bf16: case tq1_0: case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
         }
+        return usual;
     }
+    using enum GgmlFileType;
     switch (file) {
-        case GgmlFileType::q2_k: return GgmlType::q3_k;
-        case GgmlFileType::iq3_xxs: return GgmlType::iq3_s;
-        case GgmlFileType::q3_k_m:
-        case GgmlFileType::iq3_m: return GgmlType::q4_k;
-        case GgmlFileType::q3_k_l: return GgmlType::q5_k;
-        default: return usual;
+        case q2_k: return GgmlType::q3_k;
+        case iq3_xxs: return GgmlType::iq3_s;
+        case q3_k_m:
+        case iq3_m: return GgmlType::q4_k;
+        case q3_k_l: return GgmlType::q5_k;
+        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q3_k_s: case q4_k_s:
+        case q4_k_m: case q5_k_s: case q5_k_m: case q6_k: case iq2_xxs: case iq2_xs: case q2_k_s: case iq3_xs:
+        case iq1_s: case iq4_nl: case iq3_s: case iq2_s: case iq2_m: case iq4_xs: case iq1_m: case bf16: case tq1_0:
+        case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
     }
+    return usual;
 }
 
 }  // namespace detail
@@ -172,31 +202,34 @@ namespace detail {
     if (file == GgmlFileType::mxfp4_moe) return weight.is_expert ? GgmlType::mxfp4 : GgmlType::q8_0;
     if (is_embedding) return detail::mixed_embedding(file, usual);
     if (detail::is_lowest_mixture(file)) return detail::mixed_lowest(file, usual, weight, model);
+    using enum WeightRole;
     switch (weight.role) {
-        case WeightRole::attention_v: {
+        case attention_v: {
             if (model.experts == 8) return GgmlType::q8_0;
             auto const type = detail::mixed_attention_v(file, usual, weight.layer, model);
             // llama.cpp knows the 70B models of llama and qwen2 by their 80 layers.
             bool const is_70b = model.layers == 80 && model.heads_per_kv_head > 1;
             return is_70b && (type == GgmlType::q3_k || type == GgmlType::q4_k) ? GgmlType::q5_k : type;
         }
-        case WeightRole::attention_k:
+        case attention_k:
             if (model.experts == 8) return GgmlType::q8_0;
             [[fallthrough]];
-        case WeightRole::attention_q:
+        case attention_q:
             if (file == GgmlFileType::iq3_xs) return GgmlType::iq3_xxs;
             return file == GgmlFileType::iq3_xxs ? GgmlType::iq2_s : usual;
-        case WeightRole::ffn_down: return detail::mixed_ffn_down(file, usual, weight.layer, model);
-        case WeightRole::attention_output: return detail::mixed_attention_output(file, usual, model);
-        case WeightRole::attention_qkv: return detail::mixed_attention_qkv(file, usual);
-        case WeightRole::ffn_gate:
-        case WeightRole::ffn_up:
+        case ffn_down: return detail::mixed_ffn_down(file, usual, weight.layer, model);
+        case attention_output: return detail::mixed_attention_output(file, usual, model);
+        case attention_qkv: return detail::mixed_attention_qkv(file, usual);
+        case ffn_gate:
+        case ffn_up:
             return file == GgmlFileType::iq3_xs && weight.layer >= model.layers / 8 &&
                            weight.layer < 7 * model.layers / 8
                        ? GgmlType::iq3_xxs
                        : usual;
-        default: return usual;
+        case other: case token_embedding: case side_table: case relative_bias: case output: case attention_kv_b:
+        case router: break;
     }
+    return usual;
 }
 
 /// Layers of one class (0 to 63) have the same types under every mixture, so that sums over a model look at one layer
@@ -217,25 +250,29 @@ namespace detail {
 [[nodiscard]] constexpr GgmlType fitting_type(GgmlType type, std::int64_t columns) {
     if (columns % traits(type).block_elements == 0) return type;
     auto const stand_in = [type] {
+        using enum GgmlType;
         switch (type) {
-            case GgmlType::iq1_s:
-            case GgmlType::iq1_m:
-            case GgmlType::iq2_xxs:
-            case GgmlType::iq2_xs:
-            case GgmlType::iq2_s:
-            case GgmlType::iq3_xxs:
-            case GgmlType::iq3_s:
-            case GgmlType::iq4_xs: return GgmlType::iq4_nl;
-            case GgmlType::q2_0:
-            case GgmlType::q2_k:
-            case GgmlType::q3_k:
-            case GgmlType::tq1_0:
-            case GgmlType::tq2_0: return GgmlType::q4_0;
-            case GgmlType::q4_k: return GgmlType::q5_0;
-            case GgmlType::q5_k: return GgmlType::q5_1;
-            case GgmlType::q6_k: return GgmlType::q8_0;
-            default: return GgmlType::f16;
+            case iq1_s:
+            case iq1_m:
+            case iq2_xxs:
+            case iq2_xs:
+            case iq2_s:
+            case iq3_xxs:
+            case iq3_s:
+            case iq4_xs: return iq4_nl;
+            case q2_0:
+            case q2_k:
+            case q3_k:
+            case tq1_0:
+            case tq2_0: return q4_0;
+            case q4_k: return q5_0;
+            case q5_k: return q5_1;
+            case q6_k: return q8_0;
+            case f32: case f16: case q4_0: case q4_1: case q5_0: case q5_1: case q8_0: case q8_1: case q8_k:
+            case iq4_nl: case i8: case i16: case i32: case i64: case f64: case bf16: case mxfp4: case nvfp4:
+            case q1_0: break;
         }
+        return GgmlType::f16;
     }();
     return columns % traits(stand_in).block_elements == 0 ? stand_in : GgmlType::f16;
 }

@@ -6,6 +6,7 @@
 #include <shardwise/core/shape.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -105,6 +106,26 @@ inline constexpr std::array<GgmlTypeTraits, 43> ggml_type_table{{
 }
 
 namespace detail {
+
+/// True where a table has one row for every type that files may hold.
+template <class Rows>
+[[nodiscard]] constexpr bool has_each_ggml_type(Rows const& rows) {
+    for (std::uint32_t number = 0; number < ggml_type_table.size(); ++number) {
+        int found = 0;
+        for (auto const& row : rows) found += static_cast<std::uint32_t>(row.type) == number ? 1 : 0;
+        if (found != (ggml_type_table[number].is_removed() ? 0 : 1)) return false;
+    }
+    return true;
+}
+
+/// A column of a table of types, by their numbers.
+template <class Column, class Row, std::size_t Count>
+[[nodiscard]] constexpr std::array<Column, ggml_type_table.size()> by_ggml_type(std::array<Row, Count> const& rows,
+                                                                               Column Row::*column) {
+    std::array<Column, ggml_type_table.size()> out{};
+    for (auto const& row : rows) out[static_cast<std::size_t>(row.type)] = row.*column;
+    return out;
+}
 
 [[nodiscard]] constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

@@ -145,7 +145,9 @@ namespace detail {
                 ((out += system) += without_outer_space(message.text)) += "<end_of_turn>\n";
                 system.clear();
                 break;
-            default:
+            case ChatLayout::chatml:
+            case ChatLayout::llama2:
+            case ChatLayout::mistral:
                 out += "<|im_start|>" + role + "\n" + message.text + "<|im_end|>\n";
         }
     }
@@ -156,9 +158,12 @@ namespace detail {
             return out + "<|assistant|>\n";
         case ChatLayout::gemma:
             return out + "<start_of_turn>model\n";
-        default:
-            return out + "<|im_start|>assistant\n";
+        case ChatLayout::chatml:
+        case ChatLayout::llama2:
+        case ChatLayout::mistral:
+            break;
     }
+    return out + "<|im_start|>assistant\n";
 }
 
 /// Layouts that put the user's turns between [INST] and [/INST], and what the system says into the first of them.

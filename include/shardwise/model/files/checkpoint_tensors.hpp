@@ -189,28 +189,13 @@ struct GgufCheckpoint {
         auto const& tensor = header.tensors[i];
         return {tensor.name, tensor.shape, tensor.bytes.count(), dense_dtype(tensor.type)};
     }
-    /// The dtype of a GGUF type that is no block format.
+    /// The dtype of a GGUF type that is no block format: safetensors give it the same name.
     [[nodiscard]] static std::optional<Dtype> dense_dtype(GgmlType type) {
-        switch (type) {
-            case GgmlType::f32:
-                return Dtype::f32;
-            case GgmlType::f16:
-                return Dtype::f16;
-            case GgmlType::bf16:
-                return Dtype::bf16;
-            case GgmlType::f64:
-                return Dtype::f64;
-            case GgmlType::i8:
-                return Dtype::i8;
-            case GgmlType::i16:
-                return Dtype::i16;
-            case GgmlType::i32:
-                return Dtype::i32;
-            case GgmlType::i64:
-                return Dtype::i64;
-            default:
-                return std::nullopt;
+        if (traits(type).is_quantized) return std::nullopt;
+        for (auto const& row : dtype_table) {
+            if (row.is_in_safetensors && row.safetensors_name == name_of(type)) return row.dtype;
         }
+        return std::nullopt;
     }
 };
 

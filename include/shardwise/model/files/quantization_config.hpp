@@ -42,8 +42,9 @@ struct CheckpointQuantization {
         case QuantMethod::fp4:
         case QuantMethod::gptq:
         case QuantMethod::awq: return Dtype::f16;
-        default: return std::nullopt;
+        case QuantMethod::int4: case QuantMethod::fp8: case QuantMethod::ggml_file: case QuantMethod::ggml_pure: break;
     }
+    return std::nullopt;
 }
 
 namespace detail {
@@ -81,8 +82,10 @@ private:
             case QuantMethod::nf4:
             case QuantMethod::fp4: return NameRule::prefixes;
             case QuantMethod::mxfp4: return NameRule::patterns;
-            default: return NameRule::parts;
+            case QuantMethod::int4: case QuantMethod::fp8: case QuantMethod::gptq: case QuantMethod::awq:
+            case QuantMethod::ggml_file: case QuantMethod::ggml_pure: break;
         }
+        return NameRule::parts;
     }
     Result<CheckpointQuantization> read_compressed() {
         auto groups = read_compressed_groups(object_);

@@ -67,9 +67,9 @@ public:
                 is_shape_known_ = is_dtype_known_ = false;
                 tensor_.kind = place_ == Place::buffers ? TensorKind::buffer : TensorKind::parameter;
                 return enter(Place::tensor);
-            default:
-                return wrong("an object");
+            case Place::module: case Place::tensor: case Place::shape: case Place::ties: case Place::tie: break;
         }
+        return wrong("an object");
     }
     bool end_object() {
         if (skipped_ > 0) return end_skipped();

@@ -23,9 +23,11 @@ inline void pack_panels(WeightSource const& source, std::byte* packed, std::int6
             return pack_f16_panels(source, packed, first, last);
         case WeightFormat::f32:
             return pack_f32_panels(source, packed, first, last);
-        default:
-            return pack_quant_panels(source, packed, first, last);
+        case WeightFormat::int8: case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4:
+        case WeightFormat::q4_0: case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1:
+        case WeightFormat::q8_0: case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
     }
+    return pack_quant_panels(source, packed, first, last);
 }
 
 }  // namespace detail

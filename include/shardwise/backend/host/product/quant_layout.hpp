@@ -61,9 +61,9 @@ struct QuantTraits {
             return {.bits = 4, .offset = 12};
         case WeightFormat::nf4:
             return {.bits = 4};
-        default:
-            return {};
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: break;
     }
+    return {};
 }
 
 /// Bytes of a block's codes.
@@ -94,9 +94,10 @@ inline constexpr std::int64_t q6_k_scale_bytes = 18 * panel_outputs;
             return 8 * quant_block;
         case WeightFormat::q6_k:
             return 16 * quant_block;
-        default:
-            return 2 * quant_block;
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::nf4:
+        case WeightFormat::q4_0: case WeightFormat::q5_0: case WeightFormat::q8_0: break;
     }
+    return 2 * quant_block;
 }
 
 /// Bytes from the beginning of a stretch of `inputs` inputs to its codes.
@@ -120,9 +121,10 @@ inline constexpr std::int64_t q6_k_scale_bytes = 18 * panel_outputs;
             return ceil_divide(blocks, 8) * k_scale_bytes;
         case WeightFormat::q6_k:
             return lines(ceil_divide(blocks, 8) * q6_k_scale_bytes);
-        default:
-            return lines(blocks * 2 * panel_outputs);
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
+        case WeightFormat::q5_0: case WeightFormat::q8_0: break;
     }
+    return lines(blocks * 2 * panel_outputs);
 }
 
 /// Bytes of a stretch of `inputs` inputs.

@@ -106,9 +106,9 @@ inline void read_codes(WeightSource const& source, std::int64_t row, std::int64_
             }
             return;
         }
-        default:
-            return;
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: break;
     }
+    return;
 }
 
 /// Puts the codes of one output into its lane of a block (product/quant_layout.hpp): the four of a step are a word of bytes, so
@@ -210,7 +210,8 @@ inline void write_scales(WeightSource const& source, std::int64_t row, InputRang
                 }
             }
             return;
-        default:
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
+        case WeightFormat::q5_0: case WeightFormat::q8_0:
             for (auto block = first; block < last; ++block) {
                 copy_half(gguf_block(source, row, block), 0, to + ((block - first) * panel_outputs + lane) * 2);
             }

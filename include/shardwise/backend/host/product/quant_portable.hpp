@@ -95,9 +95,10 @@ struct ScaleAndShift {
             auto const factor = std::to_integer<std::uint8_t>(place[(2 + input % 256 / 16) * panel_outputs + lane]);
             return {half_at(place + 2 * lane) * static_cast<float>(static_cast<std::int8_t>(factor))};
         }
-        default:
-            return {half_at(scales + (block * panel_outputs + lane) * 2)};
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
+        case WeightFormat::q5_0: case WeightFormat::q8_0: break;
     }
+    return {half_at(scales + (block * panel_outputs + lane) * 2)};
 }
 
 /// The values of inputs [first, first + count) of a panel, all of one block.

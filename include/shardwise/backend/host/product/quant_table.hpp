@@ -37,9 +37,16 @@ namespace detail {
         case IsaLevel::avx512_bf16:
             return quant_avx512_bf16::quant_kernel(format);
 #endif
-        default:
-            return {nullptr, nullptr, &portable::multiply_quantised};
+        case IsaLevel::portable:
+            break;
+#if !defined(SHARDWISE_HAS_X86_LEVELS)
+        case IsaLevel::avx2:
+        case IsaLevel::avx512:
+        case IsaLevel::avx512_bf16:
+            break;
+#endif
     }
+    return {nullptr, nullptr, &portable::multiply_quantised};
 }
 
 }  // namespace detail

@@ -72,7 +72,9 @@ struct SourceBytes {
             row_data = source.inputs / 2;
             row_scales = source.inputs / 32;
             break;
-        default:
+        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
+        case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0:
+        case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k:
             stored = checked_multiply(source.inputs / block, traits(source.format).block_bytes);
             if (!stored)
                 return fail(ErrorCode::size_overflow, "has rows of more bytes than 63 bits count", source.inputs);
