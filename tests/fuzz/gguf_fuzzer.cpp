@@ -31,9 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     if (!model || !check_tree_limits(model->tree)) return 0;
     TreeTensors const tree(model->tree);
     if (tree.size() > 100'000) return 0;
-    std::span<NameAlias const> aliases;
-    Architectures::with(config->model_type.view(), [&]<class Arch>(Arch) { aliases = Arch::aliases; });
-    CheckpointMatcher matcher(tree, aliases, "fuzz", CheckpointMatcher::Layout::gguf, config->layers);
+    CheckpointMatcher matcher(tree, *model->family, "fuzz", CheckpointMatcher::Layout::gguf, config->layers);
     for (auto const& tensor : tensors) matcher.add(tensor);
     std::vector<std::string> warnings;
     auto const stored = matcher.finish(warnings);

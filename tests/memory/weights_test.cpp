@@ -12,7 +12,7 @@ namespace {
 
 /// The whole model on one rank, ties not taken out.
 std::int64_t whole(Model const& model, EstimateRequest const& request = {}, RankPlace const& place = {}) {
-    return body_bytes(model.tree, model.tree.root(), root_position(model.config, model.tree), request, place).count();
+    return body_bytes(model.tree, model.tree.root(), root_position(model.config, model.tree, model.family), request, place).count();
 }
 
 Tensor const weight{.name = "weight", .shape = {4096, 1024}, .dtype = Dtype::bf16, .use = TensorUse::linear};

@@ -55,7 +55,7 @@ TEST_CASE("build_sequence: every layer of every preset is one unit with work, ca
             CHECK(unit.workspace > Bytes{});
             CHECK(unit.output > 0.0);
         }
-        CHECK(layers == root_position(model->config, model->tree).layers);
+        CHECK(layers == root_position(model->config, model->tree, model->family).layers);
     }
 }
 

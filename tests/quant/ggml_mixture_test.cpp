@@ -172,7 +172,7 @@ TEST_CASE("Eight experts, shared key-value heads, 80 layers and Falcon each bend
     CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_v, llama_70b, 0) == GgmlType::q6_k);
     MixtureModel const llama_65b{.layers = 80};
     CHECK(type(GgmlFileType::q4_k_m, WeightRole::attention_v, llama_65b, 11) == GgmlType::q4_k);
-    MixtureModel const falcon{.layers = 32, .heads_per_kv_head = 71, .is_falcon = true};
+    MixtureModel const falcon{.layers = 32, .heads_per_kv_head = 71, .mixes_lightly = true};
     CHECK(type(GgmlFileType::q4_k_m, WeightRole::ffn_down, falcon, 1) == GgmlType::q6_k);
     CHECK(type(GgmlFileType::q4_k_m, WeightRole::ffn_down, falcon, 30) == GgmlType::q5_k);
     CHECK(type(GgmlFileType::q4_k_m, WeightRole::ffn_down, falcon, 10) == GgmlType::q4_k);
@@ -192,7 +192,7 @@ TEST_CASE("Layers of one class have the same types under every mixture, and few 
                         auto const type = mixture_type(
                             file.file_type,
                             {.shape = {4096, 4096}, .role = static_cast<WeightRole>(role), .layer = layer},
-                            {.layers = layers, .heads_per_kv_head = 4, .experts = experts, .is_falcon = layers == 33});
+                            {.layers = layers, .heads_per_kv_head = 4, .experts = experts, .mixes_lightly = layers == 33});
                         auto const known = types.try_emplace(mixture_layer_class(layer, layers), type).first;
                         if (known->second != type) ++wrong;
                     }

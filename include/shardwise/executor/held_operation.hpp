@@ -223,7 +223,7 @@ private:
         bool const is_fused = attention && attention->inputs[0] == attention->inputs[1];
         // Heads of an odd width have no halves; their rotation is refused.
         bool const is_turned = attention && !is_fused && op.output != attention->inputs[2] && parameters_.is_gguf() &&
-                               has_turned_heads() && attention->attention.key_dim % 2 == 0;
+                               has_permuted_rows() && attention->attention.key_dim % 2 == 0;
         if (is_turned) {
             // llama.cpp stores the two halves of a head's rows in turn, for its interleaved rotation.
             auto const dim = attention->attention.key_dim;
@@ -271,11 +271,8 @@ private:
         return std::nullopt;
     }
     /// True for families whose query and key rows llama.cpp stores for an interleaved rotation.
-    [[nodiscard]] bool has_turned_heads() const {
-        bool is_llama = false;
-        Architectures::with(model_.config.model_type.view(),
-                            [&]<class Arch>(Arch) { is_llama = Arch::gguf_name == std::string_view("llama"); });
-        return is_llama;
+    [[nodiscard]] bool has_permuted_rows() const {
+        return model_.family != nullptr && model_.family->gguf_form.permutes_rope_rows;
     }
 
     [[nodiscard]] Result<Held> load_column(Operation const& op, BlockBody const& body, BlockCut const& cut) const {

@@ -16,7 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 [[nodiscard]] inline std::optional<LayerPosition> parameter_position(Model const& model, std::string_view name) {
     auto const& tree = model.tree;
     if (tree.modules().empty()) return std::nullopt;
-    auto position = root_position(model.config, tree);
+    auto position = root_position(model.config, tree, model.family);
     auto const* module = &tree.module(tree.root());
     for (auto dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.')) {
         auto const part = name.substr(0, dot);

@@ -108,9 +108,8 @@ private:
         : model_(&model), tensors_(model.tree), places_(static_cast<std::size_t>(tensors_.size()), absent) {}
 
     [[nodiscard]] std::span<NameAlias const> aliases() const {
-        std::span<NameAlias const> out;
-        Architectures::with(model_->config.model_type.view(), [&]<class Arch>(Arch) { out = Arch::aliases; });
-        return out;
+        if (model_->family == nullptr) return {};
+        return {model_->family->aliases.data(), model_->family->aliases.size()};
     }
 
     [[nodiscard]] Error missing(std::string_view name) const {
@@ -169,11 +168,11 @@ private:
             }
         }
     }
-    /// A second tensor of one parameter: rows of gate and up that alternate in gpt_oss, which GGUF holds apart.
+    /// A second tensor of one parameter: rows of gate and up that alternate in the model, which GGUF holds apart.
     void append_pair(std::size_t number, StoredParameter second) {
         auto& first = stored_[static_cast<std::size_t>(places_[number] - 1)];
-        bool const is_pair = is_gguf_ && model_->config.model_type.view() == "gpt_oss" && first.packed.size() == 1 &&
-                             second.packed.size() == 1 && first.format == second.format &&
+        bool const is_pair = is_gguf_ && model_->family != nullptr && model_->family->gguf_form.splits_gate_and_up &&
+                             first.packed.size() == 1 && second.packed.size() == 1 && first.format == second.format &&
                              first.packed[0].inputs == second.packed[0].inputs &&
                              first.packed[0].outputs == second.packed[0].outputs;
         if (is_pair) {

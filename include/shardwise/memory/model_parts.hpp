@@ -69,7 +69,7 @@ public:
                 if (child.role == ModuleRole::layer || has_layers_[child.module] != 0) has_layers_[id] = 1;
             }
         }
-        visit(tree.root(), {}, ModuleRole::none, root_position(model_.config, tree));
+        visit(tree.root(), {}, ModuleRole::none, root_position(model_.config, tree, model_.family));
         anchor();
         for (auto const& tie : tree.ties()) {
             auto const* tensor = find_tensor(tree, tie.other);

@@ -24,7 +24,7 @@ struct LayerPosition {
     bool is_head_tied = false;
     std::int64_t heads_per_kv_head = 1;
     std::int64_t experts = 0;
-    bool is_falcon = false;
+    bool mixes_lightly = false;
     /// True within a routed expert.
     bool is_expert = false;
     /// The class of the tensor's module, and the names of the module, of the one around it, and of the one around that.
@@ -42,13 +42,14 @@ struct LayerPosition {
 };
 
 /// The position of a model's root.
-[[nodiscard]] constexpr LayerPosition root_position(ModelConfig const& config, ModuleTree const& tree) {
+[[nodiscard]] constexpr LayerPosition root_position(ModelConfig const& config, ModuleTree const& tree,
+                                                    Family const* family) {
     LayerPosition position;
     for (auto const& child : tree.children()) position.layers += child.role == ModuleRole::layer ? child.count : 0;
     position.is_head_tied = config.tie_word_embeddings;
     position.heads_per_kv_head = config.kv_heads > 0 ? config.heads / config.kv_heads : 1;
     position.experts = config.experts;
-    position.is_falcon = config.model_type.view() == "falcon";
+    position.mixes_lightly = family != nullptr && family->gguf_form.mixes_lightly;
     if (!tree.modules().empty()) position.class_name = tree.module(tree.root()).class_name;
     return position;
 }
@@ -66,7 +67,7 @@ namespace detail {
             .heads_per_kv_head = position.heads_per_kv_head,
             .experts = position.experts,
             .has_output_weight = !position.is_head_tied,
-            .is_falcon = position.is_falcon};
+            .mixes_lightly = position.mixes_lightly};
 }
 
 /// What a scheme sees of a tensor.

@@ -5,6 +5,7 @@
 #include <shardwise/core/span.hpp>
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/model/config.hpp>
+#include <shardwise/model/family.hpp>
 #include <shardwise/model/field.hpp>
 #include <shardwise/model/module_tree.hpp>
 
@@ -58,11 +59,29 @@ template <class A>
 concept ModelArchitecture = HasModelType<A> && HasFieldTable<A> && HasNameAliases<A> && CompletesConfig<A> &&
                             GivesModuleTree<A> && GivesBlockProgram<A>;
 
+namespace detail {
+
+template <class Arch>
+[[nodiscard]] constexpr Family make_family() {
+    Family family{Arch::name, Arch::gguf_name, Arch::aliases, {}, {}};
+    if constexpr (requires { Arch::gguf_form; }) family.gguf_form = Arch::gguf_form;
+    if constexpr (requires { Arch::optional_prefix; }) family.optional_prefix = Arch::optional_prefix;
+    return family;
+}
+
+}  // namespace detail
+
+/// The tables of one family.
+template <ModelArchitecture Arch>
+inline constexpr Family family_of = detail::make_family<Arch>();
+
 /// A model, ready for estimator, placement and executor: the values that its architecture gave for one config.
 struct Model {
     ModelConfig config;
     ModuleTree tree;
     BlockProgram program;
+    /// Null where no family describes the model: its tree is made of names, and its program is empty.
+    Family const* family = nullptr;
 };
 
 /// Completes a config and asks the architecture for the model's description.
@@ -73,7 +92,7 @@ template <ModelArchitecture Arch>
 [[nodiscard]] constexpr Result<Model> describe(ModelConfig config) {
     if (auto const completed = Arch::complete(config); !completed) return completed.error();
     if (config.model_type.empty()) config.model_type = Arch::name;
-    Model model{config, Arch::tree(config), Arch::program(config)};
+    Model model{config, Arch::tree(config), Arch::program(config), &family_of<Arch>};
     for (auto const& block : model.program.blocks()) {
         if (auto const checked = model.program.body(block).check(block.module); !checked) return checked.error();
     }

@@ -55,8 +55,8 @@ struct WeightPricer {
     detail::WeightPricer const weigh{request};
     // GGUF types go by a tensor's name and, in mixtures, its layer.
     bool const is_priced_by_place = request.quant && request.quant->is_ggml();
-    auto sequence = build_sequence(model.tree, no_split, weigh, granularity, root_position(model.config, model.tree),
-                                   is_priced_by_place);
+    auto sequence = build_sequence(model.tree, no_split, weigh, granularity,
+                                   root_position(model.config, model.tree, model.family), is_priced_by_place);
     auto const step = step_of(Phase::decode, request, model.config);
     auto const chunked = prefill_request(model, request);
     attach_blocks(sequence, model.program, [&](Block const& block) {

@@ -112,7 +112,8 @@ struct MixtureModel {
     std::int64_t experts = 0;
     /// False where the token embeddings make the logits: they are then stored as the output would be.
     bool has_output_weight = true;
-    bool is_falcon = false;
+    /// True for the family whose tensors are raised less (LLM_ARCH_FALCON in llama-quant.cpp).
+    bool mixes_lightly = false;
     /// True where an importance matrix guided the quantiser; the types that need one are made with it in any case.
     bool has_importance = false;
 };

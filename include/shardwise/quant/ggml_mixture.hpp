@@ -23,7 +23,7 @@ namespace detail {
 
 [[nodiscard]] constexpr GgmlType mixed_output(GgmlFileType file, GgmlType usual, std::int64_t columns,
                                               MixtureModel const& model) {
-    if (file == GgmlFileType::mxfp4_moe || model.is_falcon) return GgmlType::q8_0;
+    if (file == GgmlFileType::mxfp4_moe || model.mixes_lightly) return GgmlType::q8_0;
     if (columns % traits(usual).block_elements != 0) return GgmlType::q8_0;
     if (is_lowest_mixture(file) || file == GgmlFileType::iq3_xxs) return GgmlType::q5_k;
     return usual == GgmlType::q8_0 ? usual : GgmlType::q6_k;
@@ -122,17 +122,17 @@ namespace detail {
         case q2_k_s: return is_first_eighth ? GgmlType::q4_k : usual;
         case q3_k_m:
             if (layer < layers / 16) return GgmlType::q5_k;
-            return !model.is_falcon || is_favoured ? GgmlType::q4_k : GgmlType::q3_k;
+            return !model.mixes_lightly || is_favoured ? GgmlType::q4_k : GgmlType::q3_k;
         case iq3_m:
             return is_first_eighth || (model.experts == 8 && is_favoured) ? GgmlType::q4_k : usual;
-        case q3_k_l: return model.is_falcon ? GgmlType::q4_k : GgmlType::q5_k;
+        case q3_k_l: return model.mixes_lightly ? GgmlType::q4_k : GgmlType::q5_k;
         case q4_k_m:
-            if (!model.is_falcon) return is_favoured ? GgmlType::q6_k : usual;
+            if (!model.mixes_lightly) return is_favoured ? GgmlType::q6_k : usual;
             return layer < layers / 16 ? GgmlType::q6_k : is_favoured ? GgmlType::q5_k : usual;
         case iq4_nl:
         case iq4_xs: return is_first_eighth && !model.has_importance ? GgmlType::q5_k : usual;
         case q5_k_m: return is_favoured ? GgmlType::q6_k : usual;
-        case q4_k_s: return is_first_eighth && !model.is_falcon ? GgmlType::q5_k : usual;
+        case q4_k_s: return is_first_eighth && !model.mixes_lightly ? GgmlType::q5_k : usual;
         case q4_0: return is_first_eighth && model.has_importance ? GgmlType::q4_1 : usual;
         case q5_0: return is_first_eighth && model.has_importance ? GgmlType::q5_1 : usual;
         case all_f32: case f16: case q4_1: case q8_0: case q5_1: case q3_k_s: case q5_k_s: case q6_k: case iq2_xxs:
@@ -143,7 +143,7 @@ namespace detail {
 }
 
 [[nodiscard]] constexpr GgmlType mixed_attention_output(GgmlFileType file, GgmlType usual, MixtureModel const& model) {
-    if (model.is_falcon) return file == GgmlFileType::q3_k_l ? GgmlType::q4_k : usual;
+    if (model.mixes_lightly) return file == GgmlFileType::q3_k_l ? GgmlType::q4_k : usual;
     if (model.experts == 8) {
         using enum GgmlFileType;
         switch (file) {

@@ -59,11 +59,15 @@ std::set<std::string> const read_elsewhere{"architectures",   "dtype",       "id
                                            "rope_scaling",    "tie_word_embeddings", "original_max_position_embeddings"};
 
 bool is_listed_unread(std::string_view family, std::string const& key, Json const& normal) {
-    for (auto const& row : detail::unread_keys) {
-        if ((!row.family.empty() && row.family != family) || row.key != key) continue;
-        return Json::parse(row.normal) == normal;
-    }
-    return false;
+    bool is_listed = false;
+    auto const look = [&](auto const& rows) {
+        for (auto const& row : rows) is_listed = is_listed || (row.key == key && Json::parse(row.normal) == normal);
+    };
+    look(detail::common_unread_keys);
+    Architectures::with(family, [&]<class Arch>(Arch) {
+        if constexpr (requires { Arch::unread_keys; }) look(Arch::unread_keys);
+    });
+    return is_listed;
 }
 
 /// 5.23 ties the head of every T5, whatever its config said, and saves it so.

@@ -14,6 +14,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Bert {
     static constexpr std::string_view name = "bert";
     static constexpr std::string_view gguf_name = "bert";
+    /// Files lack the pooler where their task does not use it (llama.cpp's, embedding models).
+    static constexpr std::string_view optional_prefix = "pooler.";
+    static constexpr std::array unread_keys{UnreadKey{"is_decoder", "false"}};
     /// GGUF stores the encoder without a head.
     static constexpr std::string_view gguf_class = "BertModel";
 

@@ -16,6 +16,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Falcon {
     static constexpr std::string_view name = "falcon";
     static constexpr std::string_view gguf_name = "falcon";
+    static constexpr GgufForm gguf_form{.mixes_lightly = true};
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 65024).in_gguf("vocab_size"),

@@ -16,6 +16,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct GptOss {
     static constexpr std::string_view name = "gpt_oss";
     static constexpr std::string_view gguf_name = "gpt-oss";
+    static constexpr GgufForm gguf_form{.splits_gate_and_up = true};
+    /// The values of the two numbers in the clamped activation.
+    static constexpr std::array unread_keys{UnreadKey{"swiglu_alpha", "1.702"}, UnreadKey{"swiglu_limit", "7.0"}};
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 201088).in_gguf("vocab_size"),

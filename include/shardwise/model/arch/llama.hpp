@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Llama {
     static constexpr std::string_view name = "llama";
     static constexpr std::string_view gguf_name = "llama";
+    static constexpr GgufForm gguf_form{.permutes_rope_rows = true};
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),

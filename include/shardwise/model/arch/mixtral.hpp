@@ -15,6 +15,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Mixtral {
     static constexpr std::string_view name = "mixtral";
     static constexpr std::string_view gguf_name = "llama";
+    static constexpr GgufForm gguf_form{.permutes_rope_rows = true};
     /// llama.cpp writes it as "llama"; only it has experts.
     static constexpr std::string_view gguf_marker = "llama.expert_count";
 

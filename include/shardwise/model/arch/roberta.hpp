@@ -14,6 +14,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Roberta {
     static constexpr std::string_view name = "roberta";
     static constexpr std::string_view gguf_name = "bert";
+    /// Files lack the pooler where their task does not use it (llama.cpp's, embedding models).
+    static constexpr std::string_view optional_prefix = "pooler.";
+    static constexpr std::array unread_keys{UnreadKey{"is_decoder", "false"}};
     static constexpr std::string_view gguf_class = "RobertaModel";
     /// llama.cpp writes both as "bert"; only roberta's tokenizer has merges.
     static constexpr std::string_view gguf_marker = "tokenizer.ggml.merges";

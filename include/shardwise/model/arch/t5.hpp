@@ -16,6 +16,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct T5 {
     static constexpr std::string_view name = "t5";
     static constexpr std::string_view gguf_name = "t5";
+    static constexpr std::string_view gguf_encoder_name = "t5encoder";
+    static constexpr std::string_view gguf_encoder_class = "T5EncoderModel";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32128).in_gguf("vocab_size"),

@@ -41,6 +41,7 @@ struct Checkpoint {
 namespace detail {
 
 /// Puts a model together from the files of one source.
+template <class List>
 class CheckpointReader {
 public:
     CheckpointReader(ModelSource const& source, Observer const& observer)
@@ -73,7 +74,7 @@ private:
         return take_config(*text, file->path());
     }
     Result<> take_config(std::string_view text, std::string_view path) {
-        auto config = read_config(text, path);
+        auto config = read_config<List>(text, path);
         if (!config) return config.error();
         out_.quantization = std::move(config->quantization);
         for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
@@ -81,7 +82,7 @@ private:
         return describe_config(config->config, path);
     }
     Result<> describe_config(ModelConfig const& config, std::string_view path) {
-        auto model = describe(config);
+        auto model = describe<List>(config);
         if (!model) {
             auto error = model.error();
             return error.subject().empty() ? error.in(path) : error;
@@ -143,7 +144,7 @@ private:
     Result<> read_gguf_model() {
         auto const checkpoint = read_gguf_checkpoint(source_, observer_);
         if (!checkpoint) return checkpoint.error();
-        auto const config = read_gguf_config(checkpoint->header, files_);
+        auto const config = read_gguf_config<List>(checkpoint->header, files_);
         // What could not be read looks absent.
         if (auto const whole = checkpoint->header.metadata.source().check(files_); !whole) return whole;
         if (!config) {
@@ -170,12 +171,10 @@ private:
     template <class Files>
     Result<> match(Files const& checkpoint, CheckpointMatcher::Layout layout, bool has_shapes) {
         auto& model = out_.model;
-        std::span<NameAlias const> aliases;
-        Architectures::with(model.config.model_type.view(), [&]<class Arch>(Arch) { aliases = Arch::aliases; });
         TreeTensors const tensors(model.tree);
         auto const layers =
             model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
-        CheckpointMatcher matcher(tensors, aliases, files_, layout, layers);
+        CheckpointMatcher matcher(tensors, *model.family, files_, layout, layers);
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
         auto const stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
@@ -224,8 +223,9 @@ private:
 ///         tensor
 /// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
-[[nodiscard]] inline Result<Checkpoint> read_checkpoint(ModelSource const& source, Observer const& observer = {}) {
-    return detail::CheckpointReader(source, observer).read();
+template <class List = Architectures>
+[[nodiscard]] Result<Checkpoint> read_checkpoint(ModelSource const& source, Observer const& observer = {}) {
+    return detail::CheckpointReader<List>(source, observer).read();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

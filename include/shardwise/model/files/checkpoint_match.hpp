@@ -3,6 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/model/family.hpp>
 #include <shardwise/model/files/stored_sizes.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
 
@@ -39,10 +40,11 @@ public:
 
     /// All arguments must outlive this. `layers`: numbered layers from there on are extra ones (multi-token
     /// prediction).
-    CheckpointMatcher(TreeTensors const& tensors, std::span<NameAlias const> aliases, std::string_view path,
-                      Layout layout, std::int64_t layers)
+    CheckpointMatcher(TreeTensors const& tensors, Family const& family, std::string_view path, Layout layout,
+                      std::int64_t layers)
         : tensors_(tensors),
-          map_(tensors, aliases),
+          map_(tensors, {family.aliases.data(), family.aliases.size()}),
+          optional_prefix_(family.optional_prefix),
           path_(path),
           layout_(layout),
           layers_(layers),
@@ -172,8 +174,7 @@ private:
             if (is_parameter && parameters > 0) return static_cast<void>(++parameters);
             if (!is_parameter && !optional.empty()) return;
             auto name = tensors_.name_of(number);
-            // Files lack bert's pooler where their task does not use it (llama.cpp's, embedding models).
-            bool const is_optional = !is_parameter || name.substr(0, 7) == "pooler.";
+            bool const is_optional = !is_parameter || (!optional_prefix_.empty() && name.starts_with(optional_prefix_));
             if (is_optional && optional.empty())
                 optional = std::move(name);
             else if (!is_optional && parameters++ == 0)
@@ -296,6 +297,7 @@ private:
 
     TreeTensors const& tensors_;
     TensorNameMap map_;
+    std::string_view optional_prefix_;
     std::string_view path_;
     Layout layout_;
     std::int64_t layers_;

@@ -47,10 +47,11 @@ struct ConfigPart {
     bool is_text_config;
 };
 
-[[nodiscard]] inline Error unknown_model_type(std::string_view file, std::string_view model_type) {
+template <class List>
+[[nodiscard]] Error unknown_model_type(std::string_view file, std::string_view model_type) {
     std::string known;
     ClosestName closest(model_type.substr(0, 64));
-    Architectures::for_each([&]<class Arch>(Arch) {
+    List::for_each([&]<class Arch>(Arch) {
         known += (known.empty() ? "" : ", ") + std::string(Arch::name);
         closest.offer(Arch::name);
     });
@@ -59,12 +60,14 @@ struct ConfigPart {
     return Error{ErrorCode::unknown_name}.in(file).at("model_type").because(reason).fix("known: " + known);
 }
 
-[[nodiscard]] inline bool is_known_type(std::string_view model_type) {
-    return Architectures::with(model_type, [](auto) {});
+template <class List>
+[[nodiscard]] bool is_known_type(std::string_view model_type) {
+    return List::with(model_type, [](auto) {});
 }
 
 /// Finds the part that describes the language model: the whole, or `text_config` of a model of several kinds of input.
-[[nodiscard]] inline Result<ConfigPart> find_part(ConfigObject const& whole) {
+template <class List>
+[[nodiscard]] Result<ConfigPart> find_part(ConfigObject const& whole) {
     std::string_view whole_type;
     auto const type = whole.find_set("model_type");
     if (type) {
@@ -73,7 +76,7 @@ struct ConfigPart {
         whole_type = *name;
     }
     auto const text = whole.find_set("text_config");
-    if (!text || (type && is_known_type(whole_type))) {
+    if (!text || (type && is_known_type<List>(whole_type))) {
         if (!type && whole.find("weight_map")) {
             return Error{ErrorCode::invalid_argument}
                 .in(whole.file())
@@ -87,7 +90,7 @@ struct ConfigPart {
                 .fix("pass it with --tree");
         }
         if (!type) return whole.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
-        if (!is_known_type(whole_type)) return unknown_model_type(whole.file(), whole_type);
+        if (!is_known_type<List>(whole_type)) return unknown_model_type<List>(whole.file(), whole_type);
         return ConfigPart{whole.value(), whole_type, false};
     }
     if (!text->is_object()) return whole.wrong_type("text_config", *text, "an object");
@@ -95,12 +98,12 @@ struct ConfigPart {
     if (auto const inner = part.find_set("model_type")) {
         auto const name = part.string("model_type", *inner);
         if (!name) return name.error();
-        if (!is_known_type(*name)) return unknown_model_type(whole.file(), *name);
+        if (!is_known_type<List>(*name)) return unknown_model_type<List>(whole.file(), *name);
         return ConfigPart{*text, *name, true};
     }
     // gemma3's text part may leave its own type out.
     std::string_view named;
-    Architectures::for_each([&]<class Arch>(Arch) {
+    List::for_each([&]<class Arch>(Arch) {
         if (std::string_view{Arch::name} == std::string(whole_type) + "_text") named = Arch::name;
     });
     if (named.empty())
@@ -246,7 +249,8 @@ template <ModelArchitecture Arch>
     if (whole.find_set("auto_map")) {
         out.warnings.push_back(escaped(whole.file()) + ": auto_map names code of the repository; it is never executed");
     }
-    warn_of_unread_keys(object, Arch::name, out.warnings);
+    warn_of_unread_keys(object, common_unread_keys, out.warnings);
+    if constexpr (requires { Arch::unread_keys; }) warn_of_unread_keys(object, Arch::unread_keys, out.warnings);
     auto checked = check_config<Arch>(out.config, whole.file());
     if (!checked && checked.error().code() == ErrorCode::unsupported && is_whole_class) {
         // The class wraps the text model with other inputs; the text model is counted as its own usual class.
@@ -267,7 +271,8 @@ template <ModelArchitecture Arch>
 ///
 /// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
 ///         size_overflow, capacity_exceeded, unsupported, which name the field
-[[nodiscard]] inline Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
+template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
     auto const document = parse_json(text, {.values = max_config_values, .may_repeat_keys = true});
     if (!document) {
         auto error = document.error();
@@ -278,10 +283,10 @@ template <ModelArchitecture Arch>
     }
     detail::ConfigObject const whole(document->root(), file, "");
     if (auto const checked = detail::check_task(whole); !checked) return checked.error();
-    auto const part = detail::find_part(whole);
+    auto const part = detail::find_part<List>(whole);
     if (!part) return part.error();
-    Result<ConfigFile> result{detail::unknown_model_type(file, part->model_type)};
-    Architectures::with(part->model_type, [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
+    Result<ConfigFile> result{detail::unknown_model_type<List>(file, part->model_type)};
+    List::with(part->model_type, [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
     // It may be why the rest does not go together.
     if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(file);
     if (!result) return result;
@@ -293,19 +298,21 @@ template <ModelArchitecture Arch>
 /// Reads an open config.json.
 ///
 /// Errors  as read_config; file_unreadable
-[[nodiscard]] inline Result<ConfigFile> read_config_file(RegularFile const& file) {
+template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config_file(RegularFile const& file) {
     auto const text = read_text_file(file, max_config_file);
     if (!text) return text.error();
-    return read_config(*text, file.path());
+    return read_config<List>(*text, file.path());
 }
 
 /// Reads a config.json.
 ///
 /// Errors  as read_config; file_not_found, file_unreadable
-[[nodiscard]] inline Result<ConfigFile> read_config_file(std::string const& path) {
+template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config_file(std::string const& path) {
     auto const file = RegularFile::open(path);
     if (!file) return file.error();
-    return read_config_file(*file);
+    return read_config_file<List>(*file);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -25,6 +25,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Fills a family's configuration from a GGUF header: metadata first, and from the tensors what metadata leave out.
+template <class List>
 class GgufConfigReader {
 public:
     GgufConfigReader(GgufHeader const& header, std::string_view path)
@@ -44,11 +45,17 @@ public:
         // Several families share a name in GGUF (llama and mixtral, both deepseeks): the one whose marker the file has.
         std::string_view family;
         bool is_marked = false;
-        // An encoder alone has a name of its own, and everything else of its family.
-        bool const is_encoder = architecture_ == "t5encoder";
-        auto const wanted = is_encoder ? std::string_view{"t5"} : std::string_view{architecture_};
-        Architectures::for_each([&]<class Arch>(Arch) {
-            if (Arch::gguf_name != wanted || is_marked) return;
+        std::string_view encoder_class;
+        List::for_each([&]<class Arch>(Arch) {
+            // An encoder alone has a name of its own, and everything else of its family.
+            if constexpr (requires { Arch::gguf_encoder_name; }) {
+                if (Arch::gguf_encoder_name == std::string_view{architecture_}) {
+                    encoder_class = Arch::gguf_encoder_class;
+                    family = Arch::name;
+                    return;
+                }
+            }
+            if (Arch::gguf_name != std::string_view{architecture_} || is_marked) return;
             if constexpr (requires { Arch::gguf_marker; }) {
                 if (!has_marker(Arch::gguf_marker)) return;
                 is_marked = true;
@@ -59,8 +66,8 @@ public:
         });
         if (family.empty()) return unknown();
         Result<ModelConfig> result{unknown()};
-        Architectures::with(family, [&]<class Arch>(Arch) { result = read_family<Arch>(); });
-        if (result && is_encoder) result->model_class = "T5EncoderModel";
+        List::with(family, [&]<class Arch>(Arch) { result = read_family<Arch>(); });
+        if (result && !encoder_class.empty()) result->model_class = encoder_class;
         return result;
     }
 
@@ -71,7 +78,7 @@ private:
     [[nodiscard]] Error unknown() const {
         ClosestName closest(std::string_view{architecture_}.substr(0, 64));
         std::string known;
-        Architectures::for_each([&]<class Arch>(Arch) {
+        List::for_each([&]<class Arch>(Arch) {
             std::string_view const name = Arch::gguf_name;
             if (name.empty() || known.find(std::string(name) + ", ") != std::string::npos) return;
             known += std::string(name) + ", ";
@@ -355,8 +362,9 @@ private:
 ///
 /// Errors  unknown_name for an architecture that no family has; unsupported for layers that differ and for ways to scale
 ///         positions that no family has; missing_field, invalid_field, size_overflow, capacity_exceeded with the key
-[[nodiscard]] inline Result<ModelConfig> read_gguf_config(GgufHeader const& header, std::string_view path) {
-    return detail::GgufConfigReader(header, path).read();
+template <class List = Architectures>
+[[nodiscard]] Result<ModelConfig> read_gguf_config(GgufHeader const& header, std::string_view path) {
+    return detail::GgufConfigReader<List>(header, path).read();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
