@@ -4,6 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/memory/shard.hpp>
 #include <shardwise/model/config.hpp>
+#include <shardwise/model/family.hpp>
 #include <shardwise/model/module_tree.hpp>
 #include <shardwise/model/tensor_weight.hpp>
 #include <shardwise/quant/quantized_bytes.hpp>

@@ -18,17 +18,18 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// most probable token each time, up to the end of the text or `max_new_tokens`. For other choices, or several texts:
 /// run_on_threads.
 ///
-/// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache.
+/// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache, of a family of `List`.
 ///
 /// Errors  those of finding and reading the model and its tokenizer; why no family describes the model;
 ///         as run_on_threads
 ///
 /// Example  examples/06_run/main.cpp
-[[nodiscard]] inline Result<std::string> complete_text(std::string const& model, std::string_view prompt,
-                                                       std::int64_t max_new_tokens, RunOptions const& options = {}) {
+template <class List = Architectures>
+[[nodiscard]] Result<std::string> complete_text(std::string const& model, std::string_view prompt,
+                                                std::int64_t max_new_tokens, RunOptions const& options = {}) {
     auto const source = find_model(model, {}, HubCache(HubEnvironment::current()));
     if (!source) return source.error();
-    auto const checkpoint = read_checkpoint(*source);
+    auto const checkpoint = read_checkpoint<List>(*source);
     if (!checkpoint) return checkpoint.error();
     if (checkpoint->not_described) return *checkpoint->not_described;
     auto const loaded = load_tokenizer(*source);

@@ -120,8 +120,11 @@ private:
     ///
     /// Source  sentence-transformers 5, models/Transformer.py, load
     Result<> read_transformer(std::string const& prefix) {
-        for (std::string_view const kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
-            auto const name = prefix + "sentence_" + std::string(kind) + "_config.json";
+        for (std::string_view const usual :
+             {"sentence_bert_config.json", "sentence_roberta_config.json", "sentence_distilbert_config.json",
+              "sentence_camembert_config.json", "sentence_albert_config.json", "sentence_xlm-roberta_config.json",
+              "sentence_xlnet_config.json"}) {
+            auto const name = prefix + std::string(usual);
             auto const file = open_module_file(name);
             if (!file && file.error().code() == ErrorCode::file_not_found) continue;
             auto const document = parse_file(file, name);

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "descriptions.hpp"
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+namespace {
+
+/// A source tree of a few headers, gone when the test ends.
+class PlantedHeaders {
+public:
+    PlantedHeaders() : root_(std::filesystem::temp_directory_path() / ("shardwise-descriptions-" + std::to_string(getpid()))) {
+        plant("model/arch/llama.hpp",
+              "static constexpr std::string_view name = \"llama\";\n"
+              "static constexpr std::string_view gguf_name = \"llama-gguf\";\n");
+    }
+    PlantedHeaders(PlantedHeaders const&) = delete;
+    PlantedHeaders& operator=(PlantedHeaders const&) = delete;
+    ~PlantedHeaders() { std::filesystem::remove_all(root_); }
+
+    void plant(std::string const& name, std::string_view text) {
+        house::write_text(root_ / "include" / "shardwise" / name, text);
+    }
+    std::string check() const {
+        std::string all;
+        for (auto const& violation : house::check_descriptions(root_)) all += violation + "\n";
+        return all;
+    }
+
+private:
+    std::filesystem::path root_;
+};
+
+}  // namespace
+
+TEST_CASE("descriptions: a default in a switch is named with its line, but for codes of others") {
+    PlantedHeaders tree;
+    tree.plant("core/files/write_file.hpp", "    default: return;\n");
+    tree.plant("op/work.hpp", "switch (kind) {\n    // default: none\n    default:\n}\n= default;\n");
+    CHECK(tree.check() == "include/shardwise/op/work.hpp:3: default: hides what a new member of the enumeration lacks\n");
+    tree.plant("op/work.hpp", "");
+    std::string many;
+    for (int i = 0; i < 13; ++i) many += "default:\n";
+    tree.plant("core/files/write_file.hpp", many);
+    CHECK(tree.check() == "include/shardwise: 13 default: of at most 12\n");
+}
+
+TEST_CASE("descriptions: a family that is named outside of its file is named with the line") {
+    PlantedHeaders tree;
+    tree.plant("model/presets_llama.hpp", "{\"llama\"}\n");
+    tree.plant("tokenizer/files/x.hpp", "model == \"llama\"\n");
+    tree.plant("executor/load.hpp", "// as \"llama\" has it\nif (type == \"llama\") f();\nif (name == \"llama-gguf\") f();\n");
+    CHECK(tree.check() ==
+          "include/shardwise/executor/load.hpp:2: names the family llama: what is its own belongs into its file\n"
+          "include/shardwise/executor/load.hpp:3: names the family llama-gguf: what is its own belongs into its file\n");
+}

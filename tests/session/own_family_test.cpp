@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of its own adds a family of models to a list of its own, and loads and runs checkpoints of it.
+#include <shardwise/model/files/checkpoint.hpp>
+#include <shardwise/session/run_on_threads.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../executor/formula.hpp"
+#include "../executor/written_files.hpp"
+#include "temporary_folder.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+/// A family that no header of the library knows: llama's operations under other names, rows of queries and keys in the order
+/// of the model in GGUF, too, and a key that changes the model and is not read.
+struct Tiny {
+    static constexpr std::string_view name = "tiny";
+    static constexpr std::string_view gguf_name = "tiny-gguf";
+    static constexpr auto fields = Llama::fields;
+    static constexpr auto aliases = Llama::aliases;
+    static constexpr std::array unread_keys{UnreadKey{"tiny_twist", "false"}};
+
+    static constexpr Result<> complete(ModelConfig& config) { return Llama::complete(config); }
+    static constexpr ModuleTree tree(auto const& config) { return Llama::tree(config); }
+    static constexpr BlockProgram program(auto const& config) { return Llama::program(config); }
+};
+static_assert(ModelArchitecture<Tiny>);
+using Families = ArchitectureList<Tiny, Gpt2>;
+
+constexpr auto sizes =
+    R"("vocab_size":61,"hidden_size":24,"intermediate_size":40,"num_hidden_layers":2,"num_attention_heads":4,)"
+    R"("num_key_value_heads":2,"max_position_embeddings":64})";
+
+std::string config_of(std::string const& model_type) { return "{\"model_type\":\"" + model_type + "\"," + sizes; }
+
+template <class List>
+std::vector<std::int32_t> generate(std::string const& model, std::int32_t tp) {
+    auto const source = find_model(model, {}, HubCache(HubEnvironment{}));
+    REQUIRE(source);
+    auto const checkpoint = read_checkpoint<List>(*source);
+    REQUIRE_MESSAGE(checkpoint, (checkpoint ? "" : checkpoint.error().message()));
+    GenerationRequest request;
+    request.prompt = {5, 9, 2};
+    request.max_new_tokens = 8;
+    auto const report = run_on_threads(*source, checkpoint->model, {request}, {.tp = tp});
+    REQUIRE_MESSAGE(report, (report ? "" : report.error().message()));
+    auto const& tokens = report->generations.front().tokens;
+    return {tokens.begin(), tokens.end()};
+}
+
+}  // namespace
+
+TEST_CASE("own family: a list of a program's own reads its config, safetensors and GGUF, and generates over ranks") {
+    TemporaryFolder const own, usual, files;
+    (void)own.write("config.json", config_of("tiny"));
+    (void)usual.write("config.json", config_of("llama"));
+    auto const only = find_model(own / "config.json", {}, HubCache(HubEnvironment{}));
+    REQUIRE(only);
+    auto const described = read_checkpoint<Families>(*only);
+    REQUIRE(described);
+    auto const& model = described->model;
+    REQUIRE(model.family != nullptr);
+    CHECK(model.family->name == "tiny");
+    write_formula_model(model, own / "model.safetensors", 0);
+    write_formula_model(model, usual / "model.safetensors", 0);
+
+    std::vector<FileTensorData> tensors;
+    walk_tensors(model.tree, [&](std::string_view name, Tensor const& tensor) {
+        if (!tensor.is_parameter()) return;
+        // The names of GGUF, by hand.
+        std::string file(name);
+        auto const replace = [&file](std::string_view from, std::string_view to) {
+            if (auto const at = file.find(from); at != std::string::npos) file.replace(at, from.size(), to);
+        };
+        replace("model.layers.", "blk.");
+        for (auto const& [from, to] : std::vector<std::pair<std::string_view, std::string_view>>{
+                 {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"},
+                 {"self_attn.o_proj", "attn_output"}, {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"},
+                 {"mlp.down_proj", "ffn_down"}, {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"},
+                 {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}})
+            replace(from, to);
+        std::vector<std::int64_t> shape(tensor.shape.begin(), tensor.shape.end());
+        tensors.push_back({file, "", shape, bytes_of(formula(name, tensor.shape, 0)), 0});
+    });
+    write_gguf(files / "model.gguf", tensors,
+               {{"tiny-gguf.embedding_length", 24}, {"tiny-gguf.feed_forward_length", 40}, {"tiny-gguf.block_count", 2},
+                {"tiny-gguf.attention.head_count", 4}, {"tiny-gguf.attention.head_count_kv", 2},
+                {"tiny-gguf.vocab_size", 61}, {"tiny-gguf.context_length", 64}},
+               {{"general.architecture", "tiny-gguf"}});
+
+    auto const expected = generate<Architectures>(usual.path(), 1);
+    CHECK(expected.size() == 8);
+    for (std::int32_t const tp : {1, 2}) {
+        CHECK(generate<Families>(own.path(), tp) == expected);
+        CHECK(generate<Families>(files / "model.gguf", tp) == expected);
+    }
+}
+
+TEST_CASE("own family: what is not in the list is refused by name, and its own unread keys are warned of") {
+    CHECK(read_config<Families>(config_of("llama"), "config.json").error().code() == ErrorCode::unknown_name);
+    CHECK(read_config(config_of("tiny"), "config.json").error().code() == ErrorCode::unknown_name);
+    auto const twisted = read_config<Families>(R"({"model_type":"tiny","tiny_twist":true,)" + std::string(sizes), "c.json");
+    REQUIRE(twisted);
+    REQUIRE(twisted->warnings.size() == 1);
+    CHECK(twisted->warnings[0] == "c.json: tiny_twist is not read: the model is described with false");
+}
