@@ -88,9 +88,20 @@ SHARDWISE_ALWAYS_INLINE Ints shift_right(Ints a) {
 SHARDWISE_ALWAYS_INLINE Ints shift_right_by(Ints a, int count) {
     return _mm256_srl_epi32(a, _mm_cvtsi32_si128(count));
 }
-/// The upper byte of every 16 bits.
-SHARDWISE_ALWAYS_INLINE Ints upper_bytes(Ints a) {
-    return _mm256_srli_epi16(a, 8);
+SHARDWISE_ALWAYS_INLINE Ints subtract_bytes(Ints a, Ints b) {
+    return _mm256_sub_epi8(a, b);
+}
+/// Byte `index` of each lane as its highest byte, above zeros.
+template <int index>
+SHARDWISE_ALWAYS_INLINE Ints highest_byte(Ints a) {
+    if constexpr (index == 3) {
+        return bit_and(a, splat_int(static_cast<std::int32_t>(0xFF000000U)));
+    } else {
+        constexpr auto i = static_cast<char>(index), none = static_cast<char>(-128);
+        return _mm256_shuffle_epi8(a, _mm256_setr_epi8(none, none, none, i, none, none, none, i + 4, none, none, none, i + 8,
+                                                       none, none, none, i + 12, none, none, none, i, none, none, none,
+                                                       i + 4, none, none, none, i + 8, none, none, none, i + 12));
+    }
 }
 SHARDWISE_ALWAYS_INLINE std::int32_t reduce_max(Ints a) {
     __m128i largest = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -142,22 +153,6 @@ SHARDWISE_ALWAYS_INLINE RaisedDigits raised_digits(float const* values, Floats i
              low_bytes(_mm256_srli_epi32(first, 8), _mm256_srli_epi32(second, 8)), low_bytes(first, second)}};
 }
 
-inline constexpr bool has_byte_dot = false;
-SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints, Ints) {
-    return sum;
-}
-/// Sums of 16 bits of two products of an unsigned and a signed byte each.
-SHARDWISE_ALWAYS_INLINE Ints narrow_dot(Ints sum, Ints codes, Ints factors) {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, factors));
-}
-SHARDWISE_ALWAYS_INLINE Ints widen_pairs(Ints sums) {
-    return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-}
-/// Products of pairs of 16 bits, summed.
-SHARDWISE_ALWAYS_INLINE Ints word_dot(Ints a, Ints b) {
-    return _mm256_madd_epi16(a, b);
-}
-
 /// Half of 2^(e - 127); NaN for 255.
 SHARDWISE_ALWAYS_INLINE Floats half_e8m0(Ints exponents) {
     Ints const normal = _mm256_slli_epi32(_mm256_sub_epi32(exponents, _mm256_set1_epi32(1)), 23);
@@ -189,6 +184,8 @@ SHARDWISE_ALWAYS_INLINE Floats look_up(Nf4Table const& table, Ints codes) {
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
+#include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx2
 

@@ -26,21 +26,11 @@ namespace detail::quant_avx512 {
 
 #include <shardwise/backend/host/product/quant_lanes_avx512.inc>
 
-inline constexpr bool has_byte_dot = false;
-SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints, Ints) {
-    return sum;
-}
-/// Sums of 16 bits of two products of an unsigned and a signed byte each.
-SHARDWISE_ALWAYS_INLINE Ints narrow_dot(Ints sum, Ints codes, Ints factors) {
-    return _mm512_add_epi16(sum, _mm512_maddubs_epi16(codes, factors));
-}
-SHARDWISE_ALWAYS_INLINE Ints widen_pairs(Ints sums) {
-    return _mm512_madd_epi16(sums, _mm512_set1_epi16(1));
-}
-
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
+#include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx512
 
@@ -52,21 +42,16 @@ namespace detail::quant_avx512_bf16 {
 
 #include <shardwise/backend/host/product/quant_lanes_avx512.inc>
 
-inline constexpr bool has_byte_dot = true;
 /// Adds to each lane four products of an unsigned and a signed byte.
 SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints codes, Ints factors) {
     return _mm512_dpbusd_epi32(sum, codes, factors);
-}
-SHARDWISE_ALWAYS_INLINE Ints narrow_dot(Ints sum, Ints, Ints) {
-    return sum;
-}
-SHARDWISE_ALWAYS_INLINE Ints widen_pairs(Ints sums) {
-    return sums;
 }
 
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
+#include <shardwise/backend/host/product/quant_bytes.inc>
+#include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx512_bf16
 
