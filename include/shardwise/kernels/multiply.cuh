@@ -69,10 +69,10 @@ Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream) 
             return launch_multiply_as<Api, WeightFormat::q8_0>(call, stream);
         case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4: case WeightFormat::q4_1:
         case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q4_k: case WeightFormat::q5_k:
-        case WeightFormat::q6_k:
-            // hold_weight makes no weight of another format.
-            return Error{ErrorCode::unsupported}.in("multiply").at(traits(call.weight.format).name);
+        case WeightFormat::q6_k: break;
     }
+    // hold_weight makes no weight of another format.
+    return Error{ErrorCode::unsupported}.in("multiply").at(traits(call.weight.format).name);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

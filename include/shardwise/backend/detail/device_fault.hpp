@@ -42,11 +42,11 @@ struct FaultRecord {
             return start(ErrorCode::rank_lost)
                 .because("gave up before this rank arrived, and the group is over")
                 .fix("make a new group");
-        case FaultKind::none: case FaultKind::rank_missing:
-            return start(ErrorCode::deadline_exceeded)
-                .because("did not arrive before the group's limit, and the group is over")
-                .fix("look for the failure of that rank, then make a new group");
+        case FaultKind::none: case FaultKind::rank_missing: break;
     }
+    return start(ErrorCode::deadline_exceeded)
+        .because("did not arrive before the group's limit, and the group is over")
+        .fix("look for the failure of that rank, then make a new group");
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
