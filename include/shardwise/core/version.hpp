@@ -23,7 +23,7 @@
 
 /// The version of this copy of shardwise. CMake, Conan and vcpkg read it from these three lines.
 #define SHARDWISE_VERSION_MAJOR 0
-#define SHARDWISE_VERSION_MINOR 2
+#define SHARDWISE_VERSION_MINOR 3
 #define SHARDWISE_VERSION_PATCH 0
 
 /// 1 where SHARDWISE_ASSERT (core/assert.hpp) checks, 0 where it does nothing: without and with NDEBUG, if nobody says otherwise.
