@@ -286,9 +286,52 @@ Result<> check_loads(C& comm) {
     return {};
 }
 
+/// The matrix of the suites of MPI implementations (Open MPI, MPICH): every arithmetic type by every operation by counts of 0, 1
+/// and one below, at and above the powers of two.
+template <class T, class C>
+Result<> check_type(C& comm, std::string const& type) {
+    for (std::int64_t power = 1; power <= 4096; power *= 2) {
+        for (auto const count : {power - 1, power, power + 1}) {
+            for (auto const op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+                // At most 3 ranks' worth of 30 in 8 bits.
+                auto const of = [](std::int32_t rank, std::int64_t i) {
+                    return static_cast<int>((i * 3 + rank * 5) % 31) - 15;
+                };
+                std::vector<T> data;
+                for (std::int64_t i = 0; i < count; ++i) data.push_back(static_cast<T>(of(comm.rank(), i)));
+                if (auto const done = all_reduce(comm, flat(data), op); !done) return done;
+                for (std::int64_t i = 0; i < count; ++i) {
+                    auto expected = of(0, i);
+                    for (std::int32_t rank = 1; rank < comm.size(); ++rank) {
+                        auto const other = of(rank, i);
+                        expected = op == ReduceOp::sum   ? expected + other
+                                   : op == ReduceOp::max ? std::max(expected, other)
+                                                         : std::min(expected, other);
+                    }
+                    if (data[static_cast<std::size_t>(i)] != static_cast<T>(expected))
+                        return wrong("all_reduce " + std::string(name_of(op)) + " of " + std::to_string(count) + " " + type,
+                                     i);
+                }
+            }
+        }
+    }
+    return {};
+}
+
+template <class C>
+Result<> check_types(C& comm) {
+    for (auto const& done : {check_type<std::int8_t>(comm, "int8"), check_type<std::int16_t>(comm, "int16"),
+                             check_type<std::int32_t>(comm, "int32"), check_type<std::int64_t>(comm, "int64"),
+                             check_type<float>(comm, "float"), check_type<double>(comm, "double")}) {
+        if (!done) return done;
+    }
+    return {};
+}
+
 /// Every case, of lengths up to `longest`.
 template <class C>
 Result<> check_collectives(C& comm, std::int64_t longest) {
+    if (auto const done = check_types(comm); !done) return done;
     if (auto const done = check_all_reduce(comm, {0, 1, 3, 64, 65, 1000, longest}); !done) return done;
     if (auto const done = check_parts(comm, {0, 1, 40, 300}); !done) return done;
     if (auto const done = check_messages(comm, {0, 1, 1000, longest}); !done) return done;
