@@ -28,6 +28,9 @@ struct Arguments {
     std::optional<std::string> prompt, prompt_ids, prompt_file, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     std::optional<std::string> ranks, map;
+    std::optional<std::string> interval, csv;
+    /// The words behind "--", as they are: a command to run.
+    std::vector<std::string> command_line;
     bool sequence_parallel = false;
     bool even = false;
     bool fallback = false;
@@ -36,6 +39,8 @@ struct Arguments {
     bool deterministic = false;
     bool normalize = false;
     bool quick = false;
+    bool once = false;
+    bool prometheus = false;
     bool json = false;
 };
 

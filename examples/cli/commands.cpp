@@ -74,6 +74,22 @@ std::span<Command const> commands() {
                              {"shardwise detect --devices cuda:0,cuda:1", "may these be used? Exit status 4 if not"},
                              {"shardwise detect --out node.json", "a description to plan with elsewhere"}},
                 .run = run_detect},
+        Command{.name = "monitor",
+                .summary = "what devices and host are doing: utilisation, memory, power, energy; of a command, too",
+                .description =
+                    "Shows the devices of this machine and the host itself, whose processors, memory, pressure and "
+                    "energy are there without any GPU. Without a terminal it prints one look. What a device or the "
+                    "system does not tell is empty, never 0, and a warning says why.\n\nBehind -- a command is run "
+                    "and watched: its end is followed by a report on the error output, and its exit status is this "
+                    "program's. Signals are passed on to it, and what it leaves running is ended.",
+                .groups = {monitor_options(), monitor_output_options()},
+                .trailing = "COMMAND",
+                .examples = {{"shardwise monitor --once", "one look"},
+                             {"shardwise monitor --csv run.csv -- python train.py",
+                              "run it, then report; a row of means in run.csv"},
+                             {"shardwise monitor --json --interval 0.5", "a line of JSON each half second"},
+                             {"shardwise monitor --once --devices cuda:0,cuda:1", "exit status 4 if they are not usable"}},
+                .run = run_monitor},
         Command{.name = "calibrate",
                 .summary = "measure this machine into a description file that plans take",
                 .description =

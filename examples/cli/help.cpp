@@ -103,6 +103,7 @@ std::string command_help(Command const& command, std::size_t width) {
         has_json = has_json || option.is_set == &Arguments::json;
     });
     if (has_flags) usage += " [OPTIONS]";
+    if (!command.trailing.empty()) usage += " [-- " + std::string(command.trailing) + "]";
     std::string out = paragraph("shardwise " + std::string(command.name) + ": " + std::string(command.summary), width);
     out += "\n" + usage + "\n";
     std::string_view heading;

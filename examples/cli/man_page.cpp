@@ -112,7 +112,9 @@ template <std::size_t count>
     });
     std::string summary{command.summary};
     summary[0] = static_cast<char>(summary[0] - 'a' + 'A');
-    out += usage + (has_flags ? " [" + italic("OPTIONS") + "]" : "") + "\n.PP\n" + roff(summary + ".") + "\n.PP\n" +
+    if (has_flags) usage += " [" + italic("OPTIONS") + "]";
+    if (!command.trailing.empty()) usage += " [" + bold("--") + " " + italic(command.trailing) + "]";
+    out += usage + "\n.PP\n" + roff(summary + ".") + "\n.PP\n" +
            paragraphs(command.description);
     command.for_each_option([&](Option const& option) {
         auto tag = option.is_positional() ? italic(option.flag) : bold(option.flag);

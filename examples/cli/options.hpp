@@ -64,6 +64,8 @@ struct Command {
     std::vector<OptionGroup> groups;
     /// The command does without the word that stands for itself.
     bool is_argument_optional = false;
+    /// What may stand behind "--", which is taken as it is: "COMMAND"; empty where nothing may.
+    std::string_view trailing = {};
     std::vector<UsageExample> examples;
     ExitCode (*run)(Arguments const&) = nullptr;
 
@@ -118,6 +120,10 @@ struct Command {
 /// --text, --decode.
 [[nodiscard]] OptionGroup load_options();
 [[nodiscard]] OptionGroup tokenize_options();
+/// --devices, --interval of `monitor`.
+[[nodiscard]] OptionGroup monitor_options();
+/// --once, --json, --csv, --prometheus, --color of `monitor`.
+[[nodiscard]] OptionGroup monitor_output_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
 /// --svg.

@@ -237,3 +237,5 @@ int nvmlDeviceGetTopologyCommonAncestor(Handle first, Handle second, unsigned* l
 }
 
 }  // extern "C"
+
+#include "nvml_readings.hpp"

@@ -62,6 +62,8 @@ public:
         while (!root_.empty() && root_.back() == '/') root_.pop_back();
     }
 
+    /// Where a file really is.
+    [[nodiscard]] std::string path_of(std::string const& path) const { return root_ + path; }
     /// A whole file of at most 4 MiB: /proc/cpuinfo of a machine with 1,000 threads takes 1.5.
     [[nodiscard]] std::optional<std::string> text(std::string const& path) const {
         // A FIFO in the way must not block.

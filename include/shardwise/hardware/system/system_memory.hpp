@@ -30,7 +30,18 @@ class ControlGroups {
 public:
     ControlGroups(SystemFiles const& files, Bytes machine) : files_(files), machine_(machine) {}
 
+    /// The names of a version's files, which stand behind a group's folder.
+    struct FileNames {
+        std::string_view limit, usage, stat, inactive;
+    };
+
     void narrow(SystemMemory& memory) const {
+        for_each_group(
+            [&](std::string const& folder, FileNames const& names) { narrow_by_group(memory, folder, names); });
+    }
+    /// Calls `visit(folder, names)` for each group that this process is in, from the innermost out.
+    template <class Visitor>
+    void for_each_group(Visitor&& visit) const {
         auto const groups = files_.text("/proc/self/cgroup");
         if (!groups) return;
         for (auto const line : split_text(*groups, '\n')) {
@@ -41,24 +52,22 @@ public:
             auto const controllers = line.substr(first + 1, second - first - 1);
             auto const path = line.substr(second + 1);
             if (controllers.empty()) {
-                narrow_by(memory, find_mount("cgroup2", {}, "/sys/fs/cgroup"), path, version_2);
+                visit_groups(find_mount("cgroup2", {}, "/sys/fs/cgroup"), path, version_2, visit);
             } else if (has_word(controllers, "memory")) {
-                narrow_by(memory, find_mount("cgroup", "memory", "/sys/fs/cgroup/memory"), path, version_1);
+                visit_groups(find_mount("cgroup", "memory", "/sys/fs/cgroup/memory"), path, version_1, visit);
             }
         }
     }
 
 private:
-    struct FileNames {
-        std::string_view limit, usage, inactive;
-    };
     struct Mount {
         std::string folder;
         /// The group that the folder shows: "/" outside of containers.
         std::string group;
     };
-    static constexpr FileNames version_2{"/memory.max", "/memory.current", "inactive_file"};
-    static constexpr FileNames version_1{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
+    static constexpr FileNames version_2{"/memory.max", "/memory.current", "/memory.stat", "inactive_file"};
+    static constexpr FileNames version_1{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "/memory.stat",
+                                         "total_inactive_file"};
 
     static bool has_word(std::string_view list, std::string_view word) {
         for (auto const part : split_text(list, ',')) {
@@ -94,10 +103,11 @@ private:
         return std::string(path);
     }
 
-    void narrow_by(SystemMemory& memory, Mount const& mount, std::string_view path, FileNames const& names) const {
+    template <class Visitor>
+    static void visit_groups(Mount const& mount, std::string_view path, FileNames const& names, Visitor&& visit) {
         auto group = relative_path(path, mount.group);
         while (true) {
-            narrow_by_group(memory, mount.folder + group, names);
+            visit(mount.folder + group, names);
             if (group.empty()) return;
             auto const slash = group.rfind('/');
             group.resize(slash == std::string::npos ? 0 : slash);
@@ -118,7 +128,7 @@ private:
 
     /// File cache that the kernel gives back when memory is asked for.
     [[nodiscard]] std::int64_t inactive(std::string const& folder, FileNames const& names) const {
-        auto const table = files_.text(folder + "/memory.stat");
+        auto const table = files_.text(folder + std::string(names.stat));
         if (!table) return 0;
         for (auto const line : split_text(*table, '\n')) {
             auto const blank = line.find(' ');
