@@ -163,7 +163,7 @@ private:
         auto const summary = sampler.summary();
         auto text = "shardwise: " + escaped(arguments_.command_line.front()) + " " + child->end_text() + " after " +
                     number_text(seconds, "s", 2) + "\n" + summary_text(sampler.devices(), summary);
-        if (left > 0) text += "  " + std::to_string(left) + " processes that it had left running were ended\n";
+        if (left > 0) text += "  processes that it had left running and that were ended: " + std::to_string(left) + "\n";
         if (request_.form == Form::json) text = json_line(sampler.devices(), summary, child->exit_code());
         std::fputs(text.c_str(), stderr);
         if (csv_) {
