@@ -62,6 +62,8 @@ if [ "$purpose" = all ]; then
     need fish has fish
     need groff-base has groff
     need mandoc has mandoc
+    need prometheus has promtool
+    need tmux has tmux
     need libeigen3-dev has_header eigen3/Eigen/Core
     need libdlpack-dev has_header dlpack/dlpack.h
     need libopenmpi-dev has_library libmpi
@@ -82,7 +84,7 @@ install_missing() {
             printf '  %s\n' "${missing[@]}"
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
             echo "tests also both compilers, clang 16 and 19, libc++, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff,"
-            echo "mandoc, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, and hipcc with ROCm's device libraries)"
+            echo "mandoc, promtool, tmux, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, and hipcc with ROCm's device libraries)"
         } >&2
         exit 1
     fi
