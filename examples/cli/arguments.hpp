@@ -28,7 +28,7 @@ struct Arguments {
     std::optional<std::string> prompt, prompt_ids, prompt_file, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     std::optional<std::string> ranks, map;
-    std::optional<std::string> interval, csv;
+    std::optional<std::string> interval, csv, listen;
     /// The words behind "--", as they are: a command to run.
     std::vector<std::string> command_line;
     bool sequence_parallel = false;

@@ -16,10 +16,7 @@
 
 namespace shardwise::cli {
 
-namespace {
-
-/// Whether the environment says that terminals show UTF-8, as POSIX orders the variables.
-[[nodiscard]] bool is_utf8_environment() {
+bool is_utf8_environment() {
     for (auto const* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
         auto const* const value = std::getenv(name);
         if (value == nullptr || *value == '\0') continue;
@@ -30,6 +27,8 @@ namespace {
     }
     return false;
 }
+
+namespace {
 
 /// The text with ASCII in the place of what bars are drawn with.
 [[nodiscard]] std::string with_ascii_bars(std::string_view text) {

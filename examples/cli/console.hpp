@@ -45,6 +45,9 @@ struct Style {
 /// Colours only on a terminal: NO_COLOR beats automatic, always beats NO_COLOR.
 [[nodiscard]] Style style_of_stdout(ColorMode mode);
 
+/// Whether the environment says that terminals show UTF-8, as POSIX orders the variables.
+[[nodiscard]] bool is_utf8_environment();
+
 /// True where lines on stderr may be drawn over: on a terminal, by the same rules as colours.
 [[nodiscard]] bool may_animate(ColorMode mode);
 

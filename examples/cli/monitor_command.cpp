@@ -9,15 +9,19 @@
 #include "detect_options.hpp"
 #include "monitor_child.hpp"
 #include "monitor_csv.hpp"
+#include "monitor_listen.hpp"
 #include "monitor_request.hpp"
 #include "monitor_signals.hpp"
 #include "monitor_text.hpp"
+#include "monitor_view.hpp"
 #include "requests.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <optional>
+#include <poll.h>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -32,12 +36,19 @@ using namespace std::chrono_literals;
 /// A look that takes longer than this is a driver that hangs.
 constexpr std::chrono::seconds hang_limit{10};
 
+/// Whether looks are shown on a live terminal.
+[[nodiscard]] bool has_view(MonitorRequest const& request, Arguments const& arguments) {
+    bool const is_shown = request.form == Form::text || (request.form == Form::csv && request.csv != "-");
+    return is_shown && !request.is_once && arguments.command_line.empty() && ViewTerminal::is_there();
+}
+
 /// Says on stderr, each once, why something stays unknown, and which call hangs.
 class NotePrinter {
 public:
     void print(Sampler const& sampler) {
-        auto const notes = sampler.notes();
-        for (; printed_ < notes.size(); ++printed_) print_warnings({notes[printed_]});
+        auto const notes = sampler.notes(printed_);
+        print_warnings(notes);
+        printed_ += notes.size();
         auto const call = sampler.hanging_call(2s);
         if (!call.empty() && call != hanging_)
             print_warnings({call + " has not returned for 2 s: the driver hangs or is busy, and nothing new is seen meanwhile"});
@@ -72,7 +83,8 @@ public:
 private:
     /// One look takes two, a moment apart: what is counted needs a difference.
     [[nodiscard]] std::chrono::nanoseconds looks_apart() const {
-        bool const is_short = request_.is_once || (request_.form == Form::text && arguments_.command_line.empty());
+        bool const is_short = request_.is_once || (request_.form == Form::text && arguments_.command_line.empty() &&
+                                                   !request_.listen && !has_view(request_, arguments_));
         return is_short ? std::min<std::chrono::nanoseconds>(request_.interval, 250ms) : request_.interval;
     }
 
@@ -102,14 +114,35 @@ private:
         return {};
     }
 
-    /// Prints looks until one is enough, or a signal comes.
-    [[nodiscard]] ExitCode watch(Sampler const& sampler) {
-        bool const is_once = request_.is_once || request_.form == Form::text;
+    /// Opens what looks go to: the file of rows, the listener.
+    [[nodiscard]] Result<> open_outputs(Sampler const& sampler, bool has_exit_code) {
         if (request_.form == Form::csv) {
-            auto file = CsvFile::open(request_.csv, CsvRows(sampler.devices()).header());
-            if (!file) return fail(file.error());
+            auto file = CsvFile::open(request_.csv, CsvRows(sampler.devices(), has_exit_code).header());
+            if (!file) return file.error();
             csv_.emplace(*std::move(file));
         }
+        if (request_.listen) {
+            auto listener = MetricsListener::open(*request_.listen);
+            if (!listener) return listener.error();
+            listener_.emplace(*std::move(listener));
+            std::fprintf(stderr, "listening on http://%s/metrics\n", listener_->name().c_str());
+        }
+        return {};
+    }
+    /// Answers who asks for metrics, or waits as long.
+    void serve(Sampler const& sampler, std::chrono::milliseconds limit) {
+        listener_->serve(limit, [&] {
+            MonitorSample sample;
+            return sampler.wait_for(1, 0ms, sample) > 0 ? prometheus_text(sampler.devices(), sample) : std::string();
+        });
+    }
+
+    /// Prints looks until one is enough, or a signal comes.
+    [[nodiscard]] ExitCode watch(Sampler const& sampler) {
+        if (auto const opened = open_outputs(sampler, false); !opened) return fail(opened.error());
+        if (has_view(request_, arguments_)) return view(sampler);
+        bool const is_printing = !(request_.form == Form::text && listener_);
+        bool const is_once = request_.is_once || (request_.form == Form::text && !listener_);
         auto const begin = std::chrono::steady_clock::now();
         MonitorSample sample;
         std::uint64_t seen = 1;
@@ -117,16 +150,61 @@ private:
             while (auto const signal = signals_.next()) {
                 if (MonitorSignals::is_end(*signal)) return stopped_by(static_cast<int>(signal->ssi_signo));
             }
-            auto const latest = sampler.wait_for(seen + 1, 20ms, sample);
+            if (listener_) serve(sampler, 50ms);
+            auto const latest = sampler.wait_for(seen + 1, listener_ ? 0ms : 100ms, sample);
             notes_.print(sampler);
             if (latest == 0) {
                 if (is_once && std::chrono::steady_clock::now() - begin > hang_limit) return fail(hang(sampler));
                 continue;
             }
             seen = latest;
+            if (!is_printing) continue;
             if (auto const printed = print(sampler, sample); !printed) return fail(printed.error());
             if (is_once) return ExitCode::done;
         }
+    }
+
+    /// Shows looks on the terminal until q or a signal. What stays unknown is said when the terminal is as before.
+    [[nodiscard]] ExitCode view(Sampler const& sampler) {
+        MonitorScreen screen(sampler.devices(), style_, is_utf8_environment(),
+                             std::chrono::duration<double>(request_.interval).count());
+        auto const status = [&]() -> Result<ExitCode> {
+            ViewTerminal terminal;
+            MonitorSample sample;
+            std::uint64_t seen = 0;
+            bool is_paused = false;
+            bool is_stale = true;
+            while (true) {
+                while (auto const signal = signals_.next()) {
+                    if (MonitorSignals::is_end(*signal)) return stopped_by(static_cast<int>(signal->ssi_signo));
+                    if (static_cast<int>(signal->ssi_signo) == SIGTSTP) terminal.stop();
+                    is_stale = true;
+                }
+                char key = 0;
+                pollfd ready[2]{{STDIN_FILENO, POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+                if (::poll(ready, 2, listener_ ? 0 : 50) > 0 && ready[0].revents != 0) {
+                    // A terminal that is gone gives neither keys nor a wait.
+                    if (::read(STDIN_FILENO, &key, 1) != 1) return ExitCode::done;
+                    if (key == 'q' || key == 'Q') return ExitCode::done;
+                    if (key == 'p' || key == 'P') is_paused = !is_paused;
+                    is_stale = true;
+                }
+                if (listener_) serve(sampler, 50ms);
+                if (auto const latest = sampler.wait_for(seen + 1, 0ms, sample); latest > 0) {
+                    seen = latest;
+                    if (csv_) {
+                        if (auto const added = print(sampler, sample); !added) return added.error();
+                    }
+                    if (!is_paused) screen.add(sample);
+                    is_stale = is_stale || !is_paused;
+                }
+                if (is_stale) terminal.draw(screen.lines(terminal.columns(), terminal.rows(), is_paused));
+                is_stale = false;
+            }
+        }();
+        notes_.print(sampler);
+        if (!status) return fail(status.error());
+        return *status;
     }
 
     [[nodiscard]] static Error hang(Sampler const& sampler) {
@@ -138,12 +216,8 @@ private:
 
     /// Runs the command and says at its end what it took.
     [[nodiscard]] ExitCode watch_command(Sampler& sampler) {
-        if (request_.form == Form::csv) {
-            // Before hours of work: a file that cannot be written is known now.
-            auto file = CsvFile::open(request_.csv, CsvRows(sampler.devices(), true).header());
-            if (!file) return fail(file.error());
-            csv_.emplace(*std::move(file));
-        }
+        // Before hours of work: a file that cannot be written is known now.
+        if (auto const opened = open_outputs(sampler, true); !opened) return fail(opened.error());
         // The first look is the state before the command; one that hangs does not keep it from running.
         MonitorSample first;
         (void)sampler.wait_for(1, 2s, first);
@@ -152,7 +226,8 @@ private:
         auto child = MonitorChild::start(arguments_.command_line, signals_);
         if (!child) return fail(child.error());
         while (!child->has_ended()) {
-            if (auto const signal = signals_.wait(100ms)) child->take(*signal);
+            if (listener_) serve(sampler, 50ms);
+            if (auto const signal = listener_ ? signals_.next() : signals_.wait(100ms)) child->take(*signal);
             child->look_at_clock();
             notes_.print(sampler);
         }
@@ -182,6 +257,7 @@ private:
     MonitorSignals const& signals_;
     NotePrinter notes_;
     std::optional<CsvFile> csv_;
+    std::optional<MetricsListener> listener_;
 };
 
 }  // namespace
@@ -192,7 +268,7 @@ ExitCode run_monitor(Arguments const& arguments) {
     auto const request = read_monitor_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     // Before any thread is made.
-    MonitorSignals const signals;
+    MonitorSignals const signals(has_view(*request, arguments));
     return MonitorRun(arguments, *request, style_of_stdout(*color), signals).run();
 }
 

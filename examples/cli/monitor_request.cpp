@@ -54,6 +54,13 @@ Result<MonitorRequest> read_monitor_request(Arguments const& arguments) {
     if (arguments.csv && arguments.csv->empty()) {
         return Error{ErrorCode::invalid_argument}.in("--csv").because("an empty name is no file's").fix("name the file to write");
     }
+    if (arguments.listen) {
+        if (arguments.once) return excludes("--listen", "--once");
+        if (arguments.prometheus) return excludes("--listen", "--prometheus");
+        auto const address = read_listen_address(*arguments.listen);
+        if (!address) return address.error();
+        request.listen = *address;
+    }
     if (arguments.csv) request.csv = *arguments.csv;
     if (arguments.json) request.form = MonitorRequest::Form::json;
     if (arguments.csv) request.form = MonitorRequest::Form::csv;

@@ -4,8 +4,10 @@
 #include <shardwise/core/result.hpp>
 
 #include "arguments.hpp"
+#include "monitor_listen.hpp"
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace shardwise::cli {
@@ -22,6 +24,7 @@ struct MonitorRequest {
     bool is_once = false;
     /// The file of rows; "-" is the standard output, "" none.
     std::string csv;
+    std::optional<ListenAddress> listen;
 };
 
 /// Reads and checks the flags of `monitor`.

@@ -15,8 +15,10 @@ namespace shardwise::cli {
 /// made before any thread is, so that all threads leave them alone.
 class MonitorSignals {
 public:
-    MonitorSignals() {
+    /// `has_view`: what stops the program (Ctrl-Z) comes as data too, so that it can leave the terminal in order.
+    explicit MonitorSignals(bool has_view) {
         ::sigemptyset(&taken_);
+        if (has_view) ::sigaddset(&taken_, SIGTSTP);
         for (int const signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGWINCH}) ::sigaddset(&taken_, signal);
         ::sigprocmask(SIG_BLOCK, &taken_, &before_);
         descriptor_ = ::signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK);

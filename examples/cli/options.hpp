@@ -122,7 +122,7 @@ struct Command {
 [[nodiscard]] OptionGroup tokenize_options();
 /// --devices, --interval of `monitor`.
 [[nodiscard]] OptionGroup monitor_options();
-/// --once, --json, --csv, --prometheus, --color of `monitor`.
+/// --once, --json, --csv, --prometheus, --listen, --color of `monitor`.
 [[nodiscard]] OptionGroup monitor_output_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -91,10 +92,11 @@ public:
         std::lock_guard const lock(shared_->mutex);
         return shared_->builder.summary();
     }
-    /// Why something stays unknown, a sentence for each.
-    [[nodiscard]] std::vector<std::string> notes() const {
+    /// Why something stays unknown, a sentence for each, without the first so many.
+    [[nodiscard]] std::vector<std::string> notes(std::size_t first = 0) const {
         std::lock_guard const lock(shared_->mutex);
-        return shared_->notes;
+        auto const& all = shared_->notes;
+        return {all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size())), all.end()};
     }
     /// The vendor's call that a look has been in for longer than this; "" where none hangs.
     [[nodiscard]] std::string hanging_call(std::chrono::nanoseconds limit = std::chrono::milliseconds(100)) const {
