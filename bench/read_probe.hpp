@@ -39,7 +39,9 @@ public:
     /// Who reads them in turns with it begins at the first: the probe keeps half of them ahead, so that nobody finds in a cache what
     /// the other has just read.
     ReadProbe(HostContext& context, std::vector<std::span<std::byte const>> pieces)
-        : context_(&context), pieces_(std::move(pieces)), next_(pieces_.size() / 2) {}
+        : context_(&context), pieces_(std::move(pieces)), next_(pieces_.size() / 2) {
+        for (auto& piece : pieces_) piece = whole_lines_of(piece);
+    }
 
     /// Bytes of one run.
     [[nodiscard]] double bytes() const { return static_cast<double>(pieces_[0].size()); }
@@ -69,6 +71,15 @@ public:
     [[nodiscard]] double rate(double seconds) const { return bytes() / seconds; }
 
 private:
+    /// The cache lines that lie wholly in a piece: read_lines loads from the beginning of one, and memory may begin anywhere where
+    /// pages are small.
+    [[nodiscard]] static std::span<std::byte const> whole_lines_of(std::span<std::byte const> piece) {
+        constexpr std::size_t line = 64;
+        auto const before = (line - reinterpret_cast<std::uintptr_t>(piece.data()) % line) % line;
+        if (piece.size() < before + line) return {};
+        return piece.subspan(before, (piece.size() - before) / line * line);
+    }
+
     HostContext* context_;
     Buffer<std::byte, Host> own_;
     std::vector<std::span<std::byte const>> pieces_;
