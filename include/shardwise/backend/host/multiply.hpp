@@ -24,8 +24,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel.
+/// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel, but for wide rows, of which
+/// so many share what is done once for a panel.
 inline constexpr std::int64_t prepared_bytes_at_once = 512 * 1024;
+inline constexpr std::int64_t prepared_rows_at_least = 24;
 
 /// Multiplies by all panels, on all threads.
 inline void run_panels(ProductKernel const& kernel, ProductTask const& task, ThreadPool& pool) {
@@ -68,12 +70,11 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     for (auto const& step : sums.steps) bytes += step.is_product() ? prepared_range_bytes(kernel, step.inputs) : 0;
     return round_up(bytes, panel_alignment);
 }
-/// Rows that are prepared at a time, of `rows`: whole tiles of every level's kernels, where there is room for one.
+/// Rows that are prepared at a time, of `rows`: whole tiles of every level's kernels.
 [[nodiscard]] inline std::int64_t prepared_rows(std::int64_t row_bytes, std::int64_t rows) {
     constexpr std::int64_t tile = 4;
-    auto const fitting = prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1);
-    auto const whole = fitting < tile ? fitting : fitting / tile * tile;
-    return std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(rows, 1));
+    auto const fitting = prepared_bytes_at_once / std::max<std::int64_t>(row_bytes, 1) / tile * tile;
+    return std::clamp<std::int64_t>(std::max(fitting, prepared_rows_at_least), 1, std::max<std::int64_t>(rows, 1));
 }
 /// What a product by `rows` rows, whose prepared activations have so many bytes each, takes from the weight's context while it
 /// runs.
@@ -93,7 +94,7 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
 
 /// Prepares some rows at a time and multiplies by them.
 ///
-/// Memory  prepared_buffer_bytes(...) of the weight's context: at most prepared_bytes_at_once or one row
+/// Memory  prepared_buffer_bytes(...) of the weight's context: at most prepared_bytes_at_once or prepared_rows_at_least rows
 [[nodiscard]] inline Result<> run_prepared(ProductKernel const& kernel, ProductTask const& task, HostContext& context,
                                            ThreadPool& pool) {
     auto const row_bytes =
