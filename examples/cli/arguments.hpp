@@ -31,6 +31,8 @@ struct Arguments {
     std::optional<std::string> interval, csv, listen;
     /// The words behind "--", as they are: a command to run.
     std::vector<std::string> command_line;
+    std::optional<std::string> engine, sequences, image, port, host_address, format;
+    std::vector<std::string> environment;
     bool sequence_parallel = false;
     bool even = false;
     bool fallback = false;
@@ -41,6 +43,9 @@ struct Arguments {
     bool quick = false;
     bool once = false;
     bool prometheus = false;
+    bool cdi = false;
+    bool claims = false;
+    bool dry_run = false;
     bool json = false;
 };
 

@@ -145,6 +145,20 @@ std::span<Command const> commands() {
                          {"shardwise embed ./bert-base-uncased --text 'a cat' --pooling none --json",
                           "a vector for each token"}},
             .run = run_embed},
+        Command{.name = "deploy",
+                .summary = "the container that runs a model on another engine, refused early where it cannot work",
+                .description =
+                    "Plans the model over exactly the devices that are named and prints how to start vLLM, SGLang, "
+                    "llama-server, Text Generation Inference or Text Embeddings Inference in a container: a line for "
+                    "docker or Apptainer, a file for docker compose or Kubernetes. Degrees, the share of memory and "
+                    "the context are the plan's. What could not work is refused with the reason and the smallest "
+                    "change.\n\nSecrets are passed by their names: HF_TOKEN always, others by --env NAME.",
+                .groups = {engine_argument(), model_argument(), deploy_options(), container_options()},
+                .examples = {{"shardwise deploy vllm meta-llama/Llama-3.1-8B --devices 0,1 --dry-run",
+                              "a line that starts vLLM on two GPUs of this machine"},
+                             {"shardwise deploy sglang ./model --devices 8xH100-80GB --format kubernetes --dry-run",
+                              "a manifest"}},
+                .run = run_deploy},
         Command{.name = "support",
                 .summary = "what runs where: strategies, operations and weight formats by back end",
                 .description =

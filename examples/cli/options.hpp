@@ -124,6 +124,12 @@ struct Command {
 [[nodiscard]] OptionGroup monitor_options();
 /// --once, --json, --csv, --prometheus, --listen, --color of `monitor`.
 [[nodiscard]] OptionGroup monitor_output_options();
+/// The engine of `deploy`.
+[[nodiscard]] OptionGroup engine_argument();
+/// --devices, --prefer, --dtype, --quant, --context, --sequences of `deploy`.
+[[nodiscard]] OptionGroup deploy_options();
+/// --image, --port, --host-address, --env, --cdi, --format, --claims, --dry-run.
+[[nodiscard]] OptionGroup container_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
 /// --svg.

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/deploy/environment.hpp>
+#include <shardwise/deploy/formats/apptainer.hpp>
+#include <shardwise/deploy/formats/compose.hpp>
+#include <shardwise/deploy/formats/docker.hpp>
+#include <shardwise/deploy/formats/kubernetes.hpp>
+#include <shardwise/deploy/make_container.hpp>
+#include <shardwise/deploy/shell_line.hpp>
+#include <shardwise/model/files/hub_cache.hpp>
+#include <shardwise/quant/scheme.hpp>
+
+#include "commands.hpp"
+#include "deploy_choices.hpp"
+#include "deploy_devices.hpp"
+#include "deploy_plan.hpp"
+#include "load_model.hpp"
+#include "model_facts.hpp"
+#include "progress.hpp"
+#include "requests.hpp"
+#include "values.hpp"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstdlib>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// What `deploy` was asked for, checked as far as words go.
+struct DeployWish {
+    EstimateRequest estimate{};
+    DeployFormat format = DeployFormat::docker;
+    DeployRequest request{};
+};
+
+/// Words of TGI's own, planned as what holds as much or more.
+[[nodiscard]] bool is_tgi_word(std::string_view word, std::optional<std::string>& planned) {
+    if (equal_ignoring_case(word, "eetq")) return planned = "int8", true;
+    if (equal_ignoring_case(word, "marlin")) return planned = "gptq", true;
+    if (equal_ignoring_case(word, "exl2")) return planned = std::nullopt, true;
+    return false;
+}
+
+[[nodiscard]] Result<> check_address(std::string const& address) {
+    in_addr v4{};
+    in6_addr v6{};
+    if (::inet_pton(AF_INET, address.c_str(), &v4) == 1 || ::inet_pton(AF_INET6, address.c_str(), &v6) == 1) return {};
+    return Error{ErrorCode::invalid_argument}
+        .in("--host-address")
+        .because("is no address")
+        .fix("write an address of this machine, 0.0.0.0 for all");
+}
+
+[[nodiscard]] Result<DeployWish> read_deploy_wish(Arguments const& arguments) {
+    DeployWish wish;
+    auto& request = wish.request;
+    auto const given = check_model_given(arguments, "shardwise deploy vllm org/name --devices 2xA100-80GB --dry-run");
+    if (!given || !arguments.engine) {
+        return Error{ErrorCode::invalid_argument}
+            .in("ENGINE, MODEL")
+            .because("were not both given")
+            .fix("name them: shardwise deploy vllm org/name --devices 2xA100-80GB --dry-run");
+    }
+    auto const engine = choose<Engine>("ENGINE", *arguments.engine, engine_choices);
+    if (!engine) return engine.error();
+    request.engine = *engine;
+    if (arguments.format) {
+        auto const format = choose<DeployFormat>("--format", *arguments.format, format_choices);
+        if (!format) return format.error();
+        wish.format = *format;
+    }
+    auto words = arguments;
+    if (request.engine == Engine::tgi && arguments.quant && is_tgi_word(*arguments.quant, words.quant)) {
+        for (char const letter : *arguments.quant) request.engine_quant += to_lower(letter);
+    }
+    auto estimate = read_estimate_request(words);
+    if (!estimate) return estimate.error();
+    wish.estimate = *std::move(estimate);
+    auto const sequences = read_count("--sequences", arguments.sequences, most_tokens, wish.estimate.batch);
+    if (!sequences) return sequences.error();
+    if (auto const port = read_count("--port", arguments.port, 65535, request.port); !port) return port.error();
+    request.host_address = arguments.host_address.value_or("127.0.0.1");
+    if (auto const checked = check_address(request.host_address); !checked) return checked.error();
+    for (auto const& text : arguments.environment) {
+        auto entry = parse_environment(text);
+        if (!entry) return entry.error();
+        request.environment.push_back(*std::move(entry));
+    }
+    request.quant = wish.estimate.quant;
+    if (wish.estimate.dtype) request.dtype = std::string(traits(*wish.estimate.dtype).torch_name);
+    request.image = arguments.image.value_or("");
+    bool const is_no_image = arguments.image && (request.image.empty() || request.image.front() == '-');
+    if (is_no_image || request.image.find_first_of(" \t\n") != std::string::npos) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--image")
+            .because("is no name of an image")
+            .fix("write it like vllm/vllm-openai:v0.33.0");
+    }
+    request.has_cdi = arguments.cdi;
+    request.has_host_network = wish.format == DeployFormat::apptainer;
+    if (arguments.claims && wish.format != DeployFormat::kubernetes) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--claims")
+            .because("are Kubernetes' own")
+            .fix("add --format kubernetes");
+    }
+    if (arguments.cdi && wish.format != DeployFormat::docker && wish.format != DeployFormat::compose) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--cdi")
+            .because("is for docker and compose")
+            .fix(wish.format == DeployFormat::kubernetes ? "use --claims" : "leave it out");
+    }
+    if (!arguments.dry_run) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--dry-run")
+            .because("is needed, as this version starts no container")
+            .fix("add --dry-run and run what it prints");
+    }
+    return wish;
+}
+
+/// Where the engine finds the model; presets are names without files.
+void locate_model(std::string const& word, DeployRequest& request, std::vector<std::string>& warnings) {
+    struct stat status {};
+    request.model = word;
+    if (::stat(word.c_str(), &status) != 0) {
+        if (word.find('/') == std::string::npos) {
+            warnings.push_back(word + " is a preset and names no files: put org/name or a path in its place, with " +
+                               "which the engine finds the weights");
+        }
+        return;
+    }
+    request.place = S_ISDIR(status.st_mode) ? ModelPlace::folder : ModelPlace::file;
+    if (char* const whole = ::realpath(word.c_str(), nullptr)) {
+        request.model = whole;
+        std::free(whole);
+    }
+}
+
+/// True where something listens on the address and port already.
+[[nodiscard]] bool is_port_taken(std::string const& address, std::int32_t port) {
+    sockaddr_in v4{};
+    sockaddr_in6 v6{};
+    bool const is_v4 = ::inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1;
+    if (!is_v4 && ::inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) != 1) return false;
+    int const opened = ::socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM, 0);
+    if (opened < 0) return false;
+    int const yes = 1;
+    // A server that has just ended leaves its port in a state that docker does not mind.
+    (void)::setsockopt(opened, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    v4.sin_family = AF_INET;
+    v6.sin6_family = AF_INET6;
+    v4.sin_port = v6.sin6_port = htons(static_cast<std::uint16_t>(port));
+    auto const* const target = is_v4 ? reinterpret_cast<sockaddr const*>(&v4) : reinterpret_cast<sockaddr const*>(&v6);
+    auto const size = static_cast<socklen_t>(is_v4 ? sizeof v4 : sizeof v6);
+    bool const is_taken = ::bind(opened, target, size) != 0 && errno == EADDRINUSE;
+    ::close(opened);
+    return is_taken;
+}
+
+/// What is right but may disappoint.
+void add_warnings(DeployRequest const& request, Topology const& topology, std::vector<std::string>& warnings) {
+    if (request.engine == Engine::tgi) warnings.push_back("tgi is in maintenance: its makers point to vllm and sglang");
+    if (request.engine_quant == "exl2")
+        warnings.push_back("--quant exl2 says no size: the plan holds the weights as they are stored");
+    if (request.tp <= 2) return;
+    auto const devices = topology.accelerators();
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+        for (std::size_t k = i + 1; k < devices.size(); ++k) {
+            auto const type = topology.between(i, k).type;
+            if (type == LinkType::nvlink || type == LinkType::infinity_fabric) continue;
+            warnings.push_back("tp " + std::to_string(request.tp) +
+                               " without NVLink between all devices: every layer waits for PCIe twice");
+            return;
+        }
+    }
+}
+
+[[nodiscard]] std::string deployment_text(Container const& container, DeployFormat format, bool has_claims) {
+    switch (format) {
+        case DeployFormat::docker: return shell_line(docker_command(container)) + "\n";
+        case DeployFormat::compose: return compose_text(container);
+        case DeployFormat::kubernetes: return kubernetes_text(container, has_claims);
+        case DeployFormat::apptainer: return shell_line(apptainer_command(container)) + "\n";
+    }
+    return {};
+}
+
+/// A refusal of what was asked for is wrong usage, wherever it came up.
+[[nodiscard]] ExitCode refuse_deployment(Error const& error) {
+    return report(error, Stage::arguments, false);
+}
+
+}  // namespace
+
+ExitCode run_deploy(Arguments const& arguments) {
+    auto wish = read_deploy_wish(arguments);
+    if (!wish) return refuse_deployment(wish.error());
+    auto& request = wish->request;
+    auto const found = read_deploy_devices(arguments);
+    if (!found) return refuse_deployment(found.error());
+    auto const loaded = with_progress(
+        ColorMode::automatic, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
+    if (!loaded) return refuse_deployment(loaded.error());
+    auto const& config = loaded->model.config;
+    auto const estimate = as_published(wish->estimate, config);
+    auto warnings = loaded->warnings;
+    for (auto const& warning : found->warnings) warnings.push_back(warning);
+    request.config = config;
+    request.stored_quant = config.quant;
+    request.devices = found->devices;
+    request.context = context_of(estimate, config);
+    request.sequences = estimate.batch;
+    request.kv_bits = bits(kv_dtype_of(estimate, config));
+    request.hub_cache = HubCache(HubEnvironment::current()).folder();
+    locate_model(*arguments.model, request, warnings);
+    // What no plan can mend first: the plan itself refuses what does not fit.
+    auto unplanned = request;
+    unplanned.memory = {};
+    if (request.engine == Engine::tgi && !request.devices.empty()) unplanned.tp = request.device_count();
+    if (auto const checked = check_deploy(unplanned); !checked) return refuse_deployment(checked.error());
+    if (auto const planned = plan_deployment(*loaded, estimate, *found, request); !planned) return refuse_deployment(planned.error());
+    auto const container = make_container(request);
+    if (!container) return refuse_deployment(container.error());
+    bool const listens_here = found->is_own && wish->format == DeployFormat::docker;
+    if (listens_here && is_port_taken(container->host_address, container->host_port)) {
+        return refuse_deployment(Error{ErrorCode::invalid_argument}
+                        .in("--port")
+                        .because(std::to_string(container->host_port) + " is in use on " + container->host_address)
+                        .fix("stop what listens there, or name another port"));
+    }
+    if (auto const warning = context_warning(config, request.context); !warning.empty()) warnings.push_back(warning);
+    add_warnings(request, found->topology, warnings);
+    print_warnings(warnings);
+    print_text(deployment_text(*container, wish->format, arguments.claims));
+    return ExitCode::done;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deploy_plan.hpp"
+
+#include <shardwise/deploy/check_deploy.hpp>
+#include <shardwise/memory/estimator.hpp>
+#include <shardwise/plan/plan_parallel.hpp>
+
+#include "plan_answer.hpp"
+#include "requests.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace shardwise::cli {
+
+namespace {
+
+/// The plan's error with the first change that would make it fit.
+[[nodiscard]] Error with_fix(Error error, LoadedModel const& loaded, PlanRequest const& plan, Topology const& topology) {
+    if (error.code() != ErrorCode::out_of_memory) return in_flags(error);
+    PlanAnswer answer{.loaded = loaded, .request = plan, .topology = topology};
+    std::string advice;
+    for (auto const& fix : find_plan_fixes(answer)) {
+        auto const longer = advice + (advice.empty() ? "" : ", or ") + fix.text;
+        if (longer.size() > 190) break;
+        advice = longer;
+    }
+    return advice.empty() ? error : error.fix(advice);
+}
+
+/// Memory on the processor alone.
+[[nodiscard]] Result<> plan_processor(LoadedModel const& loaded, EstimateRequest estimate, DeployDevices const& found,
+                                      DeployRequest& request) {
+    estimate.device = DeviceClass::cpu;
+    auto const needed = estimate_memory(loaded.model, estimate);
+    if (!needed) return in_flags(needed.error());
+    request.memory.total = needed->total;
+    for (auto const& device : found.topology.devices) {
+        if (device.kind != DeviceKind::cpu) continue;
+        request.memory.device = device.memory;
+        if (device.available() >= needed->total) return {};
+        return Error{ErrorCode::out_of_memory}
+            .in("the processor's memory")
+            .needs(needed->total)
+            .has(device.available())
+            .fix("lower --context or --sequences, or name a GPU");
+    }
+    return {};
+}
+
+/// The fullest rank, as a share of its device.
+void take_memory(ParallelPlan const& plan, DeployDevices const& found, DeployRequest& request) {
+    auto& memory = request.memory;
+    auto const share = [](Bytes part, Bytes whole) {
+        return static_cast<double>(part.count()) / static_cast<double>(std::max<std::int64_t>(whole.count(), 1));
+    };
+    double least_free = 2.0;
+    for (auto const& rank : plan.ranks) {
+        auto const& device = found.topology.devices[static_cast<std::size_t>(rank.device)];
+        if (device.memory_free.count() >= 0) least_free = std::min(least_free, share(device.memory_free, device.memory));
+        if (memory.device.count() > 0 && share(rank.terms.total(), device.memory) <= share(memory.total, memory.device))
+            continue;
+        memory.weights = rank.terms.weights;
+        memory.kv_cache = rank.terms.kv_cache;
+        memory.total = rank.terms.total();
+        memory.device = device.memory;
+    }
+    if (found.is_own && least_free <= 1.0)
+        memory.free = Bytes{static_cast<std::int64_t>(least_free * static_cast<double>(memory.device.count()))};
+}
+
+}  // namespace
+
+Result<> plan_deployment(LoadedModel const& loaded, EstimateRequest const& estimate, DeployDevices const& found,
+                         DeployRequest& request) {
+    if (found.devices.empty()) return plan_processor(loaded, estimate, found, request);
+    auto const count = request.device_count();
+    auto const& config = loaded.model.config;
+    PlanRequest asked;
+    asked.estimate = estimate;
+    asked.is_even = true;
+    asked.pins.dp = 1;
+    asked.pins.ep = 1;
+    if (!has_pipeline(request.engine)) asked.pins.pp = 1;
+    if (request.engine == Engine::llama_server) {
+        asked.pins.tp = 1;
+        asked.pins.pp = count;
+    }
+    auto plan = plan_parallel(loaded.model, found.topology, asked);
+    if (!plan) return with_fix(plan.error(), loaded, asked, found.topology);
+    if (plan->degrees.ranks() != count) {
+        // All that were asked for are used: the plan gives tensor parallelism what it did not take.
+        if (auto const checked = check_heads(config, count); !checked) return checked;
+        asked.pins.tp = count;
+        asked.pins.pp = 1;
+        plan = plan_parallel(loaded.model, found.topology, asked);
+        if (!plan) return with_fix(plan.error(), loaded, asked, found.topology);
+    }
+    request.tp = plan->degrees.tp;
+    request.pp = plan->degrees.pp;
+    for (auto const& stage : plan->stages) request.stage_layers.push_back(stage.layer_count);
+    take_memory(*plan, found, request);
+    return {};
+}
+
+}  // namespace shardwise::cli
