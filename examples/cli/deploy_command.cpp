@@ -22,6 +22,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdlib>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
@@ -127,22 +128,65 @@ struct DeployWish {
     return wish;
 }
 
+/// A path with its links followed; "" where that fails.
+[[nodiscard]] std::string whole_path(std::string const& path) {
+    char* const whole = ::realpath(path.c_str(), nullptr);
+    if (whole == nullptr) return {};
+    std::string text(whole);
+    std::free(whole);
+    return text;
+}
+
+/// True where one of the folder's files is a link out of it, as in the cache of the Hugging Face tools.
+[[nodiscard]] bool has_outer_link(std::string const& folder) {
+    DIR* const opened = ::opendir(folder.c_str());
+    if (opened == nullptr) return false;
+    bool is_found = false;
+    while (dirent const* const entry = ::readdir(opened)) {
+        auto const path = folder + "/" + entry->d_name;
+        struct stat status {};
+        if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) continue;
+        is_found = is_found || whole_path(path).rfind(folder + "/", 0) != 0;
+    }
+    ::closedir(opened);
+    return is_found;
+}
+
 /// Where the engine finds the model; presets are names without files.
-void locate_model(std::string const& word, DeployRequest& request, std::vector<std::string>& warnings) {
-    struct stat status {};
+///
+/// Errors  invalid_argument for what a container could not be shown
+[[nodiscard]] Result<> locate_model(std::string const& word, DeployRequest& request,
+                                    std::vector<std::string>& warnings) {
+    auto const refuse = [](std::string_view reason, std::string_view advice) {
+        return Error{ErrorCode::invalid_argument}.in("MODEL").because(reason).fix(advice);
+    };
     request.model = word;
+    if (word == "-") return refuse("on standard input has no weights", "give org/name or a path");
+    struct stat status {};
     if (::stat(word.c_str(), &status) != 0) {
-        if (word.find('/') == std::string::npos) {
-            warnings.push_back(word + " is a preset and names no files: put org/name or a path in its place, with " +
-                               "which the engine finds the weights");
+        bool const is_preset = word.find('/') == std::string::npos;
+        if (is_preset) {
+            warnings.push_back(word + " is a preset and names no files: put org/name or a path in its place, with "
+                                      "which the engine finds the weights");
+        } else if (request.engine == Engine::llama_server) {
+            warnings.push_back("llama-server downloads GGUF files only: " + word + " must hold some");
         }
-        return;
+        return {};
     }
-    request.place = S_ISDIR(status.st_mode) ? ModelPlace::folder : ModelPlace::file;
-    if (char* const whole = ::realpath(word.c_str(), nullptr)) {
-        request.model = whole;
-        std::free(whole);
+    if (S_ISDIR(status.st_mode)) {
+        request.place = ModelPlace::folder;
+        request.model = whole_path(word);
+        if (has_outer_link(request.model))
+            return refuse("has links out of its folder, which a container does not see",
+                          "give org/name instead of the cache's folder, or a folder of plain files");
+        return {};
     }
+    request.place = ModelPlace::file;
+    struct stat link {};
+    if (::lstat(word.c_str(), &link) == 0 && S_ISLNK(link.st_mode))
+        return refuse("is a link, which a container does not see through", "give the file itself, or org/name");
+    request.model = whole_path(word);
+    return {};
 }
 
 /// True where something listens on the address and port already.
@@ -221,7 +265,8 @@ ExitCode run_deploy(Arguments const& arguments) {
     request.sequences = estimate.batch;
     request.kv_bits = bits(kv_dtype_of(estimate, config));
     request.hub_cache = HubCache(HubEnvironment::current()).folder();
-    locate_model(*arguments.model, request, warnings);
+    if (auto const located = locate_model(*arguments.model, request, warnings); !located)
+        return refuse_deployment(located.error());
     // What no plan can mend first: the plan itself refuses what does not fit.
     auto unplanned = request;
     unplanned.memory = {};

@@ -2,31 +2,58 @@
 #include "deploy_plan.hpp"
 
 #include <shardwise/deploy/check_deploy.hpp>
+#include <shardwise/deploy/quant_words.hpp>
 #include <shardwise/memory/estimator.hpp>
+#include <shardwise/plan/closest_cut.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
+#include <shardwise/quant/scheme.hpp>
 
 #include "plan_answer.hpp"
 #include "requests.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace shardwise::cli {
 
 namespace {
 
-/// The plan's error with the first change that would make it fit.
-[[nodiscard]] Error with_fix(Error error, LoadedModel const& loaded, PlanRequest const& plan, Topology const& topology) {
+/// The mildest quantisation of the engine's own with which a plan exists; "" where none helps.
+[[nodiscard]] std::string_view quant_that_fits(Engine engine, LoadedModel const& loaded, PlanRequest plan,
+                                               Topology const& topology) {
+    constexpr std::array<std::string_view, 7> mildest_first{"fp8", "int8", "awq", "nf4", "Q8_0", "Q4_K_M", "Q2_K"};
+    if (plan.estimate.quant) return {};
+    for (auto const word : mildest_first) {
+        auto const scheme = parse_quant_scheme(word);
+        if (!scheme || !quant_word(engine, *scheme)) continue;
+        plan.estimate.quant = *scheme;
+        plan.estimate.dtype = std::nullopt;
+        if (has_plan(loaded.model, topology, plan)) return word;
+    }
+    return {};
+}
+
+/// The plan's error with the changes that would make it fit, those that the engine takes.
+[[nodiscard]] Error with_fix(Error error, LoadedModel const& loaded, PlanRequest const& plan, Topology const& topology,
+                             Engine engine) {
     if (error.code() != ErrorCode::out_of_memory) return in_flags(error);
     PlanAnswer answer{.loaded = loaded, .request = plan, .topology = topology};
     std::string advice;
+    auto const add = [&advice](std::string const& text) {
+        auto const longer = advice + (advice.empty() ? "" : ", or ") + text;
+        if (longer.size() <= 190) advice = longer;
+    };
+    if (auto const word = quant_that_fits(engine, loaded, plan, topology); !word.empty())
+        add("quantise the weights: --quant " + std::string(word));
     for (auto const& fix : find_plan_fixes(answer)) {
-        auto const longer = advice + (advice.empty() ? "" : ", or ") + fix.text;
-        if (longer.size() > 190) break;
-        advice = longer;
+        // Words of `plan` that are none here.
+        if (fix.kind == "context" || (fix.kind == "devices" && engine != Engine::tei)) add(fix.text);
     }
-    return advice.empty() ? error : error.fix(advice);
+    if (advice.empty()) advice = "name larger devices or a smaller model";
+    return error.fix(advice);
 }
 
 /// Memory on the processor alone.
@@ -88,14 +115,14 @@ Result<> plan_deployment(LoadedModel const& loaded, EstimateRequest const& estim
         asked.pins.pp = count;
     }
     auto plan = plan_parallel(loaded.model, found.topology, asked);
-    if (!plan) return with_fix(plan.error(), loaded, asked, found.topology);
+    if (!plan) return with_fix(plan.error(), loaded, asked, found.topology, request.engine);
     if (plan->degrees.ranks() != count) {
         // All that were asked for are used: the plan gives tensor parallelism what it did not take.
         if (auto const checked = check_heads(config, count); !checked) return checked;
         asked.pins.tp = count;
         asked.pins.pp = 1;
         plan = plan_parallel(loaded.model, found.topology, asked);
-        if (!plan) return with_fix(plan.error(), loaded, asked, found.topology);
+        if (!plan) return with_fix(plan.error(), loaded, asked, found.topology, request.engine);
     }
     request.tp = plan->degrees.tp;
     request.pp = plan->degrees.pp;

@@ -96,6 +96,10 @@ namespace detail {
         return refuse_deploy("MODEL", "is one file, and " + engine + " reads a folder or org/name",
                              "give the folder that holds it");
     }
+    if (is_local && request.model.find(':') != std::string::npos) {
+        return refuse_deploy("MODEL", "has a colon in its path, where container runtimes end it",
+                             "give it a path without colons");
+    }
     auto const family = request.config.model_type.view();
     if (request.engine == Engine::tei && !is_tei_family(family)) {
         return refuse_deploy("MODEL", "is of the family " + std::string(family) + ", which tei does not serve",
@@ -106,6 +110,17 @@ namespace detail {
     if (has_no_answers && generates && !request.is_gguf())
         return refuse_deploy("MODEL", "is an encoder, and " + engine + " serves text generation", "deploy tei");
     return {};
+}
+
+/// Engines refuse to start with more tokens than a model has positions; llama-server and TEI do not ask for a number.
+[[nodiscard]] inline Result<> check_context(DeployRequest const& request) {
+    auto const most = request.config.max_positions;
+    bool const is_strict = request.engine == Engine::vllm || request.engine == Engine::sglang;
+    if (!is_strict || most < 1 || request.context <= most) return {};
+    return refuse_deploy("--context",
+                         std::to_string(request.context) + " tokens are more than the model's " + std::to_string(most) +
+                             ", with which " + std::string(name_of(request.engine)) + " does not start",
+                         "write at most " + std::to_string(most));
 }
 
 [[nodiscard]] inline Result<> check_devices_of(DeployRequest const& request) {
@@ -142,6 +157,7 @@ namespace detail {
         return detail::refuse_deploy("--port", "is out of range", "write a port from 1 to 65535");
     if (request.context < 2) return detail::refuse_deploy("--context", "is too short", "write 2 tokens or more");
     if (auto const checked = detail::check_model_of(request); !checked) return checked;
+    if (auto const checked = detail::check_context(request); !checked) return checked;
     if (auto const checked = detail::check_quant(request); !checked) return checked;
     if (auto const checked = detail::check_devices_of(request); !checked) return checked;
     if (request.engine != Engine::llama_server) {

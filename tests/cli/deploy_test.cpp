@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "fake_machine.hpp"
+#include "program.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace shardwise::tests;
+using shardwise::testing::FakeMachine;
+
+namespace {
+
+[[nodiscard]] bool has(std::string const& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+/// `deploy` with these words, as a dry run.
+[[nodiscard]] Ran deploy(std::vector<std::string> words, std::vector<std::pair<std::string, std::string>> const& environment = {}) {
+    words.insert(words.begin(), "deploy");
+    words.emplace_back("--dry-run");
+    return run(words, environment);
+}
+
+/// Refused: a status, one line on stderr that says why, nothing on stdout.
+void check_refusal(Ran const& ran, int status, std::string_view reason) {
+    CHECK_MESSAGE(ran.status == status, ran.err);
+    CHECK_MESSAGE(has(ran.err, reason), ran.err);
+    CHECK(ran.out.empty());
+}
+
+/// GPUs of 24 GiB of which the driver calls the first one 0; the last has a GiB left.
+[[nodiscard]] std::string three_gpus() {
+    std::string rows;
+    for (int i = 0; i < 3; ++i) {
+        auto const number = std::to_string(i);
+        rows += "gpu name=\"NVIDIA GeForce RTX 4090\" uuid=GPU-4090000" + number + "-aaaa pci=00000000:0" + number +
+                ":00.0 memory=25769803776 free=" + (i == 2 ? "1073741824" : "24696061952") + " capability=8.9 numa=0\n";
+    }
+    return rows;
+}
+
+[[nodiscard]] Ran deploy_on(FakeMachine& machine, std::vector<std::string> const& words,
+                            std::vector<std::pair<std::string, std::string>> environment = {}) {
+    for (auto const* variable :
+         {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
+        ::unsetenv(variable);
+    environment.emplace_back("SHARDWISE_NVML", machine.options().nvml_library);
+    environment.emplace_back("SHARDWISE_AMD_SMI", machine.options().amd_smi_libraries[0]);
+    environment.emplace_back("SHARDWISE_SYSTEM_ROOT", machine.options().root);
+    return deploy(words, environment);
+}
+
+}  // namespace
+
+TEST_CASE("deploy: one line that starts with docker, for exactly the devices of a SPEC") {
+    auto const ran = deploy({"vllm", "llama-3-8b", "--devices", "2xA100-80GB", "--context", "8k", "--sequences", "4"});
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    CHECK(ran.out.rfind("docker run ", 0) == 0);
+    CHECK(ran.out.find('\n') == ran.out.size() - 1);
+    CHECK(has(ran.out, R"(--gpus '"device=0,1"' )"));
+    CHECK(has(ran.out, "--tensor-parallel-size 2 --pipeline-parallel-size 1 --max-model-len 8192 --max-num-seqs 4 "));
+    CHECK(has(ran.err, "is a preset and names no files"));
+    // Half of 16.06 GB of weights and of 4 x 8192 tokens of 131,072 B, and what else a rank takes.
+    auto const at = ran.out.find("--gpu-memory-utilization ") + 25;
+    auto const share = std::stod(ran.out.substr(at));
+    CHECK(share > (8.03e9 + 2.147e9) / 85899345920.0);
+    CHECK(share < 0.25);
+}
+
+TEST_CASE("deploy: each engine and vendor gets a line") {
+    for (auto const* const devices : {"1xH100-80GB", "2xH100-80GB", "2xMI300X"}) {
+        for (auto const* const engine : {"vllm", "llama-server", "tgi"}) {
+            auto const ran = deploy({engine, "llama-3-8b", "--devices", devices});
+            CHECK_MESSAGE(ran.status == 0, ran.err);
+            CHECK(has(ran.out, std::string(devices) == "2xMI300X" ? "--device /dev/kfd --device /dev/dri/renderD128 --device "
+                                                                    "/dev/dri/renderD129"
+                               : devices[0] == '1'                ? "--gpus device=0 "
+                                                                  : "--gpus '\"device=0,1\"'"));
+        }
+    }
+    CHECK(has(deploy({"sglang", "llama-3-8b", "--devices", "2xH100-80GB"}).out, "--tp-size 2 --pp-size 1"));
+    check_refusal(deploy({"sglang", "llama-3-8b", "--devices", "2xMI300X"}), 2, "name an image by --image");
+    CHECK(has(deploy({"tei", "bert-base-uncased", "--devices", "1xL4"}).out, "text-embeddings-inference:89-1.9"));
+    CHECK(has(deploy({"tei", "bert-base-uncased", "--devices", "cpu"}).out, "text-embeddings-inference:cpu-1.9"));
+}
+
+TEST_CASE("deploy: refuses before anything starts, and takes the smallest change") {
+    auto const large = deploy({"vllm", "llama-3-70b", "--devices", "2xA100-80GB"});
+    check_refusal(large, 3, "needs");
+    CHECK_MESSAGE(has(large.err, "--quant fp8"), large.err);
+    CHECK(deploy({"vllm", "llama-3-70b", "--devices", "2xA100-80GB", "--quant", "fp8"}).status == 0);
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--context", "8193"}), 2, "at most 8192");
+    check_refusal(deploy({"vllm", "-", "--devices", "1xH100-80GB"}), 1, "config.json");
+    CHECK(deploy({"vllm", "llama-3-70b", "--devices", "4xA100-80GB"}).status == 0);
+    check_refusal(deploy({"tgi", "llama-3-8b", "--devices", "3xA100-80GB"}), 2,
+                  "32 heads are not divisible by tp 3; name as many devices as one of the legal");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "3xA100-80GB"}), 2, "not divisible by tp 3");
+    CHECK(deploy({"tgi", "llama-3-8b", "--devices", "2xA100-80GB"}).status == 0);
+    check_refusal(deploy({"tei", "bert-base-uncased", "--devices", "2xL4"}), 2, "tei runs on one device");
+    check_refusal(deploy({"tei", "llama-3-8b", "--devices", "1xH100-80GB"}), 2, "which tei does not serve");
+    check_refusal(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq", "--dtype", "fp16"}), 2,
+                  "--quant");
+    CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq"}).out, "--quantize awq"));
+    check_refusal(deploy({"tgi", "llama-3-8b", "--devices", "2xH100-80GB", "--quant", "exl2"}), 2, "one shard");
+    CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "exl2"}).out, "--quantize exl2"));
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "Q4_K_M"}), 2,
+                  "vllm has no such quantisation");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xV100-32GB"}), 2, "compute capability 7.0");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "2x(8xH100-80GB)"}), 2, "on several nodes");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "cpu"}), 2, "has no image for cpu");
+    check_refusal(deploy({"vlm", "llama-3-8b"}), 2, "did you mean vllm?");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--port", "0"}), 2, "--port");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--host-address", "a b"}), 2,
+                  "--host-address");
+    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--claims"}), 2, "--format kubernetes");
+    check_refusal(run({"deploy", "vllm", "llama-3-8b", "--devices", "1xH100-80GB"}), 2, "add --dry-run");
+}
+
+TEST_CASE("deploy: a folder is shown to the container, one with links out of it is refused") {
+    TemporaryFolder const folder;
+    auto const config = read_text(SHARDWISE_SOURCE_DIR "/tests/golden/deploy/config.json");
+    folder.write("plain/config.json", config);
+    auto const plain = deploy({"vllm", folder.path() + "/plain", "--devices", "1xL4"});
+    REQUIRE_MESSAGE(plain.status == 0, plain.err);
+    CHECK(has(plain.out, ":/model:ro "));
+    CHECK(has(plain.out, " serve /model --host"));
+    CHECK_FALSE(has(plain.out, "HF_TOKEN"));
+    check_refusal(deploy({"llama-server", folder.path() + "/plain", "--devices", "1xL4"}), 2, "is no GGUF file");
+    folder.write("blobs/config", config);
+    folder.link("linked/config.json", folder.path() + "/blobs/config");
+    check_refusal(deploy({"vllm", folder.path() + "/linked", "--devices", "1xL4"}), 2, "links out of its folder");
+}
+
+TEST_CASE("deploy: warns of what may disappoint") {
+    CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB"}).err, "in maintenance"));
+    CHECK(has(deploy({"vllm", "llama-3-8b", "--devices", "4xL4", "--context", "2k"}).err, "without NVLink"));
+    CHECK_FALSE(has(deploy({"vllm", "llama-3-8b", "--devices", "4xH100-80GB"}).err, "without NVLink"));
+}
+
+TEST_CASE("deploy: devices of this machine by number and UUID, refused where too little is free or the port is taken") {
+    FakeMachine machine;
+    machine.nvidia(three_gpus());
+    auto const port = std::string("39417");
+    auto const indices = deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "0,1", "--port", port});
+    REQUIRE_MESSAGE(indices.status == 0, indices.err);
+    CHECK(has(indices.out, R"(--gpus '"device=0,1"')"));
+    auto const one = deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "GPU-40900001", "--port", port});
+    CHECK(has(one.out, "--gpus device=GPU-40900001-aaaa "));
+    // What the process sees as 0 is the host's 1.
+    auto const masked = deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "cuda:0", "--port", port},
+                                  {{"CUDA_VISIBLE_DEVICES", "1"}});
+    CHECK_MESSAGE(has(masked.out, "--gpus device=1 "), masked.err);
+    check_refusal(deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "2", "--port", port}), 3, "needs");
+    check_refusal(deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "7", "--port", port}), 4, "is not a device");
+
+    int const listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listener, 1) == 0);
+    REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    auto const taken = std::to_string(ntohs(address.sin_port));
+    check_refusal(deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "0", "--port", taken}), 2, taken + " is in use");
+    // A SPEC's devices are elsewhere.
+    CHECK(deploy({"vllm", "qwen3-4b", "--devices", "1xL4", "--port", taken}).status == 0);
+    ::close(listener);
+    CHECK(deploy_on(machine, {"vllm", "qwen3-4b", "--devices", "0", "--port", taken}).status == 0);
+}
+
+TEST_CASE("deploy: a secret is in no output") {
+    constexpr auto canary = "canaryCANARY0123456789";
+    for (auto const* const name : {"HF_TOKEN", "X", "MY_API_KEY"}) {
+        auto const ran = deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--env", std::string(name) + "=" + canary});
+        check_refusal(ran, 2, std::string("write --env ") + name);
+        CHECK_FALSE(has(ran.err, canary));
+    }
+    for (auto const* const format : {"docker", "compose", "kubernetes", "apptainer"}) {
+        auto const ran = deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--env", "MY_API_KEY", "--env",
+                                 "NCCL_DEBUG=INFO", "--format", format},
+                                {{"HF_TOKEN", canary}, {"MY_API_KEY", canary}});
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        CHECK_FALSE(has(ran.out + ran.err, canary));
+        CHECK(has(ran.out, "NCCL_DEBUG"));
+    }
+    CHECK_FALSE(has(deploy({"vllm", "llama-3-8b", "--evn", std::string("HF_TOKEN=") + canary}).err, canary));
+}
+
+TEST_CASE("deploy --format: files for compose and Kubernetes, a line for Apptainer") {
+    auto const written = [](std::vector<std::string> words, char const* format) {
+        words.insert(words.begin(), {"vllm", "llama-3-8b", "--devices", "2xH100-80GB", "--format", format});
+        return deploy(words).out;
+    };
+    CHECK(written({}, "compose").rfind("services:\n  shardwise-vllm-8000:\n", 0) == 0);
+    CHECK(written({}, "kubernetes").rfind("apiVersion: apps/v1\nkind: Deployment\n", 0) == 0);
+    CHECK(has(written({"--claims"}, "kubernetes"), "kind: ResourceClaimTemplate"));
+    CHECK(has(written({}, "apptainer"), " apptainer exec --nv "));
+}
