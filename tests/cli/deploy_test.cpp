@@ -92,10 +92,10 @@ TEST_CASE("deploy: each engine and vendor gets a line") {
 }
 
 TEST_CASE("deploy: refuses before anything starts, and takes the smallest change") {
-    auto const large = deploy({"vllm", "llama-3-70b", "--devices", "2xA100-80GB"});
+    auto const large = deploy({"vllm", "llama-3-70b", "--devices", "1xA100-80GB"});
     check_refusal(large, 3, "needs");
     CHECK_MESSAGE(has(large.err, "--quant fp8"), large.err);
-    CHECK(deploy({"vllm", "llama-3-70b", "--devices", "2xA100-80GB", "--quant", "fp8"}).status == 0);
+    CHECK(deploy({"vllm", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", "fp8"}).status == 0);
     check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--context", "8193"}), 2, "at most 8192");
     check_refusal(deploy({"vllm", "-", "--devices", "1xH100-80GB"}), 1, "config.json");
     CHECK(deploy({"vllm", "llama-3-70b", "--devices", "4xA100-80GB"}).status == 0);
