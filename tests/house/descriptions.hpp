@@ -22,9 +22,10 @@ inline constexpr std::array<std::string_view, 9> files_with_default{
     "hardware/vendor/nvml_session.hpp", "core/files/write_file.hpp",    "core/files/regular_file.hpp"};
 inline constexpr std::size_t max_defaults = 12;
 
-/// Where the names of families may stand: their own files, lists and presets, and formats of others (tokenizers and layouts
-/// of chats are called after families, but are not theirs).
-inline constexpr std::array<std::string_view, 3> folders_of_families{"model/arch/", "model/presets", "tokenizer/"};
+/// Where the names of families may stand: their own files and presets, formats of others (tokenizers and layouts of chats are
+/// called after families, but are not theirs), and lists of what an engine serves.
+inline constexpr std::array<std::string_view, 4> folders_of_families{"model/arch/", "model/presets", "tokenizer/",
+                                                                     "deploy/engines/"};
 
 inline std::string_view code_of(std::string_view line) { return line.substr(0, line.find("//")); }
 

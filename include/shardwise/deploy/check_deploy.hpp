@@ -105,9 +105,8 @@ namespace detail {
         return refuse_deploy("MODEL", "is of the family " + std::string(family) + ", which tei does not serve",
                              "deploy vllm, or give a model of bert, roberta, qwen2, qwen3, mistral or gemma3");
     }
-    bool const has_no_answers = family == "bert" || family == "roberta" || family == "distilbert";
     bool const generates = request.engine == Engine::tgi || request.engine == Engine::llama_server;
-    if (has_no_answers && generates && !request.is_gguf())
+    if (is_tei_encoder(family) && generates && !request.is_gguf())
         return refuse_deploy("MODEL", "is an encoder, and " + engine + " serves text generation", "deploy tei");
     return {};
 }

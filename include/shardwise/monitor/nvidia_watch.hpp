@@ -158,7 +158,7 @@ private:
                 case 197: pcie_sent_.advance(value, range), out.pcie_sent = pcie_sent_.total(); break;
                 case 198: pcie_received_.advance(value, range), out.pcie_received = pcie_received_.total(); break;
                 case 138: nvlink_sent_.advance(value, range), out.nvlink_sent = nvlink_sent_.total() * 1024.0; break;
-                default: nvlink_received_.advance(value, range), out.nvlink_received = nvlink_received_.total() * 1024.0;
+                case 139: nvlink_received_.advance(value, range), out.nvlink_received = nvlink_received_.total() * 1024.0; break;
             }
         }
     }

@@ -5,6 +5,7 @@
 #include <shardwise/deploy/engines/common.hpp>
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Source  TEI 1.9, docs/source/en/supported_models.md
 inline constexpr std::array<std::string_view, 8> tei_families{"bert",  "roberta", "distilbert", "xlm-roberta",
                                                               "qwen2", "qwen3",   "mistral",    "gemma3_text"};
+
+/// True for those of them that only encode: the first ones.
+[[nodiscard]] constexpr bool is_tei_encoder(std::string_view family) {
+    for (std::size_t i = 0; i < 4; ++i) {
+        if (tei_families[i] == family) return true;
+    }
+    return false;
+}
 
 [[nodiscard]] constexpr bool is_tei_family(std::string_view family) {
     for (auto const one : tei_families) {
