@@ -8,6 +8,7 @@ element i of the tensor `name` is made of splitmix64(fnv1a(name) + i). Needs tra
     executor_logits.py OUTPUT
 """
 import json
+import math
 import sys
 
 import numpy
@@ -79,6 +80,18 @@ def fill(model, seed=0):
     return model
 
 
+def as_published(model):
+    """Scores of deepseek_v2 under yarn grow by mscale_all_dim in the publisher's code, llama.cpp and transformers 5 (5.23, models/
+    deepseek_v2/modeling_deepseek_v2.py, yarn_apply_mscale); 4.57 leaves that out."""
+    scaling = getattr(model.config, "rope_scaling", None) or {}
+    if model.config.model_type == "deepseek_v2" and scaling.get("mscale_all_dim"):
+        growth = 0.1 * scaling["mscale_all_dim"] * math.log(scaling["factor"]) + 1.0
+        for module in model.modules():
+            if type(module).__name__ == "DeepseekV2Attention":
+                module.scaling *= growth * growth
+    return model
+
+
 def write_decoders(cases, output):
     out = {}
     for case, config in cases.items():
@@ -88,6 +101,7 @@ def write_decoders(cases, output):
         made._attn_implementation = "eager"
         torch.manual_seed(0)
         model = fill(AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).eval(), seed)
+        model = as_published(model)
         ids = [(7 * i + i // 5 + 3) % 97 for i in range(24)]
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0].double()

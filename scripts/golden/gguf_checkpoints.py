@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, T5ForConditionalGeneration  # noqa: E402
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
-from executor_logits import fill  # noqa: E402
+from executor_logits import as_published, fill  # noqa: E402
 
 assert transformers.__version__.startswith("4.57"), transformers.__version__
 
@@ -127,7 +127,7 @@ def make(config):
     else:
         kind = AutoModel if config["model_type"] in ("bert", "roberta") else AutoModelForCausalLM
         model = kind.from_config(made)
-    model = fill(model.float().eval())
+    model = as_published(fill(model.float().eval()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # [inputs, outputs]: gpt2's Conv1D and the stacked experts of gpt_oss.

@@ -88,7 +88,7 @@ struct ModelConfig {
     bool rounded_alibi = false;       // falcon: biases are rounded to bf16 and scaled as scores are
     bool scaled_scores = true;        // gpt2: scale_attn_weights
     bool layer_scores = false;        // gpt2: scale_attn_by_inverse_layer_idx
-    bool yarn_scores = false;         // deepseek_v3: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
+    bool yarn_scores = false;         // deepseek: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
     bool norm_affine = true;          // opt: layer_norm_elementwise_affine

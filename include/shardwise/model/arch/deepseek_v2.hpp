@@ -12,7 +12,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// DeepSeek-V2, V2-Lite (whose queries have no low rank) and V2.5.
 ///
-/// Source  transformers 4.57 models/deepseek_v2/modeling_deepseek_v2.py
+/// Under yarn scores grow by mscale_all_dim, as in the publisher's own code, in llama.cpp and in transformers 5; transformers 4.57
+/// leaves that out.
+///
+/// Source  transformers 4.57 models/deepseek_v2/modeling_deepseek_v2.py; 5.23, the same file (yarn_apply_mscale)
 struct DeepseekV2 {
     static constexpr std::string_view name = "deepseek_v2";
     static constexpr std::string_view gguf_name = "deepseek2";
@@ -71,6 +74,7 @@ struct DeepseekV2 {
             return known;
         config.head_dim = 0;
         config.interleaved_rope = true;
+        config.yarn_scores = true;
         config.norm_expert_weights = false;
         if (config.expert_choice == 0) config.expert_groups = config.kept_expert_groups = 0;
         return detail::complete_deepseek(config);

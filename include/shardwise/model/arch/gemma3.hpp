@@ -35,7 +35,6 @@ struct Gemma3Text {
         rope_field("rope_theta", &RopeParameters::theta, 1000000.0).in_gguf("rope.freq_base"),
         rope_field("rope_local_base_freq", &RopeParameters::local_theta, 10000.0).in_gguf("rope.freq_base_swa"),
         real_field("query_pre_attn_scalar", &ModelConfig::query_scale, 256.0),
-        real_field("attn_logit_softcapping", &ModelConfig::attention_softcap, 0.0).in_gguf("attn_logit_softcapping"),
         real_field("final_logit_softcapping", &ModelConfig::logit_softcap, 0.0).in_gguf("final_logit_softcapping"),
         activation_field("hidden_activation", ActivationKind::gelu_tanh),
     };
