@@ -7,6 +7,10 @@ namespace {
 struct Utilization {
     unsigned gpu, memory;
 };
+struct MemoryV2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
 struct FieldValue {
     unsigned field, scope;
     long long timestamp, latency;
@@ -59,6 +63,17 @@ int nvmlDeviceGetHandleByUUID(char const* uuid, Handle* out) {
         if (instances[i].text("uuid") == uuid) return *out = handle_of(1000 + i), success;
     }
     return not_found;
+}
+// GPUs whose row has "reserved" have a driver from 510 on.
+int nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryV2* out) {
+    if (auto const failed = status("nvmlDeviceGetMemoryInfo_v2", handle)) return failed;
+    if (!row_of(handle).has("reserved")) return not_supported;
+    if (out->version != 0x2000028) return 25;
+    out->total = row_of(handle).number("memory");
+    out->free = row_of(handle).number("free", out->total);
+    out->reserved = row_of(handle).number("reserved");
+    out->used = out->total - out->free - out->reserved;
+    return success;
 }
 int nvmlDeviceGetUtilizationRates(Handle handle, Utilization* out) {
     out->memory = 0;

@@ -150,6 +150,18 @@ TEST_CASE("DeviceMonitor: a device that is lost in mid-run ends its row, says so
     CHECK(notes_with(monitor, "cuda:1 is lost (nvmlDeviceGetUtilizationRates: status 15)") == 1);
 }
 
+TEST_CASE("DeviceMonitor: used memory is nvidia-smi's, without what the driver reserves, where the driver tells that apart") {
+    FakeMachine machine;
+    machine.nvidia("gpu name=A uuid=GPU-a pci=00000000:01:00.0 memory=1000000 free=600000 reserved=100000\n"
+                   "gpu name=A uuid=GPU-b pci=00000000:02:00.0 memory=1000000 free=600000\n");
+    auto monitor = watch(machine);
+    MonitorSample sample;
+    monitor.read(sample);
+    CHECK(*sample.devices.at(0).memory_used == Bytes{300000});
+    CHECK(*sample.devices.at(1).memory_used == Bytes{400000});
+    CHECK(notes_with(monitor, "MemoryInfo") == 0);
+}
+
 TEST_CASE("DeviceMonitor: MIG instances have memory and no utilisation, and say why") {
     FakeMachine machine;
     machine.nvidia(machines::mig);

@@ -85,12 +85,7 @@ private:
     }
 
     void read_all(NvmlSession const& session, NvmlMonitorApi const& api, DeviceSample& out, MonitorNotes& notes) {
-        NvmlMemory bytes{};
-        if (ask(session, notes, memory, session.api().memory_info, handle_, &bytes) && bytes.total <= INT64_MAX) {
-            out.memory_total = Bytes{static_cast<std::int64_t>(bytes.total)};
-            // With what the driver keeps for itself: what is not free cannot be had.
-            out.memory_used = Bytes{static_cast<std::int64_t>(bytes.total - std::min(bytes.free, bytes.total))};
-        }
+        read_memory(session, api, out, notes);
         NvmlUtilization rates{};
         if (ask(session, notes, utilization, api.utilization, handle_, &rates) && rates.gpu <= 100)
             out.utilization = rates.gpu;
@@ -111,6 +106,30 @@ private:
             out.energy = energy_.total() * 1e-3;
         }
         read_gpm(session, api, out, notes);
+    }
+
+    /// Used memory as nvidia-smi shows it; drivers before 510 count what they reserve as used.
+    void read_memory(NvmlSession const& session, NvmlMonitorApi const& api, DeviceSample& out, MonitorNotes& notes) {
+        unsigned long long total = 0;
+        unsigned long long used = 0;
+        NvmlMemoryV2 newer{nvml_memory_v2, 0, 0, 0, 0};
+        has_memory_v2_ = has_memory_v2_ && api.memory_info && !is_lost_;
+        if (has_memory_v2_) {
+            auto const status = session.status_of(api.memory_info, handle_, &newer);
+            if (status == nvml_gpu_is_lost) return (void)fail(session, notes, memory, api.memory_info.name, status);
+            has_memory_v2_ = status == nvml_success;
+            total = newer.total;
+            used = newer.used;
+        }
+        if (!has_memory_v2_) {
+            NvmlMemory older{};
+            if (!ask(session, notes, memory, session.api().memory_info, handle_, &older)) return;
+            total = older.total;
+            used = older.used;
+        }
+        if (total > INT64_MAX || used > total) return;
+        out.memory_total = Bytes{static_cast<std::int64_t>(total)};
+        out.memory_used = Bytes{static_cast<std::int64_t>(used)};
     }
 
     void read_processes(NvmlSession const& session, NvmlMonitorApi const& api, DeviceSample& out, MonitorNotes& notes) {
@@ -209,6 +228,7 @@ private:
     bool is_lost_ = false;
     unsigned given_up_ = 0;
     CounterTrack energy_, pcie_sent_, pcie_received_, nvlink_sent_, nvlink_received_;
+    bool has_memory_v2_ = true;
     bool has_asked_gpm_ = false;
     bool has_gpm_sample_ = false;
     std::array<void*, 2> gpm_{};

@@ -16,6 +16,16 @@ struct NvmlUtilization {
     unsigned gpu, memory;
 };
 
+/// nvmlMemory_v2_t: `used` is without what the driver reserves, as nvidia-smi shows it.
+///
+/// Units  bytes
+struct NvmlMemoryV2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+static_assert(sizeof(NvmlMemoryV2) == 40);
+inline constexpr unsigned nvml_memory_v2 = sizeof(NvmlMemoryV2) | 2U << 24U;
+
 /// nvmlFieldValue_t
 struct NvmlFieldValue {
     unsigned field;
@@ -73,6 +83,7 @@ struct NvmlMonitorApi {
 
     explicit NvmlMonitorApi(DynamicLibrary const& library)
         : handle_by_uuid(find_call<int(char const*, NvmlHandle*)>(library, {"nvmlDeviceGetHandleByUUID"})),
+          memory_info(find_call<int(NvmlHandle, NvmlMemoryV2*)>(library, {"nvmlDeviceGetMemoryInfo_v2"})),
           utilization(find_call<int(NvmlHandle, NvmlUtilization*)>(library, {"nvmlDeviceGetUtilizationRates"})),
           temperature(find_call<int(NvmlHandle, unsigned, unsigned*)>(library, {"nvmlDeviceGetTemperature"})),
           power(find_call<int(NvmlHandle, unsigned*)>(library, {"nvmlDeviceGetPowerUsage"})),
@@ -91,6 +102,7 @@ struct NvmlMonitorApi {
           gpm_metrics(find_call<int(NvmlGpmQuestion*)>(library, {"nvmlGpmMetricsGet"})) {}
 
     Call<char const*, NvmlHandle*> handle_by_uuid;
+    Call<NvmlHandle, NvmlMemoryV2*> memory_info;
     Call<NvmlHandle, NvmlUtilization*> utilization;
     Call<NvmlHandle, unsigned, unsigned*> temperature;
     Call<NvmlHandle, unsigned*> power;
