@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -49,9 +50,7 @@ public:
         out = {};
         read_processors(out, cores);
         read_memory(out);
-        out.cpu_pressure = pressure(pressure_[0]);
-        out.memory_pressure = pressure(pressure_[1]);
-        out.io_pressure = pressure(pressure_[2]);
+        read_pressure(out);
         read_energy(out);
     }
 
@@ -199,6 +198,18 @@ private:
         return 0;
     }
 
+    /// The kernel renews these averages every 2 s (Linux kernel/sched/psi.c, PSI_FREQ): they are read twice a second at most.
+    void read_pressure(HostSample& out) {
+        auto const now = std::chrono::steady_clock::now();
+        if (!has_waits_ || now - waits_read_ >= std::chrono::milliseconds(500)) {
+            for (std::size_t i = 0; i < 3; ++i) waits_[i] = pressure(pressure_[i]);
+            waits_read_ = now;
+            has_waits_ = true;
+        }
+        out.cpu_pressure = waits_[0];
+        out.memory_pressure = waits_[1];
+        out.io_pressure = waits_[2];
+    }
     /// "some avg10=1.25 avg60=..."
     std::optional<double> pressure(KeptFile& file) {
         auto const text = file.read(buffer_);
@@ -228,6 +239,9 @@ private:
 
     std::vector<char> buffer_;
     KeptFile stat_, memory_, pressure_[3];
+    std::optional<double> waits_[3];
+    std::chrono::steady_clock::time_point waits_read_{};
+    bool has_waits_ = false;
     std::vector<Group> groups_;
     std::vector<Package> packages_;
     bool has_all_packages_ = true;
