@@ -45,6 +45,8 @@ struct Arguments {
     bool prometheus = false;
     bool cdi = false;
     bool claims = false;
+    bool auto_select = false;
+    bool detect_only = false;
     bool dry_run = false;
     bool json = false;
 };

@@ -12,7 +12,8 @@
 #include "commands.hpp"
 #include "deploy_choices.hpp"
 #include "deploy_devices.hpp"
-#include "deploy_plan.hpp"
+#include "deploy_selection.hpp"
+#include "docker_facts.hpp"
 #include "load_model.hpp"
 #include "model_facts.hpp"
 #include "progress.hpp"
@@ -64,7 +65,8 @@ struct DeployWish {
     DeployWish wish;
     auto& request = wish.request;
     auto const given = check_model_given(arguments, "shardwise deploy vllm org/name --devices 2xA100-80GB --dry-run");
-    if (!given || !arguments.engine) {
+    bool const needs_model = !arguments.detect_only;
+    if ((needs_model && !given) || !arguments.engine) {
         return Error{ErrorCode::invalid_argument}
             .in("ENGINE, MODEL")
             .because("were not both given")
@@ -119,7 +121,7 @@ struct DeployWish {
             .because("is for docker and compose")
             .fix(wish.format == DeployFormat::kubernetes ? "use --claims" : "leave it out");
     }
-    if (!arguments.dry_run) {
+    if (!arguments.dry_run && !arguments.detect_only) {
         return Error{ErrorCode::invalid_argument}
             .in("--dry-run")
             .because("is needed, as this version starts no container")
@@ -245,47 +247,89 @@ void add_warnings(DeployRequest const& request, Topology const& topology, std::v
 
 }  // namespace
 
-ExitCode run_deploy(Arguments const& arguments) {
-    auto wish = read_deploy_wish(arguments);
-    if (!wish) return refuse_deployment(wish.error());
-    auto& request = wish->request;
-    auto const found = read_deploy_devices(arguments);
-    if (!found) return refuse_deployment(found.error());
+namespace {
+
+/// The devices and docker of this machine, before what would be chosen.
+[[nodiscard]] std::string machine_text(DeployDevices const& found) {
+    std::string text;
+    for (std::size_t i = 0; i < found.devices.size(); ++i) {
+        auto const& device = found.topology.devices[i];
+        text += "device " + detail::device_word(found.devices[i]) + ": " + found.devices[i].name + ", " +
+                to_text(device.available()) + " free of " + to_text(device.memory) + "\n";
+    }
+    if (found.devices.empty()) text += "device cpu: no accelerator\n";
+    auto const docker = find_docker();
+    text += "docker: " + (docker.client.empty() ? "not installed" : docker.client) + "\n";
+    if (!docker.client.empty())
+        text += "docker daemon: " + (docker.daemon.empty() ? "does not answer" : docker.daemon) + "\n";
+    text += std::string("NVIDIA container toolkit: ") + (docker.has_toolkit ? "installed" : "not installed") + "\n";
+    return text + "CDI descriptions: " + (docker.has_cdi ? "there" : "none") + "\n";
+}
+
+/// "vllm on devices 0,1: tp 2, pp 1, image ...".
+[[nodiscard]] std::string describe_choice(DeployRequest const& request, Container const& container) {
+    std::string list;
+    for (auto const& device : request.devices) list += (list.empty() ? "" : ",") + detail::device_word(device);
+    return "chosen: " + std::string(name_of(request.engine)) + " on " + (list.empty() ? "cpu" : list) + ", tp " +
+           std::to_string(request.tp) + ", pp " + std::to_string(request.pp) + ", " + to_text(request.memory.total) +
+           " on the fullest device, " + container.image + "\n";
+}
+
+/// Loads the model and plans it over the devices, or over the fewest of them; warnings are added.
+[[nodiscard]] Result<Container> make_deployment(Arguments const& arguments, DeployWish& wish, DeployDevices& found,
+                                                std::vector<std::string>& warnings) {
+    auto& request = wish.request;
     auto const loaded = with_progress(
         ColorMode::automatic, [&](Observer const& observer) { return load_known_model(*arguments.model, observer); });
-    if (!loaded) return refuse_deployment(loaded.error());
+    if (!loaded) return loaded.error();
     auto const& config = loaded->model.config;
-    auto const estimate = as_published(wish->estimate, config);
-    auto warnings = loaded->warnings;
-    for (auto const& warning : found->warnings) warnings.push_back(warning);
+    auto const estimate = as_published(wish.estimate, config);
+    for (auto const& warning : loaded->warnings) warnings.push_back(warning);
     request.config = config;
     request.stored_quant = config.quant;
-    request.devices = found->devices;
     request.context = context_of(estimate, config);
     request.sequences = estimate.batch;
     request.kv_bits = bits(kv_dtype_of(estimate, config));
     request.hub_cache = HubCache(HubEnvironment::current()).folder();
-    if (auto const located = locate_model(*arguments.model, request, warnings); !located)
-        return refuse_deployment(located.error());
-    // What no plan can mend first: the plan itself refuses what does not fit.
-    auto unplanned = request;
-    unplanned.memory = {};
-    if (request.engine == Engine::tgi && !request.devices.empty()) unplanned.tp = request.device_count();
-    if (auto const checked = check_deploy(unplanned); !checked) return refuse_deployment(checked.error());
-    if (auto const planned = plan_deployment(*loaded, estimate, *found, request); !planned) return refuse_deployment(planned.error());
-    auto const container = make_container(request);
-    if (!container) return refuse_deployment(container.error());
-    bool const listens_here = found->is_own && wish->format == DeployFormat::docker;
+    if (auto const located = locate_model(*arguments.model, request, warnings); !located) return located.error();
+    bool const selects = arguments.auto_select && !found.devices.empty();
+    auto const planned = selects ? plan_on_fewest(*loaded, estimate, found, request)
+                                 : plan_on(*loaded, estimate, found, request);
+    if (!planned) return planned.error();
+    auto container = make_container(request);
+    if (!container) return container.error();
+    bool const listens_here = found.is_own && wish.format == DeployFormat::docker;
     if (listens_here && is_port_taken(container->host_address, container->host_port)) {
-        return refuse_deployment(Error{ErrorCode::invalid_argument}
-                        .in("--port")
-                        .because(std::to_string(container->host_port) + " is in use on " + container->host_address)
-                        .fix("stop what listens there, or name another port"));
+        return Error{ErrorCode::invalid_argument}
+            .in("--port")
+            .because(std::to_string(container->host_port) + " is in use on " + container->host_address)
+            .fix("stop what listens there, or name another port");
     }
     if (auto const warning = context_warning(config, request.context); !warning.empty()) warnings.push_back(warning);
-    add_warnings(request, found->topology, warnings);
+    add_warnings(request, found.topology, warnings);
+    return container;
+}
+
+}  // namespace
+
+ExitCode run_deploy(Arguments const& arguments) {
+    auto wish = read_deploy_wish(arguments);
+    if (!wish) return refuse_deployment(wish.error());
+    auto found = read_deploy_devices(arguments);
+    if (!found) return refuse_deployment(found.error());
+    auto warnings = found->warnings;
+    if (arguments.detect_only) {
+        print_text(machine_text(*found));
+        if (!arguments.model) {
+            print_warnings(warnings);
+            return ExitCode::done;
+        }
+    }
+    auto const container = make_deployment(arguments, *wish, *found, warnings);
+    if (!container) return refuse_deployment(container.error());
     print_warnings(warnings);
-    print_text(deployment_text(*container, wish->format, arguments.claims));
+    print_text(arguments.detect_only ? describe_choice(wish->request, *container)
+                                     : deployment_text(*container, wish->format, arguments.claims));
     return ExitCode::done;
 }
 

@@ -29,6 +29,9 @@ constexpr std::array deploy_table{
            .help = "of this machine's devices those of this kind",
            .choices = words_of<deploy_prefer_choices>,
            .word = &Arguments::prefer},
+    Option{.flag = "--auto-select",
+           .help = "of the devices only the fewest on which it fits, the best joined of them",
+           .is_set = &Arguments::auto_select},
     Option{.flag = "--dtype",
            .value = "D",
            .help = "element type of the weights: bf16, float16, ...",
@@ -82,6 +85,9 @@ constexpr std::array container_table{
     Option{.flag = "--dry-run",
            .help = "print the command line or file; needs neither docker nor the devices, and starts nothing",
            .is_set = &Arguments::dry_run},
+    Option{.flag = "--detect-only",
+           .help = "print the devices, what docker there is, and with a MODEL what would be chosen; starts nothing",
+           .is_set = &Arguments::detect_only},
 };
 
 }  // namespace

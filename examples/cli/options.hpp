@@ -126,9 +126,9 @@ struct Command {
 [[nodiscard]] OptionGroup monitor_output_options();
 /// The engine of `deploy`.
 [[nodiscard]] OptionGroup engine_argument();
-/// --devices, --prefer, --dtype, --quant, --context, --sequences of `deploy`.
+/// --devices, --prefer, --auto-select, --dtype, --quant, --context, --sequences of `deploy`.
 [[nodiscard]] OptionGroup deploy_options();
-/// --image, --port, --host-address, --env, --cdi, --format, --claims, --dry-run.
+/// --image, --port, --host-address, --env, --cdi, --format, --claims, --dry-run, --detect-only.
 [[nodiscard]] OptionGroup container_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -138,6 +139,12 @@ TEST_CASE("deploy: a folder is shown to the container, one with links out of it 
     check_refusal(deploy({"vllm", folder.path() + "/linked", "--devices", "1xL4"}), 2, "links out of its folder");
 }
 
+TEST_CASE("deploy: fixes are those that the engine takes") {
+    auto const large = deploy({"llama-server", "llama-3-70b", "--devices", "1xA100-80GB"});
+    CHECK_MESSAGE(has(large.err, "--quant Q8_0"), large.err);
+    CHECK(deploy({"llama-server", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", "Q8_0"}).status == 0);
+}
+
 TEST_CASE("deploy: warns of what may disappoint") {
     CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB"}).err, "in maintenance"));
     CHECK(has(deploy({"vllm", "llama-3-8b", "--devices", "4xL4", "--context", "2k"}).err, "without NVLink"));
@@ -203,4 +210,46 @@ TEST_CASE("deploy --format: files for compose and Kubernetes, a line for Apptain
     CHECK(written({}, "kubernetes").rfind("apiVersion: apps/v1\nkind: Deployment\n", 0) == 0);
     CHECK(has(written({"--claims"}, "kubernetes"), "kind: ResourceClaimTemplate"));
     CHECK(has(written({}, "apptainer"), " apptainer exec --nv "));
+}
+
+TEST_CASE("deploy --auto-select: the fewest devices on which it fits, the best joined and freest of them") {
+    FakeMachine machine;
+    machine.nvidia(three_gpus());
+    // 4 B parameters fit one GPU of 24 GiB, 8.2 B need two beside 8 sequences; the third is full.
+    auto const one = deploy_on(machine, {"vllm", "qwen3-4b", "--auto-select", "--port", "39418"});
+    CHECK_MESSAGE(has(one.out, "--gpus device=0 "), one.err);
+    auto const two = deploy_on(machine, {"vllm", "qwen3-8b", "--auto-select", "--context", "8k", "--sequences", "8", "--port",
+                                         "39418"});
+    CHECK_MESSAGE(has(two.out, "--gpus '\"device=0,1\"' "), two.err);
+    check_refusal(deploy_on(machine, {"vllm", "llama-3-70b", "--auto-select", "--port", "39418"}), 3, "needs");
+    // Of four devices two, because the heads do not divide by three.
+    auto const spec = deploy({"tgi", "llama-3-70b", "--devices", "4xA100-80GB", "--auto-select"});
+    CHECK_MESSAGE(has(spec.out, "--num-shard 2 "), spec.err);
+    CHECK_FALSE(has(deploy({"tei", "bert-base-uncased", "--devices", "4xL4", "--auto-select"}).out, "device=0,"));
+}
+
+TEST_CASE("deploy --detect-only: devices, docker, and what would be chosen") {
+    FakeMachine machine;
+    machine.nvidia(three_gpus());
+    TemporaryFolder const folder;
+    // A docker whose daemon does not answer.
+    auto const docker = folder.write("docker", "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Docker version 9.8.7, build x'\n"
+                                               "[ \"$1\" = --version ]\n");
+    REQUIRE(::chmod(docker.c_str(), 0700) == 0);
+    auto const on = [&](std::vector<std::string> words, std::string const& path) {
+        words.insert(words.begin(), "deploy");
+        words.insert(words.end(), {"--detect-only", "--port", "39418"});
+        return run(words, {{"SHARDWISE_NVML", machine.options().nvml_library},
+                           {"SHARDWISE_AMD_SMI", machine.options().amd_smi_libraries[0]},
+                           {"SHARDWISE_SYSTEM_ROOT", machine.options().root},
+                           {"PATH", path}});
+    };
+    auto const bare = on({"vllm"}, folder.path());
+    REQUIRE_MESSAGE(bare.status == 0, bare.err);
+    CHECK(has(bare.out, "device 2: RTX4090, 1.00 GiB free of 24.00 GiB\ndocker: 9.8.7\ndocker daemon: does not answer\n"
+                        "NVIDIA container toolkit: not installed\n"));
+    CHECK_FALSE(has(bare.out, "chosen"));
+    auto const none = on({"vllm", "qwen3-4b", "--auto-select"}, "/nowhere");
+    CHECK(has(none.out, "docker: not installed\n"));
+    CHECK_MESSAGE(has(none.out, "chosen: vllm on 0, tp 1, pp 1, "), none.out);
 }
