@@ -172,6 +172,19 @@ TEST_CASE("monitor: the live view gives the terminal back after Ctrl-C, and NO_C
     unset_environment();
 }
 
+TEST_CASE("monitor -- COMMAND: Ctrl-C reaches the command once, from the terminal, and its own end counts") {
+    FakeMachine machine;
+    set_environment(machine);
+    Terminal terminal({"monitor", "--", "sh", "-c", "trap \"echo got it; n=1$n\" INT; echo ready; sleep 5; sleep 0.3; exit 9$n"});
+    (void)terminal.read_until("ready");
+    terminal.type("\x03");
+    auto const shown = terminal.read_until("sh ended with exit code 91 ");
+    CHECK_MESSAGE(has(shown, "got it"), shown);
+    CHECK_MESSAGE(has(shown, "sh ended with exit code 91 "), shown);
+    CHECK(terminal.wait() == 91);
+    unset_environment();
+}
+
 TEST_CASE("monitor: --csv with the live view adds a row for each look") {
     FakeMachine machine;
     set_environment(machine);
