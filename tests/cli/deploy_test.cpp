@@ -23,7 +23,8 @@ namespace {
 }
 
 /// `deploy` with these words, as a dry run.
-[[nodiscard]] Ran deploy(std::vector<std::string> words, std::vector<std::pair<std::string, std::string>> const& environment = {}) {
+[[nodiscard]] Ran deploy(std::vector<std::string> words,
+                         std::vector<std::pair<std::string, std::string>> const& environment = {}) {
     words.insert(words.begin(), "deploy");
     words.emplace_back("--dry-run");
     return run(words, environment);

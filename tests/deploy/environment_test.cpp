@@ -11,7 +11,8 @@ TEST_CASE("parse_environment: takes names, and values that say no secret") {
     CHECK(parse_environment("HF_TOKEN")->value == std::nullopt);
     for (auto const* const text :
          {"NCCL_DEBUG=INFO", "MAX_TOKENS=4096", "TOKENIZERS_PARALLELISM=false", "EMPTY=", "A=b=c", "SORT_KEY=true",
-          "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "HF_ENDPOINT=https://hub.example/x", "P=/opt/a1/b2/c3/d4/e5/f6"}) {
+          "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "HF_ENDPOINT=https://hub.example/x",
+          "P=/opt/a1/b2/c3/d4/e5/f6"}) {
         auto const entry = parse_environment(text);
         REQUIRE_MESSAGE(entry.has_value(), text);
         CHECK(entry->name + "=" + *entry->value == text);

@@ -68,7 +68,8 @@ TEST_CASE("compose_text: devices by id, health, shared memory, variables by name
     request.devices[1].index = 3;
     request.environment = {{"A", "$HOME"}};
     auto const text = compose_text(*make_container(request));
-    CHECK(has(text, "            - driver: nvidia\n              device_ids:\n                - \"0\"\n                - \"3\"\n"
+    CHECK(has(text,
+              "            - driver: nvidia\n              device_ids:\n                - \"0\"\n                - \"3\"\n"
                     "              capabilities: [gpu]\n"));
     CHECK(has(text, "    shm_size: 2gb\n"));
     CHECK(has(text, "    environment:\n      - \"HF_TOKEN\"\n      - \"A=$$HOME\"\n"));
