@@ -180,12 +180,12 @@ TEST_CASE("make_container: refuses what the engine could not do, and takes the s
 
 TEST_CASE("make_container: TEI's image is the one of the device's compute capability") {
     auto request = deployment(Engine::tei);
-    for (auto const& [architecture, tag] :
+    for (auto const& row :
          {std::pair{"sm_75", ":turing-1.9"}, std::pair{"sm_86", ":86-1.9"}, std::pair{"sm_89", ":89-1.9"},
           std::pair{"sm_90", ":hopper-1.9"}, std::pair{"sm_100", ":100-1.9"}, std::pair{"sm_120", ":120-1.9"},
           std::pair{"sm_80", ":cuda-1.9"}, std::pair{"", ":cuda-1.9"}}) {
-        request.devices[0].architecture = architecture;
-        CHECK_MESSAGE(has(docker_line(request), tag), architecture);
+        request.devices[0].architecture = row.first;
+        CHECK_MESSAGE(has(docker_line(request), row.second), row.first);
     }
     request.image = "mine:1";
     CHECK(has(docker_line(request), " mine:1 --model-id"));
