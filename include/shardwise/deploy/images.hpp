@@ -23,14 +23,15 @@ struct EngineImage {
     std::string_view image;
 };
 
-/// When the versions below were looked up: vLLM and SGLang as the newest on PyPI, llama.cpp as listed by ghcr.io, TGI and
-/// TEI in their documentation. No image was pulled.
+/// When this table was written. What was looked up then: that vLLM 0.33.0 and SGLang 0.5.23 are PyPI's newest, and that
+/// ghcr.io listed llama.cpp's server-cuda12-b9603. The other tags follow the makers' scheme of names and were not looked up;
+/// no image was pulled.
 inline constexpr std::string_view images_checked = "2026-11-24";
 
 /// Images by engine and vendor.
 ///
-/// Source  pypi.org/project/vllm 0.33.0, pypi.org/project/sglang 0.5.23 (tags are "v" and the version);
-///         github.com/orgs/ggml-org/packages (server-cuda12-b9603); TGI 3.3 and TEI 1.9: their quick tours
+/// Source  pypi.org/project/vllm and /sglang (tags are "v" and the version), github.com/orgs/ggml-org/packages; those of
+///         TGI, of TEI, of AMD's and of processors are unconfirmed
 inline constexpr std::array<EngineImage, 16> engine_images{{
     {Engine::vllm, DeviceKind::cuda, 0, "vllm/vllm-openai:v0.33.0"},
     {Engine::vllm, DeviceKind::hip, 0, "vllm/vllm-openai-rocm:v0.33.0"},
@@ -52,8 +53,8 @@ inline constexpr std::array<EngineImage, 16> engine_images{{
 
 /// The least compute capability that an engine runs on.
 ///
-/// Source  vLLM and SGLang: installation pages (7.5, Turing); TEI: supported hardware (below 7.5 unsupported); TGI: its
-///         kernels (7.5); llama.cpp: CUDA 12 builds for 5.0 and later
+/// Unconfirmed: what is generally said of these engines (Turing, 7.5; CUDA 12 builds of llama.cpp from 5.0), not read from
+/// the documents of the pinned versions.
 [[nodiscard]] constexpr std::int32_t min_capability(Engine engine) {
     switch (engine) {
         case Engine::vllm:

@@ -12,7 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The word of an engine for a quantisation that it applies or reads where the checkpoint does not say so: "" where it
 /// says nothing (files of llama.cpp), nothing where the engine lacks it.
 ///
-/// Source  vLLM 0.33 --quantization; SGLang 0.5.23 --quantization; TGI 3.3 --quantize; llama.cpp and TEI take none
+/// Unconfirmed for the pinned version; to be held to: vLLM 0.33 --quantization; SGLang 0.5.23 --quantization; TGI 3.3 --quantize; llama.cpp and TEI take none
 [[nodiscard]] inline Optional<std::string_view> quant_word(Engine engine, QuantScheme const& scheme) {
     if (engine == Engine::llama_server) {
         if (scheme.is_ggml()) return std::string_view{};

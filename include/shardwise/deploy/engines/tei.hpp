@@ -13,7 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Families that Text Embeddings Inference serves; those that this library knows.
 ///
-/// Source  TEI 1.9, docs/source/en/supported_models.md
+/// Unconfirmed for the pinned version; to be held to: TEI 1.9, docs/source/en/supported_models.md
 inline constexpr std::array<std::string_view, 8> tei_families{"bert",  "roberta", "distilbert", "xlm-roberta",
                                                               "qwen2", "qwen3",   "mistral",    "gemma3_text"};
 
@@ -34,7 +34,7 @@ inline constexpr std::array<std::string_view, 8> tei_families{"bert",  "roberta"
 
 /// The container of Text Embeddings Inference. Pooling of encoders is what the checkpoint says.
 ///
-/// Source  TEI 1.9, `text-embeddings-router --help`
+/// Unconfirmed for the pinned version; to be held to: TEI 1.9, `text-embeddings-router --help`
 [[nodiscard]] inline Container tei_container(DeployRequest const& request, std::string image) {
     auto container = detail::base_container(request, static_cast<std::string&&>(image), 80, 8080, "/data");
     auto& words = container.arguments;

@@ -14,7 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// the variables of their vendor's runtime. It passes the environment on, so that a name needs nothing more; values go
 /// by APPTAINERENV_, because --env splits at commas. Volumes have no counterpart: the home folder is the host's.
 ///
-/// Source  Apptainer 1.4, user guide: environment and metadata, GPU support
+/// Never run; to be held to: Apptainer 1.4, user guide: environment and metadata, GPU support
 [[nodiscard]] inline std::vector<std::string> apptainer_command(Container const& container) {
     bool const is_amd = container.kind() == DeviceKind::hip;
     std::vector<std::string> words{"env"};

@@ -41,7 +41,7 @@ namespace detail {
 
 /// The words of `docker run` for a container, a flag and its value as two.
 ///
-/// Source  docker 28, `docker run --help`; --device with a CDI name needs docker 25
+/// Never run; to be held to: docker 28, `docker run --help`; --device with a CDI name needs docker 25
 [[nodiscard]] inline std::vector<std::string> docker_command(Container const& container) {
     std::vector<std::string> words{"docker", "run", "--rm", "--name", container.name};
     auto const add = [&words](std::string_view flag, std::string value) {
