@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,7 +59,14 @@ Result<RunRanks> RunRanks::find(Arguments const& arguments) {
         out.is_group_ = true;
         return Result<RunRanks>(std::move(out));
     }
-    auto environment = read_rank_environment();
+    // Processes of `run` look at torchrun's variables only, which it set.
+    auto const find = [&, all = process_environment()](char const* name) -> std::optional<std::string> {
+        std::string_view const word(name);
+        bool const is_other = word.find("MPI_") != word.npos || word.find("PMI") != word.npos ||
+                              word.substr(0, 6) == "SLURM_";
+        return is_started_by_run && is_other ? std::nullopt : all(name);
+    };
+    auto environment = read_rank_environment(find);
     if (!environment) return environment.error();
     // One rank by itself is no group: its ranks are threads.
     out.is_group_ = environment->ranks > 1 || out.is_mpi_;

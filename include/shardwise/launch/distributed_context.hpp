@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/launch/rank_environment.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <string>
 #include <utility>
 #ifdef SHARDWISE_HAS_GLOO
+#include <shardwise/launch/detail/make_own_folder.hpp>
 #include <shardwise/launch/detail/own_address.hpp>
 #endif
 
@@ -48,15 +50,16 @@ namespace detail {
 /// This process among the ranks that a launcher started: its number, and a communicator with all of them.
 class DistributedContext {
 public:
-    /// Joins the other ranks: those of MPI where mpirun (or srun) started them; else, by torchrun's variables, over
-    /// shared memory where all are on this machine, and over Gloo where they are on several.
+    /// Joins the other ranks: those of MPI where a launcher serves it (mpirun, srun --mpi) or it is asked for; else, by
+    /// torchrun's or SLURM's variables, over shared memory where all are on this machine, and over Gloo where they are
+    /// on several.
     ///
     /// Errors  unsupported where MPI or Gloo is needed and not built in, with what to install; invalid_argument without
     ///         a folder for Gloo; what the communicators' join refuses
     [[nodiscard]] static Result<DistributedContext> join(RankEnvironment const& environment,
                                                          DistributedOptions const& options = {}) {
-        bool const is_torchrun = environment.launcher == RankLauncher::torchrun;
-        if (options.is_mpi || !is_torchrun) return join_mpi(environment, options);
+        bool const is_none = environment.launcher == RankLauncher::none;
+        if (options.is_mpi || environment.has_mpi || is_none) return join_mpi(environment, options);
         if (environment.is_one_machine()) {
             SharedMemoryOptions shared;
             shared.timeout = options.timeout;
@@ -68,6 +71,15 @@ public:
     }
 
     [[nodiscard]] RankEnvironment const& environment() const { return environment_; }
+    /// One rank of all: the one that prints and writes.
+    [[nodiscard]] bool is_main() const { return environment_.rank == 0; }
+    /// This machine's number among the job's; nothing where the launcher does not say.
+    [[nodiscard]] std::optional<std::int32_t> node() const {
+        if (!environment_.node && environment_.is_one_machine()) return 0;
+        return environment_.node;
+    }
+    /// Among this machine's ranks.
+    [[nodiscard]] std::int32_t local_rank() const { return environment_.local_rank; }
     /// All ranks.
     [[nodiscard]] HostCommunicator& world() { return world_; }
 
@@ -101,15 +113,20 @@ private:
     [[nodiscard]] static Result<DistributedContext> join_gloo(RankEnvironment const& environment,
                                                               DistributedOptions const& options) {
 #ifdef SHARDWISE_HAS_GLOO
-        if (options.folder.empty()) {
+        auto const& folder = options.folder.empty() ? environment.folder : options.folder;
+        if (folder.empty()) {
             return Error{ErrorCode::invalid_argument}
                 .in("SHARDWISE_RENDEZVOUS")
                 .because("is not set, and ranks of several machines meet in a folder")
                 .fix("set it to an empty folder of this job that all machines see");
         }
-        auto address = detail::own_address(environment.address, environment.port);
+        if (options.folder.empty()) {
+            if (auto const made = detail::make_own_folder(folder); !made) return made.error();
+        }
+        // Any port will do where the launcher names none: nothing is sent to it.
+        auto address = detail::own_address(environment.address, std::max(environment.port, 1));
         if (!address) return address.error();
-        return hold(environment, Gloo::join(options.folder, environment.rank, environment.ranks,
+        return hold(environment, Gloo::join(folder, environment.rank, environment.ranks,
                                             {.timeout = options.timeout, .address = *std::move(address)}));
 #else
         (void)options;
