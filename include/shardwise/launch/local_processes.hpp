@@ -3,6 +3,7 @@
 
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/launch/detail/process_guard.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -51,8 +52,9 @@ struct ProcessEnd {
     }
 };
 
-/// Processes of this machine that live no longer than this object and this process (Linux: pidfd). Each leads a process
-/// group of its own, which is ended with it, so that whatever it started goes too.
+/// Processes of this machine that live no longer than this object and this process (Linux: pidfd). Each has a guard as its
+/// parent, which takes in what it orphans and ends all of it, also what called setsid or was stopped: when the process
+/// ends, when this object goes, and when this process dies, however that happens.
 class LocalProcesses {
 public:
     LocalProcesses() = default;
@@ -140,36 +142,41 @@ public:
             while (wait(deadline)) {
             }
         }
-        for (auto const& process : processes_) {
-            if (!process.end) signal_group(process, SIGKILL);
-        }
-        auto const deadline = Deadline::after(std::chrono::seconds(10));
+        // Their guards kill all that is left.
+        for (auto& process : processes_) let_go(process);
+        auto const deadline = Deadline::after(std::chrono::seconds(12));
         while (wait(deadline)) {
         }
-        for (auto const& process : processes_) close(process.descriptor);
+        for (auto const& process : processes_) {
+            // A guard that was stopped itself.
+            if (!process.end && kill(process.guard, SIGKILL) == 0) (void)waitpid(process.guard, nullptr, 0);
+            close(process.descriptor);
+        }
         processes_.clear();
     }
 
 private:
     struct Process {
         pid_t number = 0;
+        pid_t guard = 0;
+        /// The guard's.
         int descriptor = -1;
+        /// The guard ends everything when this closes.
+        int life = -1;
         std::optional<ProcessEnd> end;
     };
 
     [[nodiscard]] static std::size_t index(std::int32_t process) { return static_cast<std::size_t>(process); }
     static void signal_group(Process const& process, int signal) { (void)kill(-process.number, signal); }
+    static void let_go(Process& process) {
+        if (process.life >= 0) close(std::exchange(process.life, -1));
+    }
 
     [[nodiscard]] std::optional<ProcessEnd> take_end(std::size_t i) {
         auto& process = processes_[i];
-        siginfo_t news{};
-        if (waitid(P_PID, static_cast<id_t>(process.number), &news, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-            news.si_pid != process.number)
-            return std::nullopt;
-        // What it left behind in its group goes too, while its number is still its own.
-        signal_group(process, SIGKILL);
         int status = 0;
-        (void)waitpid(process.number, &status, 0);
+        if (waitpid(process.guard, &status, WNOHANG) != process.guard) return std::nullopt;
+        let_go(process);
         process.end = ProcessEnd{static_cast<std::int32_t>(i), WIFEXITED(status) ? WEXITSTATUS(status) : 0,
                                  WIFSIGNALED(status) ? WTERMSIG(status) : 0};
         return process.end;
@@ -205,57 +212,69 @@ private:
         auto arguments = pointers(words);
         auto environment = pointers(variables);
         int news[2] = {-1, -1};
+        int life[2] = {-1, -1};
         if (pipe2(news, O_CLOEXEC) != 0) return error.in("pipe2").because(std::strerror(errno));
-        auto const parent = getpid();
-        auto const number = fork();
-        if (number == 0) run_child(command.is_quiet, parent, news[1], arguments.data(), environment.data());
-        auto const problem = errno;
-        close(news[1]);
-        if (number < 0) {
+        if (pipe2(life, O_CLOEXEC) != 0) {
+            error.in("pipe2").because(std::strerror(errno));
             close(news[0]);
+            close(news[1]);
+            return error;
+        }
+        detail::GuardedCommand guarded{arguments.data(), environment.data(), command.is_quiet, news[1], life[0], {}};
+        // No handler of this program runs in the guard.
+        sigset_t all;
+        sigfillset(&all);
+        (void)pthread_sigmask(SIG_BLOCK, &all, &guarded.signals);
+        auto const guard = fork();
+        if (guard == 0) {
+            close(life[1]);
+            detail::be_guard(guarded);
+        }
+        auto const problem = errno;
+        (void)pthread_sigmask(SIG_SETMASK, &guarded.signals, nullptr);
+        close(news[1]);
+        close(life[0]);
+        // Two numbers, in either order of writing: the guard's child may fail before the guard says its number.
+        int words_read[2] = {0, 0};
+        auto const got = guard < 0 ? std::size_t{0} : read_words(news[0], words_read);
+        close(news[0]);
+        auto const abandon = [&] {
+            close(life[1]);
+            if (guard > 0) (void)waitpid(guard, nullptr, 0);
+        };
+        if (guard < 0) {
+            abandon();
             return error.in("fork").because(std::strerror(problem));
         }
-        // Both sides set it: whoever comes first.
-        (void)setpgid(number, number);
-        int reason = 0;
-        ssize_t got = 0;
-        do {
-            got = read(news[0], &reason, sizeof reason);
-        } while (got < 0 && errno == EINTR);
-        close(news[0]);
-        if (got == static_cast<ssize_t>(sizeof reason)) {
-            (void)waitpid(number, nullptr, 0);
+        if (got != 1 || words_read[0] < 1) {
+            abandon();
+            if (got != 2) return error.in("fork").because("no process could be made");
+            auto const reason = -std::min(words_read[0], words_read[1]);
             return Error{reason == ENOENT ? ErrorCode::file_not_found : ErrorCode::backend_failure}
                 .in(command.arguments.front())
                 .because(reason == ENOENT ? "is no program" : std::strerror(reason))
                 .fix("name a program that this user may execute");
         }
-        auto const descriptor = static_cast<int>(syscall(SYS_pidfd_open, number, 0));
+        auto const descriptor = static_cast<int>(syscall(SYS_pidfd_open, guard, 0));
         if (descriptor < 0) {
             auto const why = errno;
-            (void)kill(-number, SIGKILL);
-            (void)waitpid(number, nullptr, 0);
+            abandon();
             return error.in("pidfd_open").because(std::strerror(why));
         }
-        processes_.push_back({number, descriptor, std::nullopt});
+        processes_.push_back({static_cast<pid_t>(words_read[0]), guard, descriptor, life[1], std::nullopt});
         return {};
     }
 
-    [[noreturn]] static void run_child(bool is_quiet, pid_t parent, int news, char* const* arguments,
-                                       char* const* environment) {
-        (void)setpgid(0, 0);
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        // The parent may have died before that.
-        if (getppid() != parent) _exit(127);
-        auto const null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null >= 0) {
-            (void)dup2(null, STDIN_FILENO);
-            if (is_quiet) (void)dup2(null, STDOUT_FILENO);
+    /// How many whole numbers came before the end of the pipe.
+    [[nodiscard]] static std::size_t read_words(int pipe, int (&words)[2]) {
+        std::size_t bytes = 0;
+        while (bytes < sizeof words) {
+            auto const count = read(pipe, reinterpret_cast<char*>(words) + bytes, sizeof words - bytes);
+            if (count < 0 && errno == EINTR) continue;
+            if (count <= 0) break;
+            bytes += static_cast<std::size_t>(count);
         }
-        (void)execvpe(arguments[0], arguments, environment);
-        auto const reason = errno;
-        (void)!write(news, &reason, sizeof reason);
-        _exit(127);
+        return bytes / sizeof(int);
     }
 
     std::vector<Process> processes_;
