@@ -136,13 +136,16 @@ inline void kill_children() {
             (void)waitpid(number, &status, 0);
             break;
         }
-        // Its own child, and what was orphaned meanwhile.
-        int any = 0;
-        for (pid_t ended = 0; (ended = waitpid(-1, &any, WNOHANG)) > 0;) {
-            if (ended != number) continue;
-            status = any;
-            has_ended = true;
-        }
+        siginfo_t end{};
+        if (waitid(P_PID, static_cast<id_t>(number), &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
+        has_ended = end.si_pid == number;
+    }
+    if (has_ended && number > 0) {
+        (void)kill(-number, SIGKILL);
+        // Its peers read in /proc how it ended (comm/detail/process_watch.hpp), as long as nobody has taken the status.
+        pollfd entry{command.life, POLLIN, 0};
+        (void)poll(&entry, 1, 100);
+        (void)waitpid(number, &status, 0);
     }
     kill_children();
     end_like(status);
