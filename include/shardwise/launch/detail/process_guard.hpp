@@ -136,9 +136,13 @@ inline void kill_children() {
             (void)waitpid(number, &status, 0);
             break;
         }
-        siginfo_t end{};
-        if (waitid(P_PID, static_cast<id_t>(number), &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
-        has_ended = end.si_pid == number;
+        // What was orphaned and ended is taken at once, the command itself only looked at.
+        while (!has_ended) {
+            siginfo_t end{};
+            if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) break;
+            has_ended = end.si_pid == number;
+            if (!has_ended) (void)waitpid(end.si_pid, nullptr, 0);
+        }
     }
     if (has_ended && number > 0) {
         (void)kill(-number, SIGKILL);
