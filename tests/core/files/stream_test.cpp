@@ -63,7 +63,7 @@ TEST_CASE("read_stream: reads pipes with a name, and says what cannot be read") 
     writer.join();
     // Nobody opens it; then somebody does, and writes nothing.
     StreamPatience const brief{.first = std::chrono::milliseconds(20), .next = std::chrono::milliseconds(20)};
-    CHECK(read_stream(pipe, 100, brief).error().reason() == "gave nothing for so many seconds");
+    CHECK(read_stream(pipe, 100, brief).error().reason() == "gave nothing in time, in seconds");
     int const silent = ::open(pipe.c_str(), O_RDWR);
     CHECK(read_stream(pipe, 100, brief).error().code() == ErrorCode::file_unreadable);
     ::close(silent);

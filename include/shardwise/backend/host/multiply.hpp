@@ -24,8 +24,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel, but for wide rows, of which
-/// so many share what is done once for a panel.
+/// Prepared activations that are kept at a time: they stay in the second-level cache beside a panel. Rows too wide for that are
+/// kept all the same, `prepared_rows_at_least` of them, which share what is done once for a panel.
 inline constexpr std::int64_t prepared_bytes_at_once = 512 * 1024;
 inline constexpr std::int64_t prepared_rows_at_least = 24;
 

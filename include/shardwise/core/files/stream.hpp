@@ -56,7 +56,7 @@ namespace detail {
         if (found == 0 && !is_terminal) {
             return Error{ErrorCode::file_unreadable}
                 .in(shown)
-                .because("gave nothing for so many seconds")
+                .because("gave nothing in time, in seconds")
                 .got(std::chrono::duration_cast<std::chrono::seconds>(patience).count())
                 .fix("start what writes to it, or name a file");
         }
