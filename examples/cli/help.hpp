@@ -10,7 +10,7 @@
 
 namespace shardwise::cli {
 
-/// "shardwise 0.2.0".
+/// "shardwise 0.3.0".
 [[nodiscard]] std::string version_text();
 /// Breaks text at blanks into lines of at most `width` columns; words that are longer stand alone.
 [[nodiscard]] std::vector<std::string> filled(std::string_view text, std::size_t width);

@@ -45,7 +45,7 @@
 
 #define SHARDWISE_JOIN_VERSION(major, minor, patch, suffix) v##major##_##minor##_##patch##suffix
 #define SHARDWISE_NAMESPACE_OF(major, minor, patch, suffix) SHARDWISE_JOIN_VERSION(major, minor, patch, suffix)
-/// The inline namespace, v0_2_0 of version 0.2.0, v0_2_0_assert with assertions: inline functions of two versions, or with and
+/// The inline namespace, v0_3_0 of version 0.3.0, v0_3_0_assert with assertions: inline functions of two versions, or with and
 /// without assertions, differ. They are different functions, so that two libraries of one program can each hold their own.
 #define SHARDWISE_NAMESPACE \
     SHARDWISE_NAMESPACE_OF(SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH, SHARDWISE_ASSERT_SUFFIX)
