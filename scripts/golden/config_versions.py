@@ -62,6 +62,7 @@ OTHERS = {
     "gemma3.vision_config": "of a text model with other inputs the text part counts, and the answer says so",
     "gemma3.boi_token_index": "vision", "gemma3.eoi_token_index": "vision", "gemma3.image_token_index": "vision", "gemma3.boi_token_id": "vision",
     "gemma3.eoi_token_id": "vision", "gemma3.image_token_id": "vision", "gemma3.mm_tokens_per_image": "vision",
+    "gemma3_text.attn_logit_softcapping": "the class keeps it and never uses it",
     "gemma3_text._sliding_window_pattern": "written beside layer_types, which is read",
 }
 

@@ -35,7 +35,7 @@ CASES = {
     "gemma": dict(COMMON, model_type="gemma", head_dim=8),
     "gemma2": dict(COMMON, model_type="gemma2", head_dim=8, query_pre_attn_scalar=8, sliding_window=6),
     "gemma3": dict(COMMON, model_type="gemma3_text", head_dim=8, query_pre_attn_scalar=8, sliding_window=6,
-                   num_hidden_layers=7),
+                   num_hidden_layers=7, attn_logit_softcapping=5.0),
     "gpt2": dict(model_type="gpt2", vocab_size=97, n_embd=36, n_layer=3, n_head=6, n_positions=256),
     "opt": dict(model_type="opt", vocab_size=97, hidden_size=36, ffn_dim=52, num_hidden_layers=3, num_attention_heads=6,
                 max_position_embeddings=256, word_embed_proj_dim=36),

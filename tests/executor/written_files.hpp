@@ -49,14 +49,15 @@ inline void write_tensors(std::string const& path, std::vector<FileTensorData> c
     std::ofstream(path, std::ios::binary) << length << header << data;
 }
 
-/// A GGUF file of version 3 whose metadata are whole numbers and texts.
+/// A GGUF file of version 3 whose metadata are whole numbers, texts and floats.
 inline void write_gguf(std::string const& path, std::vector<FileTensorData> const& tensors,
                        std::vector<std::pair<std::string, std::uint16_t>> const& numbers = {},
-                       std::vector<std::pair<std::string, std::string>> const& texts = {}) {
+                       std::vector<std::pair<std::string, std::string>> const& texts = {},
+                       std::vector<std::pair<std::string, float>> const& reals = {}) {
     std::string head = "GGUF";
     append_number(head, std::uint32_t{3});
     append_number(head, static_cast<std::uint64_t>(tensors.size()));
-    append_number(head, static_cast<std::uint64_t>(numbers.size() + texts.size()));
+    append_number(head, static_cast<std::uint64_t>(numbers.size() + texts.size() + reals.size()));
     auto const text = [&head](std::string_view value) {
         append_number(head, static_cast<std::uint64_t>(value.size()));
         head += value;
@@ -70,6 +71,11 @@ inline void write_gguf(std::string const& path, std::vector<FileTensorData> cons
         text(key);
         append_number(head, std::uint32_t{8});  // a text
         text(value);
+    }
+    for (auto const& [key, value] : reals) {
+        text(key);
+        append_number(head, std::uint32_t{6});
+        append_number(head, value);
     }
     constexpr std::size_t alignment = 32;
     std::string data;

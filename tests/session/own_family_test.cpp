@@ -90,11 +90,29 @@ TEST_CASE("own family: a list of a program's own reads its config, safetensors a
         std::vector<std::int64_t> shape(tensor.shape.begin(), tensor.shape.end());
         tensors.push_back({file, "", shape, bytes_of(formula(name, tensor.shape, 0)), 0});
     });
-    write_gguf(files / "model.gguf", tensors,
-               {{"tiny-gguf.embedding_length", 24}, {"tiny-gguf.feed_forward_length", 40}, {"tiny-gguf.block_count", 2},
-                {"tiny-gguf.attention.head_count", 4}, {"tiny-gguf.attention.head_count_kv", 2},
-                {"tiny-gguf.vocab_size", 61}, {"tiny-gguf.context_length", 64}},
-               {{"general.architecture", "tiny-gguf"}});
+    std::vector<std::pair<std::string, std::uint16_t>> const keys{
+        {"tiny-gguf.embedding_length", 24},     {"tiny-gguf.feed_forward_length", 40}, {"tiny-gguf.block_count", 2},
+        {"tiny-gguf.attention.head_count", 4}, {"tiny-gguf.attention.head_count_kv", 2}, {"tiny-gguf.vocab_size", 61},
+        {"tiny-gguf.context_length", 64}};
+    std::vector<std::pair<std::string, std::string>> const names{{"general.architecture", "tiny-gguf"}};
+    write_gguf(files / "model.gguf", tensors, keys, names, {{"tiny-gguf.attention.layer_norm_rms_epsilon", 1e-6F}});
+
+    // What changes results and is not in the file, or is and nothing reads it, is refused where the file is run.
+    auto const refusal = [&](std::string const& file) {
+        auto const source = find_model(files / file, {}, HubCache(HubEnvironment{}));
+        REQUIRE(source);
+        auto const checkpoint = read_checkpoint<Families>(*source);
+        REQUIRE(checkpoint);
+        auto const report = run_on_threads(*source, checkpoint->model, {GenerationRequest{.prompt = {5}}});
+        REQUIRE_FALSE(report);
+        return std::string(report.error().place());
+    };
+    write_gguf(files / "vague.gguf", tensors, keys, names);
+    CHECK(refusal("vague.gguf") == "tiny-gguf.attention.layer_norm_rms_epsilon");
+    auto more = tensors;
+    more.push_back({"blk.1.attn_q_norm.weight", "", {6}, bytes_of(std::vector<float>(6, 2.0F)), 0});
+    write_gguf(files / "more.gguf", more, keys, names, {{"tiny-gguf.attention.layer_norm_rms_epsilon", 1e-6F}});
+    CHECK(refusal("more.gguf") == "blk.1.attn_q_norm.weight");
 
     auto const expected = generate<Architectures>(usual.path(), 1);
     CHECK(expected.size() == 8);

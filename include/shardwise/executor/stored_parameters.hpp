@@ -4,6 +4,7 @@
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/executor/check_gguf_whole.hpp>
 #include <shardwise/executor/assemble_packed.hpp>
 #include <shardwise/executor/kv_halves.hpp>
 #include <shardwise/executor/parameter_position.hpp>
@@ -309,6 +310,8 @@ private:
         TensorNameMap const names(tensors_, aliases());
         auto const checkpoint = read_gguf_checkpoint(source);
         if (!checkpoint) return checkpoint.error();
+        auto const& name = source.weights.front();
+        if (auto const stated = detail::check_stated_epsilon(checkpoint->header.metadata, name); !stated) return stated;
         std::vector<std::string> parts{source.weights.front()};
         if (!checkpoint->others.empty()) {
             auto named = detail::gguf_parts(parts.front(), static_cast<std::int64_t>(checkpoint->others.size()) + 1);
@@ -340,7 +343,7 @@ private:
                 refuse(number, joined.error());
             }
         }
-        return {};
+        return detail::check_unused_tensors(unused_, model_->config, name);
     }
     void take_gguf_tensor(TensorNameMap const& names, GgufTensor const& tensor, Bytes data) {
         auto const match = names.find(tensor.name);

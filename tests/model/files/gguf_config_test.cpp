@@ -135,6 +135,19 @@ TEST_CASE("Scaled positions have llama.cpp's keys") {
         CHECK(refused.error().place() == "llama.rope.freq_base");
         CHECK(refused.error().reason() == "must be above 0");
     }
+    auto const refused_at = [](Written const& file) {
+        auto const config = file.read();
+        REQUIRE_FALSE(config);
+        return std::string(config.error().place());
+    };
+    CHECK(refused_at(small_llama().text("llama.rope.scaling.type", "longrope").real("llama.rope.scaling.factor", 8.0F)) ==
+          "llama.rope.scaling.type");
+    CHECK(refused_at(small_llama().real("llama.rope.scaling.attn_factor", 1.5F)) == "llama.rope.scaling.attn_factor");
+    CHECK(small_llama().real("llama.rope.scaling.attn_factor", 1.0F).read().has_value());
+    CHECK(refused_at(small_llama().real("llama.rope.freq_base_swa", 5e5F)) == "llama.rope.freq_base_swa");
+    CHECK(small_llama().real("llama.rope.freq_base_swa", 1e4F).read().has_value());
+    CHECK(refused_at(small_llama().number("llama.expert_group_count", 4)) == "llama.expert_group_count");
+    CHECK(small_llama().number("llama.expert_group_count", 1).read().has_value());
     auto const negative = small_llama().real("llama.attention.layer_norm_rms_epsilon", -1e-5F).read();
     REQUIRE_FALSE(negative);
     CHECK(negative.error().place() == "llama.attention.layer_norm_rms_epsilon");

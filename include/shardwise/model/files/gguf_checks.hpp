@@ -88,6 +88,12 @@ template <ModelArchitecture Arch>
     || config.position_buckets > 0;
     if (!is_encoder && stated("attention.causal") == 0)
         return refused("attention.causal").because("is false, and this family attends to earlier tokens only");
+    // Routing by groups, and another base of rotations for layers with a window, where a family has neither.
+    if (auto const groups = stated("expert_group_count"); groups && *groups > 1 && !is_read("expert_group_count"))
+        return refused("expert_group_count").because("routes by groups of experts, which this family does not").got(*groups);
+    if (auto const base = header.metadata.find(prefix + "rope.freq_base_swa");
+        base && !is_read("rope.freq_base_swa") && base->real != config.rope.theta)
+        return refused("rope.freq_base_swa").because("rotates layers with a window otherwise, which this family does not");
     for (auto const& scale : gguf_scales) {
         auto const value = header.metadata.find(prefix + std::string(scale.key));
         if (is_read(scale.key) || !value || width_of(value->type) == 0 || value->real == scale.neutral) continue;

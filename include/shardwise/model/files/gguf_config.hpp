@@ -307,6 +307,12 @@ private:
             rope.attention_factor = number("scaling.attn_factor");
             return {};
         }
+        if (type == "longrope")
+            return error(ErrorCode::missing_field, prefix + "scaling.type", "is longrope, whose factors are not in the file");
+        auto const growth = number("scaling.attn_factor");
+        if (type != "yarn" && growth > 0.0 && growth != 1.0)
+            return error(ErrorCode::unsupported, prefix + "scaling.attn_factor",
+                         "scales scores, which only yarn and longrope do here");
         if (type == "none" || (factor == 0.0 && type != "yarn")) return {};
         if (!(factor > 0.0)) return error(ErrorCode::invalid_field, prefix + "scaling.factor", "must be above 0");
         rope.factor = factor;
