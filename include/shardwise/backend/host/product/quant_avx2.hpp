@@ -51,12 +51,6 @@ SHARDWISE_ALWAYS_INLINE Ints splat_int(std::int32_t value) {
 SHARDWISE_ALWAYS_INLINE Floats splat(float value) {
     return _mm256_set1_ps(value);
 }
-/// The 32 bits at an address, in every lane.
-SHARDWISE_ALWAYS_INLINE Ints broadcast_int(void const* from) {
-    std::int32_t value;
-    std::memcpy(&value, from, sizeof value);
-    return _mm256_set1_epi32(value);
-}
 SHARDWISE_ALWAYS_INLINE Ints widen_unsigned(std::byte const* from) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<__m128i const*>(from)));
 }
@@ -122,35 +116,8 @@ SHARDWISE_ALWAYS_INLINE Floats fused(Floats a, Floats b, Floats c) {
 SHARDWISE_ALWAYS_INLINE Floats to_floats(Ints a) {
     return _mm256_cvtepi32_ps(a);
 }
-SHARDWISE_ALWAYS_INLINE Ints round_to_ints(Floats a) {
-    return _mm256_cvtps_epi32(a);
-}
 SHARDWISE_ALWAYS_INLINE Ints magnitude_bits(Floats a) {
     return _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x7FFFFFFF));
-}
-
-/// The digits of 16 values, from the highest, each byte 128 more than the digit.
-struct RaisedDigits {
-    __m128i digits[3];
-};
-
-/// q + 128 (65536 + 256 + 1) has the raised digits as its bytes.
-SHARDWISE_ALWAYS_INLINE Ints raised_number(float const* values, Floats inverse) {
-    return add(round_to_ints(multiply(load_floats(values), inverse)), splat_int(0x808080));
-}
-
-/// The lowest bytes of 16 lanes.
-SHARDWISE_ALWAYS_INLINE __m128i low_bytes(Ints first, Ints second) {
-    __m256i const mask = _mm256_set1_epi32(255);
-    __m256i const words = _mm256_packus_epi32(_mm256_and_si256(first, mask), _mm256_and_si256(second, mask));
-    __m256i const ordered = _mm256_permute4x64_epi64(words, 0xD8);
-    return _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
-}
-SHARDWISE_ALWAYS_INLINE RaisedDigits raised_digits(float const* values, Floats inverse) {
-    Ints const first = raised_number(values, inverse);
-    Ints const second = raised_number(values + lanes, inverse);
-    return {{low_bytes(_mm256_srli_epi32(first, 16), _mm256_srli_epi32(second, 16)),
-             low_bytes(_mm256_srli_epi32(first, 8), _mm256_srli_epi32(second, 8)), low_bytes(first, second)}};
 }
 
 /// Half of 2^(e - 127); NaN for 255.
