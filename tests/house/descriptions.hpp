@@ -21,6 +21,8 @@ inline constexpr std::array<std::string_view, 9> files_with_default{
     "tokenizer/jinja/lexer.hpp",      "tokenizer/parse_pattern.hpp",    "hardware/vendor/amd_smi_api.hpp",
     "hardware/vendor/nvml_session.hpp", "core/files/write_file.hpp",    "core/files/regular_file.hpp"};
 inline constexpr std::size_t max_defaults = 12;
+/// The only switch over the kinds of operations.
+inline constexpr std::string_view file_of_operations = "op/visit_op.hpp";
 
 /// Where the names of families may stand: their own files and presets, formats of others (tokenizers and layouts of chats are
 /// called after families, but are not theirs), and lists of what an engine serves.
@@ -72,6 +74,8 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
                 ++defaults;
                 if (!may_default) found.push_back(place + "default: hides what a new member of the enumeration lacks");
             }
+            if (code.find("case OpKind::") != std::string_view::npos && file != file_of_operations)
+                found.push_back(place + "switches over the kinds of operations: use visit_op, which a new kind breaks");
             if (may_name) continue;
             for (auto const& family : families) {
                 if (code.find('"' + family + '"') != std::string_view::npos)

@@ -46,6 +46,14 @@ TEST_CASE("descriptions: a default in a switch is named with its line, but for c
     CHECK(tree.check() == "include/shardwise: 13 default: of at most 12\n");
 }
 
+TEST_CASE("descriptions: a second switch over the kinds of operations is named with its line") {
+    PlantedHeaders tree;
+    tree.plant("op/visit_op.hpp", "case OpKind::norm: return rule(NormOp{});\n");
+    tree.plant("cost/price.hpp", "switch (op.kind) {\n    case OpKind::norm: return 1;\n}\n");
+    CHECK(tree.check() ==
+          "include/shardwise/cost/price.hpp:2: switches over the kinds of operations: use visit_op, which a new kind breaks\n");
+}
+
 TEST_CASE("descriptions: a family that is named outside of its file is named with the line") {
     PlantedHeaders tree;
     tree.plant("model/presets_llama.hpp", "{\"llama\"}\n");

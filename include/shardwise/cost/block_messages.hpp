@@ -4,7 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/cost/collective.hpp>
 #include <shardwise/memory/activations.hpp>
-#include <shardwise/op/norm.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -87,28 +87,19 @@ private:
     }
 
     /// True where a sum of this operation's results is the result of the sums.
-    constexpr bool is_linear_in_partials(Operation const& op) const {
-        switch (op.kind) {
-            case OpKind::add:
-                return is_partial(op.inputs[0]) && is_partial(op.inputs[1]);
-            case OpKind::combine:
-                return true;
-            // A gate scales the whole row.
-            case OpKind::activation:
-                return op.inputs[1] != no_value && op.inputs[1] != op.inputs[0] && !is_partial(op.inputs[0]);
-            case OpKind::embedding: case OpKind::norm: case OpKind::linear: case OpKind::rope: case OpKind::attention:
-            case OpKind::route: case OpKind::experts: case OpKind::last_token: break;
-        }
-        return false;
+    constexpr bool keeps_partial(Operation const& op) const {
+        return visit_op(op.kind, [&](auto of) {
+            return of.keeps_partial(op, is_partial(op.inputs[0]), is_partial(op.inputs[1]));
+        });
     }
 
     constexpr void visit(Operation const& op) {
         auto const& out = context_.value(op.output);
-        bool const makes_sum = op.kind == OpKind::linear || op.kind == OpKind::experts;
+        bool const makes_sum = unit_of(op.kind) == OpUnit::products;
         if (makes_sum) {
             enter(op);
             is_partial_[index(op.output)] = out.spread == Spread::partial && tp_ > 1 ? 1 : 0;
-        } else if (is_linear_in_partials(op)) {
+        } else if (keeps_partial(op)) {
             is_partial_[index(op.output)] = is_partial(op.inputs[0]) || is_partial(op.inputs[1]) ? 1 : 0;
         } else {
             for (auto const id : op.inputs) reduce(id);

@@ -5,6 +5,7 @@
 #include <shardwise/cost/body_weights.hpp>
 #include <shardwise/cost/cost_terms.hpp>
 #include <shardwise/cost/device_rates.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -108,23 +109,25 @@ private:
 
     constexpr Work work_of(OperationDemand const& op) {
         Work work{.flops = op.flops, .activations = op.bytes, .rate = rates_.products};
-        switch (op.kind) {
-            case OpKind::linear:
+        switch (unit_of(op.kind)) {
+            case OpUnit::products: break;
+            case OpUnit::attention: work.rate *= efficiency_.attention; break;
+            case OpUnit::vectors:
+                work.rate = rates_.vectors;
+                work.activations /= efficiency_.vectors;
+                break;
+        }
+        switch (weights_of(op.kind)) {
+            case OpWeights::none:
+            case OpWeights::table: break;
+            case OpWeights::dense:
                 if (demand_.dense_elements > 0.0)
                     read_weights(work, op.elements / demand_.dense_elements, weights_.dense, weights_.dense_parameters);
                 break;
-            case OpKind::experts:
+            case OpWeights::experts:
                 if (demand_.expert_elements > 0.0)
                     read_weights(work, touched(op) * op.elements / demand_.expert_elements, weights_.experts,
                                  weights_.expert_parameters);
-                break;
-            case OpKind::attention:
-                work.rate *= efficiency_.attention;
-                break;
-            case OpKind::embedding: case OpKind::norm: case OpKind::rope: case OpKind::activation: case OpKind::add:
-            case OpKind::route: case OpKind::combine: case OpKind::last_token:
-                work.rate = rates_.vectors;
-                work.activations /= efficiency_.vectors;
                 break;
         }
         return work;

@@ -6,7 +6,7 @@
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/op/head_share.hpp>
 #include <shardwise/op/input_pieces.hpp>
-#include <shardwise/op/norm.hpp>
+#include <shardwise/op/visit_op.hpp>
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/parallel/policy.hpp>
 #include <shardwise/parallel/sharded_norm.hpp>
@@ -64,7 +64,9 @@ public:
         if (auto const checked = body_.check("block"); !checked) return checked.error();
         auto const& operations = body_.operations();
         for (auto i = operations.size(); i-- > 0;) {
-            if (auto const done = look_at(operations[i]); !done) return done.error();
+            auto const& op = operations[i];
+            auto const done = visit_op(op.kind, [&](auto of) { return look_at(of, op); });
+            if (!done) return done.error();
         }
         for (std::size_t id = 0; id < body_.values().size(); ++id) {
             if (cut_.columns[id].empty()) cut_units(static_cast<ValueId>(id));
@@ -86,31 +88,25 @@ private:
     [[nodiscard]] auto& columns(ValueId id) { return cut_.columns[static_cast<std::size_t>(id)]; }
     [[nodiscard]] auto& pieces(ValueId id) { return cut_.pieces[static_cast<std::size_t>(id)]; }
 
-    [[nodiscard]] Result<> look_at(Operation const& op) {
-        switch (op.kind) {
-            case OpKind::linear:
-            case OpKind::experts:
-                return value(op.output).spread == Spread::partial ? cut_sum(op) : Result<>{};
-            case OpKind::attention:
-                return cut_heads(op);
-            case OpKind::activation:
-                return cut_activation(op);
-            case OpKind::norm:
-                if (value(op.inputs[0]).spread == Spread::sharded) copy_cut(op.output, op.inputs[0]);
-                return {};
-            case OpKind::embedding:
-            case OpKind::rope:
-            case OpKind::add:
-            case OpKind::last_token:
-            case OpKind::route:
-            case OpKind::combine:
-                return {};
-        }
+    [[nodiscard]] Result<> look_at(LinearOp, Operation const& op) { return cut_sum(op); }
+    [[nodiscard]] Result<> look_at(ExpertsOp, Operation const& op) { return cut_sum(op); }
+    [[nodiscard]] Result<> look_at(AttentionOp, Operation const& op) { return cut_heads(op); }
+    [[nodiscard]] Result<> look_at(ActivationOp, Operation const& op) { return cut_activation(op); }
+    [[nodiscard]] Result<> look_at(NormOp, Operation const& op) {
+        if (value(op.inputs[0]).spread == Spread::sharded) copy_cut(op.output, op.inputs[0]);
         return {};
     }
+    // Their values are cut as others that read them say, or by their units.
+    [[nodiscard]] Result<> look_at(EmbeddingOp, Operation const&) { return {}; }
+    [[nodiscard]] Result<> look_at(RopeOp, Operation const&) { return {}; }
+    [[nodiscard]] Result<> look_at(AddOp, Operation const&) { return {}; }
+    [[nodiscard]] Result<> look_at(LastTokenOp, Operation const&) { return {}; }
+    [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
+    [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
 
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {
+        if (value(op.output).spread != Spread::partial) return {};
         auto const grain = grain_of_(op);
         if (!grain) return grain.error();
         auto const in = op.inputs[0];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/memory/activations.hpp>

@@ -246,14 +246,15 @@ private:
                                            std::string const& prefix, TensorPlace place) {
         auto& context = parameters.context();
         auto const& body = model_->program.body(block);
-        detail::OperationLoader<Backend, Policy> const loader(parameters, *model_, prefix, place, experts_);
+        detail::OperationLoader<Backend> const loader(parameters, *model_, prefix, place, experts_);
         auto cut =
             detail::BlockCutter<Policy>(body, place, [&](Operation const& op) { return loader.grain_of(op); }).cut();
         if (!cut) return cut.error();
         Block held;
         held.program = &body;
         for (auto const& op : body.operations()) {
-            auto operation = loader.load(op, body, *cut);
+            auto operation = detail::visit_executed<Backend, Policy>(
+                op.kind, [&](auto of) { return of.load(loader, op, body, *cut); });
             if (!operation) return operation.error();
             held.operations.push_back(std::move(*operation));
             if (op.kind == OpKind::attention || op.kind == OpKind::rope) {
@@ -301,8 +302,8 @@ private:
             arena = std::max(arena, body.plan.layout.peak);
         }
         for (auto& block : blocks_) {
-            scratch = std::max(scratch, scratch_floats<Backend, Policy>(*block.program, block.cut, place_, limits_,
-                                                                        model_->config.vocab_size));
+            detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
+            scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
             for (auto const& op : block.program->operations()) {
                 if (op.kind != OpKind::attention || !op.attention.is_causal) continue;
                 block.cache_layer = layers.size();

@@ -4,14 +4,9 @@
 #include <shardwise/core/checked.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
-#include <shardwise/executor/held_experts.hpp>
-#include <shardwise/executor/latent_attention.hpp>
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/memory/kv_pages.hpp>
-#include <shardwise/parallel/attend_heads.hpp>
-#include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/place.hpp>
-#include <shardwise/parallel/vocab_head.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -76,47 +71,6 @@ struct PlannedBody {
     auto const number = static_cast<std::size_t>(found - bodies.begin());
     if (found == bodies.end()) bodies.push_back({program, std::move(local), {}});
     return number;
-}
-
-/// The floats that a block's kernels and sums need beside their values in any step.
-template <ComputeBackend Backend, ReductionPolicy Policy>
-[[nodiscard]] std::int64_t scratch_floats(BlockBody const& body, BlockCut const& cut, TensorPlace place,
-                                          ExecutorLimits const& limits, std::int64_t vocabulary) {
-    std::int64_t most = 0;
-    for (auto const& norm : cut.norms) {
-        if (norm) most = std::max(most, norm->workspace(limits.step_tokens));
-    }
-    for (auto const& op : body.operations()) {
-        auto const& made = body.values()[static_cast<std::size_t>(op.output)];
-        if (op.kind == OpKind::linear && made.spread == Spread::partial && Policy::has_fixed_tree) {
-            auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
-            detail::ProductTree<Backend> const sum(pieces, op.out_features, place);
-            most = std::max(most, sum.most_workspace(limits.step_tokens));
-        }
-        if (op.kind == OpKind::experts && made.spread != Spread::partial) {
-            // Gathered rows of one expert, which every token may have chosen.
-            most = std::max(most, limits.step_tokens * op.in_features);
-        } else if (op.kind == OpKind::experts) {
-            auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
-            ExpertRows<Backend, Policy> const rows(pieces, place, op.out_features);
-            most = std::max(most, rows.workspace(limits.step_tokens * op.experts_per_token));
-        }
-        if (op.kind == OpKind::attention && op.attention.latent > 0) {
-            most = std::max(
-                most, latent_workspace(op.attention, cut.heads->query.size(), limits.step_tokens, limits.context));
-        } else if (op.kind == OpKind::attention) {
-            AttentionOptions options;
-            options.shape = op.attention;
-            // For the longest chunk and for one token: a chunk between them that needs more goes without.
-            most = std::max(most, attend_heads_workspace(options, *cut.heads, limits.step_tokens, limits.context));
-            most = std::max(most, attend_heads_workspace(options, *cut.heads, 1, limits.context));
-        }
-        if (op.kind == OpKind::linear && op.out_features == vocabulary) {
-            auto const rows = made.rows == Rows::sequences ? limits.sequences : limits.step_tokens;
-            most = std::max(most, gather_logits_workspace(rows, vocabulary));
-        }
-    }
-    return most;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/memory/activations.hpp>
+#include <shardwise/op/work.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -58,7 +59,7 @@ public:
           is_remade_(body.values().size(), 0), is_gathered_(body.values().size(), 0) {}
 
     constexpr Bytes sum() {
-        for (auto const& op : body_.operations()) add(op);
+        for (auto const& op : body_.operations()) visit_op(op.kind, [&](auto of) { add(of, op); });
         keep_loss();
         for (std::size_t id = 0; id < is_needed_.size(); ++id) {
             bool const is_kept = is_needed_[id] != 0 && is_remade_[id] == 0;
@@ -78,30 +79,21 @@ private:
     [[nodiscard]] constexpr bool is_transformers() const { return plan_.convention == MemoryConvention::transformers; }
     [[nodiscard]] constexpr std::int64_t element_bytes() const { return bits(context_.step.dtype) / 8; }
 
-    constexpr void add(Operation const& op) {
-        switch (op.kind) {
-            case OpKind::embedding:
-            case OpKind::rope:
-            case OpKind::add:
-            case OpKind::last_token: return;
-            case OpKind::linear: return keep_inputs(op);
-            case OpKind::norm: return add_norm(op);
-            case OpKind::attention: return add_attention(op);
-            case OpKind::activation: return add_activation(op);
-            case OpKind::route:
-                // The softmax over all experts.
-                total_ += Bytes{4 * context_.step.tokens() * op.experts};
-                return;
-            case OpKind::experts: return add_experts(op);
-            case OpKind::combine:
-                keep_inputs(op);
-                // Rows times their weights: PyTorch's index_add keeps what it adds.
-                total_ += context_.bytes(op.inputs[0]);
-                return;
-        }
+    constexpr void add(EmbeddingOp, Operation const&) {}
+    constexpr void add(RopeOp, Operation const&) {}
+    constexpr void add(AddOp, Operation const&) {}
+    constexpr void add(LastTokenOp, Operation const&) {}
+    constexpr void add(LinearOp, Operation const& op) { keep_inputs(op); }
+    constexpr void add(RouteOp, Operation const& op) {
+        // The softmax over all experts.
+        total_ += Bytes{4 * context_.step.tokens() * op.experts};
     }
-
-    constexpr void add_norm(Operation const& op) {
+    constexpr void add(CombineOp, Operation const& op) {
+        keep_inputs(op);
+        // Rows times their weights: PyTorch's index_add keeps what it adds.
+        total_ += context_.bytes(op.inputs[0]);
+    }
+    constexpr void add(NormOp, Operation const& op) {
         auto const& value = context_.value(op.output);
         // The scale of each row; a layer norm has its mean as well.
         total_ += Bytes{(op.norm == NormKind::layer ? 8 : 4) * context_.rows(value)};
@@ -120,7 +112,7 @@ private:
         else keep(op.inputs[0]);
     }
 
-    constexpr void add_attention(Operation const& op) {
+    constexpr void add(AttentionOp, Operation const& op) {
         auto const& shape = op.attention;
         bool const is_eager = plan_.attention == AttentionKind::eager;
         bool const is_repeated = is_eager && is_transformers() && op.inputs[1] != op.inputs[0];
@@ -147,7 +139,7 @@ private:
         total_ += probability_bytes(op, context_, element_bytes() + (has_copy ? 4 : 0));
     }
 
-    constexpr void add_activation(Operation const& op) {
+    constexpr void add(ActivationOp, Operation const& op) {
         bool const is_gated = op.inputs[1] != no_value;
         auto const result = context_.bytes(op.output);
         bool const is_scale = context_.value(op.inputs[0]).width == 1;
@@ -159,7 +151,7 @@ private:
         if (op.activation != ActivationKind::swiglu_clamped) total_ += is_scale ? context_.bytes(op.inputs[0]) : result;
     }
 
-    constexpr void add_experts(Operation const& op) {
+    constexpr void add(ExpertsOp, Operation const& op) {
         auto const in = op.inputs[0];
         if (context_.value(in).rows == Rows::routed) return keep(in);
         // The rows of the tokens that chose each expert, once for all products that read them.

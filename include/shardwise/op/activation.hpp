@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -27,13 +27,22 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// act(in), or act(gate) * up.
 ///
 /// Shapes  inputs and out [rows, width]; one packed input has both halves, a gate may have one column
-[[nodiscard]] constexpr OpWork activation_work(Operation const& op, OpContext const& context) {
-    bool const is_gated = op.inputs[1] != no_value;
-    auto const elements = static_cast<double>(context.elements(context.value(op.output)));
-    Bytes moved = context.bytes(op.inputs[0]) + context.bytes(op.output);
-    if (is_gated && op.inputs[1] != op.inputs[0]) moved += context.bytes(op.inputs[1]);
-    return {.flops = elements * (activation_cost(op.activation) + (is_gated ? 1.0 : 0.0)),
-            .traffic = static_cast<double>(moved.count())};
-}
+struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
+    static constexpr bool is_element_wise = true;
+
+    /// A gate of another value scales what it multiplies.
+    static constexpr bool keeps_partial(Operation const& op, bool is_first_partial, bool) {
+        return op.inputs[1] != no_value && op.inputs[1] != op.inputs[0] && !is_first_partial;
+    }
+
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        bool const is_gated = op.inputs[1] != no_value;
+        auto const elements = static_cast<double>(context.elements(context.value(op.output)));
+        Bytes moved = context.bytes(op.inputs[0]) + context.bytes(op.output);
+        if (is_gated && op.inputs[1] != op.inputs[0]) moved += context.bytes(op.inputs[1]);
+        return {.flops = elements * (activation_cost(op.activation) + (is_gated ? 1.0 : 0.0)),
+                .traffic = static_cast<double>(moved.count())};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -42,29 +42,31 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Memory  fp32 running maximum and sum of each query and head
 /// Source  FlashAttention-2 (arXiv 2307.08691), section 3.1; absorbed MLA: DeepSeek-V2 (arXiv 2405.04434), section
 ///         2.1.2
-[[nodiscard]] constexpr OpWork attention_work(Operation const& op, OpContext const& context) {
-    auto const& shape = op.attention;
-    auto const& step = context.step;
-    auto const heads = static_cast<double>(context.share(shape.heads));
-    bool const is_absorbed = shape.latent > 0 && step.is_latent_cached && step.new_tokens < step.context;
-    auto const per_pair = is_absorbed ? 4.0 * static_cast<double>(shape.latent)
-                                      : 2.0 * static_cast<double>(shape.key_dim + shape.value_dim);
-    auto const pairs = static_cast<double>(step.batch) * visible_pairs(shape, step);
-    auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank);
-    bool const is_limited = shape.window > 0 && step.is_windowed && shape.window < step.context;
-    auto const seen = is_limited ? shape.window : step.context;
-    auto const past =
-        is_limited && shape.window < step.context - step.new_tokens ? shape.window : step.context - step.new_tokens;
-    auto const token_bytes = static_cast<double>(step.batch) * static_cast<double>(cached) *
-                             static_cast<double>(bits(step.kv_dtype)) / 8.0;
-    Bytes inputs = context.bytes(op.inputs[0]);
-    if (op.inputs[1] != op.inputs[0]) inputs += context.bytes(op.inputs[1]);
-    if (op.inputs[2] != op.inputs[1]) inputs += context.bytes(op.inputs[2]);
-    return {.flops = pairs * heads * (per_pair + 5.0),
-            .traffic = static_cast<double>((inputs + context.bytes(op.output)).count()) +
-                       token_bytes * static_cast<double>(shape.is_cross ? 0 : step.new_tokens),
-            .kv_read = token_bytes * static_cast<double>(shape.is_cross ? seen : past),
-            .workspace = Bytes{step.tokens() * context.share(shape.heads) * 2 * 4}};
-}
+struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        auto const& shape = op.attention;
+        auto const& step = context.step;
+        auto const heads = static_cast<double>(context.share(shape.heads));
+        bool const is_absorbed = shape.latent > 0 && step.is_latent_cached && step.new_tokens < step.context;
+        auto const per_pair = is_absorbed ? 4.0 * static_cast<double>(shape.latent)
+                                          : 2.0 * static_cast<double>(shape.key_dim + shape.value_dim);
+        auto const pairs = static_cast<double>(step.batch) * visible_pairs(shape, step);
+        auto const cached = cached_elements(shape, step.is_latent_cached, context.rank.tp, context.rank.tp_rank);
+        bool const is_limited = shape.window > 0 && step.is_windowed && shape.window < step.context;
+        auto const seen = is_limited ? shape.window : step.context;
+        auto const past =
+            is_limited && shape.window < step.context - step.new_tokens ? shape.window : step.context - step.new_tokens;
+        auto const token_bytes = static_cast<double>(step.batch) * static_cast<double>(cached) *
+                                 static_cast<double>(bits(step.kv_dtype)) / 8.0;
+        Bytes inputs = context.bytes(op.inputs[0]);
+        if (op.inputs[1] != op.inputs[0]) inputs += context.bytes(op.inputs[1]);
+        if (op.inputs[2] != op.inputs[1]) inputs += context.bytes(op.inputs[2]);
+        return {.flops = pairs * heads * (per_pair + 5.0),
+                .traffic = static_cast<double>((inputs + context.bytes(op.output)).count()) +
+                           token_bytes * static_cast<double>(shape.is_cross ? 0 : step.new_tokens),
+                .kv_read = token_bytes * static_cast<double>(shape.is_cross ? seen : past),
+                .workspace = Bytes{step.tokens() * context.share(shape.heads) * 2 * 4}};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -11,10 +11,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in [routed, width], out [tokens, width]
 /// Memory  the routing table
-[[nodiscard]] constexpr OpWork combine_work(Operation const& op, OpContext const& context) {
-    return {.flops = 2.0 * static_cast<double>(context.elements(context.value(op.inputs[0]))),
-            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
-            .workspace = routing_table_bytes(context)};
-}
+struct CombineOp : OpTraits<OpKind::combine, OpUnit::vectors> {
+    static constexpr bool keeps_partial(Operation const&, bool, bool) { return true; }
+
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        return {.flops = 2.0 * static_cast<double>(context.elements(context.value(op.inputs[0]))),
+                .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
+                .workspace = routing_table_bytes(context)};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -10,8 +10,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Rows of a table by id: no arithmetic; each row is read once and written once.
 ///
 /// Shapes  in [rows, 1] ids, table [entries, width], out [rows, width]
-[[nodiscard]] constexpr OpWork embedding_work(Operation const& op, OpContext const& context) {
-    return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
-}
+struct EmbeddingOp : OpTraits<OpKind::embedding, OpUnit::vectors, OpWeights::table> {
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

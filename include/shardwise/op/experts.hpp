@@ -12,17 +12,19 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in [tokens, k] in token order or [routed, k], weights [experts, n, k], out [routed, n]
 /// Memory  the routing table; rows are read where they lie
-[[nodiscard]] constexpr OpWork experts_work(Operation const& op, OpContext const& context) {
-    auto const& in = context.value(op.inputs[0]);
-    auto const columns = context.columns(in);
-    auto const k = static_cast<double>(columns < op.in_features ? columns : op.in_features);
-    auto const m = static_cast<double>(context.routed_rows());
-    auto const n = static_cast<double>(context.columns(context.value(op.output)));
-    auto const element = static_cast<double>(bits(context.step.dtype)) / 8.0;
-    return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
-            .traffic = m * k * element + static_cast<double>(context.bytes(op.output).count()),
-            .workspace = routing_table_bytes(context)};
-}
+struct ExpertsOp : OpTraits<OpKind::experts, OpUnit::products, OpWeights::experts> {
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        auto const& in = context.value(op.inputs[0]);
+        auto const columns = context.columns(in);
+        auto const k = static_cast<double>(columns < op.in_features ? columns : op.in_features);
+        auto const m = static_cast<double>(context.routed_rows());
+        auto const n = static_cast<double>(context.columns(context.value(op.output)));
+        auto const element = static_cast<double>(bits(context.step.dtype)) / 8.0;
+        return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
+                .traffic = m * k * element + static_cast<double>(context.bytes(op.output).count()),
+                .workspace = routing_table_bytes(context)};
+    }
+};
 
 /// Experts that read their weights in a step: no more than there are rows.
 [[nodiscard]] constexpr std::int64_t experts_touched(OpContext const& context) {

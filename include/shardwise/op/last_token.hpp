@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -10,8 +10,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The last (or first) row of each sequence, copied.
 ///
 /// Shapes  in [tokens, width], out [sequences, width]
-[[nodiscard]] constexpr OpWork last_token_work(Operation const& op, OpContext const& context) {
-    return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
-}
+struct LastTokenOp : OpTraits<OpKind::last_token, OpUnit::vectors> {
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -17,15 +17,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// in * weight^T + bias: two operations per row, input column and output column.
 ///
 /// Shapes  in [m, k], weight [n, k], out [m, n]; a rank has n's share (column split) or k's (row split)
-[[nodiscard]] constexpr OpWork linear_work(Operation const& op, OpContext const& context) {
-    auto const& out = context.value(op.output);
-    // Sequence parallelism gathers the rows before a product and scatters them after it.
-    auto const rows = out.rows == Rows::tokens ? context.step.tokens() : context.rows(out);
-    auto const m = static_cast<double>(rows);
-    auto const n = static_cast<double>(context.columns(out));
-    auto const k = static_cast<double>(local_in_features(op, context));
-    return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
-            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
-}
+struct LinearOp : OpTraits<OpKind::linear, OpUnit::products, OpWeights::dense> {
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        auto const& out = context.value(op.output);
+        // Sequence parallelism gathers the rows before a product and scatters them after it.
+        auto const rows = out.rows == Rows::tokens ? context.step.tokens() : context.rows(out);
+        auto const m = static_cast<double>(rows);
+        auto const n = static_cast<double>(context.columns(out));
+        auto const k = static_cast<double>(local_in_features(op, context));
+        return {.flops = 2.0 * m * n * k + (op.parameters[1].empty() ? 0.0 : m * n),
+                .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

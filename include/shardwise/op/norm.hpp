@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -24,12 +24,16 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Memory  where ranks add up their squares, a number per row
 /// Units   operations per element: rms 4 (square, sum, scale, weight), layer 7 (sum, centre, square, sum, scale,
 ///         weight, bias)
-[[nodiscard]] constexpr OpWork norm_work(Operation const& op, OpContext const& context) {
-    auto const& value = context.value(op.output);
-    bool const is_summed = context.rank.tp > 1 && spans_ranks(op, value);
-    return {.flops = (op.norm == NormKind::layer ? 7.0 : 4.0) * static_cast<double>(context.elements(value)),
-            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
-            .workspace = is_summed ? square_bytes(context.rows(value)) : Bytes{}};
-}
+struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
+    static constexpr bool is_element_wise = true;  // a row at a time
+
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        auto const& value = context.value(op.output);
+        bool const is_summed = context.rank.tp > 1 && spans_ranks(op, value);
+        return {.flops = (op.norm == NormKind::layer ? 7.0 : 4.0) * static_cast<double>(context.elements(value)),
+                .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),
+                .workspace = is_summed ? square_bytes(context.rows(value)) : Bytes{}};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/op/step.hpp>
+#include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
 
@@ -16,10 +16,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// the largest.
 ///
 /// Shapes  scores [tokens, experts], out [tokens, 2k]: numbers and weights
-[[nodiscard]] constexpr OpWork route_work(Operation const& op, OpContext const& context) {
-    auto const scores = static_cast<double>(context.step.tokens()) * static_cast<double>(op.experts);
-    return {.flops = scores * (5.0 + static_cast<double>(op.experts_per_token)),
-            .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
-}
+struct RouteOp : OpTraits<OpKind::route, OpUnit::vectors> {
+    [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
+        auto const scores = static_cast<double>(context.step.tokens()) * static_cast<double>(op.experts);
+        return {.flops = scores * (5.0 + static_cast<double>(op.experts_per_token)),
+                .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count())};
+    }
+};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -4,6 +4,7 @@
 #include <shardwise/core/span.hpp>
 #include <shardwise/cost/block_work.hpp>
 #include <shardwise/memory/activations.hpp>
+#include <shardwise/op/work.hpp>
 #include <shardwise/memory/kv_cache.hpp>
 #include <shardwise/memory/weights.hpp>
 #include <shardwise/model/architecture.hpp>
@@ -30,15 +31,14 @@ struct WeightPricer {
     double held = 0.0;
     for (auto const& op : body.operations()) {
         auto const elements = static_cast<double>(op.in_features) * static_cast<double>(op.out_features);
-        switch (op.kind) {
-            case OpKind::linear: read += elements, held += elements; break;
-            case OpKind::embedding: read += elements * work.table_share, held += elements; break;
-            case OpKind::experts:
+        switch (weights_of(op.kind)) {
+            case OpWeights::none: break;
+            case OpWeights::dense: read += elements, held += elements; break;
+            case OpWeights::table: read += elements * work.table_share, held += elements; break;
+            case OpWeights::experts:
                 held += elements * static_cast<double>(op.experts);
                 read += elements * static_cast<double>(op.experts) * work.expert_share;
                 break;
-            case OpKind::norm: case OpKind::rope: case OpKind::attention: case OpKind::activation: case OpKind::add:
-            case OpKind::route: case OpKind::combine: case OpKind::last_token: break;
         }
     }
     return held > 0.0 ? read / held : 1.0;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/multiply.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/block_cut.hpp>
+#include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/op/packed_weight.hpp>
+#include <shardwise/parallel/detail/product_tree.hpp>
+#include <shardwise/parallel/detail/tree_plan.hpp>
+#include <shardwise/parallel/place.hpp>
+#include <shardwise/parallel/weight_slice.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The format in which a rank holds a parameter.
+struct ParameterFormat {
+    WeightFormat format = WeightFormat::f32;
+    std::int64_t group = 0;
+    /// True where every rank holds the whole table.
+    bool is_replicated = false;
+};
+
+namespace detail {
+
+/// Where an operation is counted: its block as the rank has it, and what the rank makes room for.
+struct CountedBlock {
+    Model const& model;
+    BlockBody const& body;
+    BlockCut const& cut;
+    TensorPlace place;
+    TensorPlace experts;
+    ExecutorLimits const& limits;
+    IsaLevel isa = IsaLevel::portable;
+
+    [[nodiscard]] Value const& value(ValueId id) const { return body.values()[static_cast<std::size_t>(id)]; }
+    [[nodiscard]] InputPieces const& pieces(ValueId id) const { return *cut.pieces[static_cast<std::size_t>(id)]; }
+};
+
+/// What operations take of a rank's memory once they are loaded.
+///
+/// Units  bytes
+struct MemoryTally {
+    std::int64_t weights = 0;
+    /// Of the weights what products read.
+    std::int64_t packed = 0;
+    std::int64_t cache = 0;
+    /// The most that any product needs of the memory in which it prepares its input.
+    std::int64_t prepared = 0;
+
+    /// A vector in fp32, where the operation has it.
+    void add_vector(Operation const& op, std::size_t slot, std::int64_t elements) {
+        if (!op.parameters[slot].empty()) weights += 4 * elements;
+    }
+    void add_packed(std::int64_t bytes) {
+        weights += bytes;
+        packed += bytes;
+    }
+
+    /// The product of `layers` weights as ColumnLinear and RowLinear hold them, each with at most `rows` rows at a time.
+    ///
+    /// Errors  size_overflow
+    template <ReductionPolicy Policy>
+    [[nodiscard]] Result<> add_product(CountedBlock const& block, Operation const& op, ParameterFormat held,
+                                       std::int64_t layers, std::int64_t rows) {
+        auto const kernel = product_kernel(held.format, block.isa);
+        auto const hold = [&](std::int64_t outputs, std::int64_t inputs, std::int64_t row_bytes) -> Result<> {
+            if (outputs == 0 || inputs == 0) return {};
+            auto const bytes = packed_weight_bytes(held.format, outputs, inputs, held.group);
+            if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(outputs);
+            add_packed(layers * bytes->count());
+            prepared = std::max(prepared, prepared_buffer_bytes(row_bytes, rows));
+            return {};
+        };
+        if (block.value(op.output).spread != Spread::partial) {
+            auto const own = block.cut.width(op.output);
+            add_vector(op, 1, layers * own);
+            return hold(own, op.in_features, prepared_row_bytes(kernel, UnitRange{0, op.in_features}));
+        }
+        add_vector(op, 1, layers * op.out_features);
+        auto const& pieces = block.pieces(op.inputs[0]);
+        auto const& place = block.place;
+        auto const own = pieces.inputs_of_rank(place.ranks, place.rank).size();
+        if (!Policy::has_fixed_tree || own == 0)
+            return hold(op.out_features, own, prepared_row_bytes(kernel, UnitRange{0, own}));
+        auto const lead = lead_inputs(held.format, pieces, place);
+        auto const sums = product_sums(TreePlan(pieces.count, place.ranks, place.rank), pieces, place, lead);
+        return hold(op.out_features, lead + own, prepared_row_bytes(kernel, sums));
+    }
+};
+
+}  // namespace detail
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

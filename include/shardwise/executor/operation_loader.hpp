@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/executor/load_parameter.hpp>
+#include <shardwise/model/architecture.hpp>
+#include <shardwise/op/operation.hpp>
+#include <shardwise/parallel/place.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// The parameters of one block for one rank, by the names that its operations know them by.
+template <ComputeBackend Backend>
+class OperationLoader {
+public:
+    /// `prefix` is the block's module, which parameters' names follow; `experts` the rank's share of the experts.
+    OperationLoader(ParameterLoader<Backend>& parameters, Model const& model, std::string prefix, TensorPlace place,
+                    TensorPlace experts = {})
+        : parameters_(parameters), model_(model), prefix_(std::move(prefix)), place_(place), experts_(experts) {}
+
+    [[nodiscard]] ParameterLoader<Backend>& parameters() const { return parameters_; }
+    [[nodiscard]] typename Backend::Context& context() const { return parameters_.context(); }
+    [[nodiscard]] Model const& model() const { return model_; }
+    [[nodiscard]] TensorPlace const& place() const { return place_; }
+    [[nodiscard]] bool is_gguf() const { return parameters_.parameters().is_gguf(); }
+
+    /// The experts that the rank has of an operation's.
+    [[nodiscard]] UnitRange own_experts(Operation const& op) const {
+        return split_units(op.experts, experts_.ranks, experts_.rank);
+    }
+
+    /// A parameter's full name; a `*` in it is the expert's number.
+    [[nodiscard]] std::string name_of(std::string_view parameter, std::int64_t expert = 0) const {
+        auto name = prefix_.empty() ? std::string(parameter) : prefix_ + "." + std::string(parameter);
+        if (auto const star = name.find('*'); star != std::string::npos) name.replace(star, 1, std::to_string(expert));
+        return name;
+    }
+    [[nodiscard]] Result<StoredParameter> find(std::string_view parameter, std::int64_t expert = 0) const {
+        return parameters_.parameters().find(name_of(parameter, expert));
+    }
+
+    /// What the inputs of a product's weight are sharded by.
+    [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
+        auto const stored = find(op.parameters[0], own_experts(op).begin);
+        if (!stored) return stored.error();
+        auto const held = parameters_.format_of(*stored);
+        if (!held) return held.error();
+        return weight_grain(held->format, held->group);
+    }
+
+    /// A vector or some ranges of it; nothing where the operation has none.
+    [[nodiscard]] Result<Buffer<float, Backend>> hold_vector(
+        std::string_view parameter, std::int64_t count, std::optional<std::span<UnitRange const>> ranges = {}) const {
+        if (parameter.empty()) return Buffer<float, Backend>{};
+        auto const stored = find(parameter);
+        if (!stored) return stored.error();
+        auto const values = parameters_.floats(*stored, count, ranges);
+        if (!values) return values.error();
+        return hold_floats<Backend>(context(), *values);
+    }
+
+private:
+    ParameterLoader<Backend>& parameters_;
+    Model const& model_;
+    std::string prefix_;
+    TensorPlace place_;
+    TensorPlace experts_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

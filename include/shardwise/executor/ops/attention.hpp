@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/executor/step_room.hpp>
+#include <shardwise/op/alibi_slopes.hpp>
+#include <shardwise/op/rope_frequencies.hpp>
+#include <shardwise/parallel/attend_heads.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// Keys and values enter the rank's cache, where there is one, and its heads attend to what is there. Each sequence of a step is
+/// attended to on its own.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp<AttentionOp, Backend, Policy> {
+    using Held = HeldOperation<Backend, Policy>;
+    using Loader = OperationLoader<Backend>;
+
+    [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const&,
+                                           BlockCut const& cut) {
+        auto const& config = from.model().config;
+        if (config.rounded_alibi) return not_executed("an attention with rounded linear biases (ALiBi)");
+        auto const own = cut.heads->query;
+        if (config.alibi) {
+            // How the scores of the rank's heads fall with distance.
+            auto const slopes = alibi_slopes(op.attention.heads);
+            std::vector<float> const part(slopes.begin() + own.begin, slopes.begin() + own.end);
+            return hold(hold_floats<Backend>(from.context(), part));
+        }
+        if (op.parameters[0].empty()) return Held{};
+        // A sink for each head (gpt_oss).
+        auto const stored = from.find(op.parameters[0]);
+        if (!stored) return stored.error();
+        if (stored->tensor->shape.rank() != 1) return not_executed("an attention with scores of its own");
+        UnitRange const heads[] = {own};
+        return hold(from.hold_vector(op.parameters[0], op.attention.heads, heads));
+    }
+
+    [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
+                                        ParameterFormat) {
+        auto const& heads = block.cut.heads;
+        if (heads) to.add_vector(op, 0, heads->query.size());
+        if (heads && block.model.config.alibi) to.weights += 4 * heads->query.size();
+        if (!op.attention.is_causal) return {};
+        auto const bytes = kv_layer_bytes(kv_layer(op.attention, *heads), kv_room(block.limits));
+        if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("context").got(block.limits.context);
+        to.cache += bytes->count();
+        return {};
+    }
+
+    [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
+        auto const& limits = block.limits;
+        auto const& heads = *block.cut.heads;
+        if (op.attention.latent > 0)
+            return latent_workspace(op.attention, heads.query.size(), limits.step_tokens, limits.context);
+        AttentionOptions options;
+        options.shape = op.attention;
+        // For the longest chunk and for one token: a chunk between them that needs more goes without.
+        return std::max(attend_heads_workspace(options, heads, limits.step_tokens, limits.context),
+                        attend_heads_workspace(options, heads, 1, limits.context));
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        if (op.attention.latent > 0) return run_latent(walk, op);
+        using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
+        auto const& config = walk.model.config;
+        // Of each head: a score without a value, or how its scores fall with distance.
+        auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number));
+        Vector const none;
+        Vector const per_head = numbers != nullptr ? Vector(numbers->values.view()) : none;
+        auto const sinks = config.alibi ? none : per_head;
+        auto const slopes = config.alibi ? per_head : none;
+        auto const& share = *walk.block.cut.heads;
+        auto const& shape = op.attention;
+        auto q = walk.view(op.inputs[0]);
+        auto k = walk.view(op.inputs[1]);
+        auto v = walk.view(op.inputs[2]);
+        if (op.inputs[0] == op.inputs[1]) {
+            auto const q_width = share.query.size() * shape.key_dim;
+            auto const k_width = share.kv.size() * shape.key_dim;
+            auto const all = q;
+            q = all.columns(0, q_width);
+            k = all.columns(q_width, k_width);
+            v = all.columns(q_width + k_width, share.kv.size() * shape.value_dim);
+        }
+        AttentionOptions options;
+        options.shape = shape;
+        options.soft_cap = static_cast<float>(config.attention_softcap);
+        options.scale = score_scale(walk, shape);
+        auto const out = walk.view(op.output);
+        auto const& step = walk.step;
+        auto& stream = walk.stream;
+        auto& cache = *step.cache;
+        auto const layer = walk.block.cache_layer;
+        std::int64_t first = 0;
+        for (auto const& part : step.parts) {
+            options.first_query = part.past;
+            auto const known = part.past + part.tokens;
+            auto const keys = k.rows(first, part.tokens);
+            auto const values = v.rows(first, part.tokens);
+            // Without the workspace fewer threads share the work, and the bits are the same.
+            bool const has_workspace =
+                step.scratch.elements() >= attend_heads_workspace(options, share, part.tokens, known);
+            auto const attend_to = [&]<class Cache>(CachedRows<Cache, Backend> const& seen_keys,
+                                                    CachedRows<Cache, Backend> const& seen_values) {
+                return attend_heads<Backend, Cache>(q.rows(first, part.tokens), seen_keys, seen_values,
+                                                    out.rows(first, part.tokens), options, share, stream,
+                                                    has_workspace ? step.scratch : TensorView<float, 1, Backend>{},
+                                                    sinks, slopes);
+            };
+            auto const attend_to_cache = [&]<class Cache>(Cache) {
+                return attend_to(cache.template keys<Cache>(layer, part.slot, known),
+                                 cache.template values<Cache>(layer, part.slot, known));
+            };
+            Result<> done;
+            if (shape.is_causal) {
+                done = cache.store(layer, part.slot, part.past, keys, values, stream);
+                if (done) done = cache.with_element(attend_to_cache);
+            } else {
+                // An encoder sees its whole sequence in one step and keeps nothing.
+                done = attend_to(CachedRows<float, Backend>(keys), CachedRows<float, Backend>(values));
+            }
+            if (!done) return done;
+            first += part.tokens;
+        }
+        return {};
+    }
+
+private:
+    [[nodiscard]] static Result<Held> hold(Result<Buffer<float, Backend>> values) {
+        if (!values) return values.error();
+        return Held{HeldVector<Backend>{std::move(*values)}};
+    }
+
+    /// What multiplies an attention's scores; 0: 1 / sqrt(key_dim).
+    template <Communicator C>
+    [[nodiscard]] static float score_scale(BlockWalk<Backend, Policy, C> const& walk, AttentionShape const& shape) {
+        auto const& config = walk.model.config;
+        if (config.yarn_scores && config.rope.mscale_all_dim != 0.0) {
+            auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
+            return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
+        }
+        auto const squared = config.query_scale > 0.0 ? config.query_scale : static_cast<double>(shape.key_dim);
+        if (config.layer_scores)
+            return static_cast<float>(1.0 / std::sqrt(squared) / static_cast<double>(walk.block.number + 1));
+        return config.query_scale > 0.0 ? static_cast<float>(1.0 / std::sqrt(squared)) : 0.0F;
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run_latent(BlockWalk<Backend, Policy, C>& walk, Operation const& op) {
+        auto const& operations = walk.block.program->operations();
+        std::size_t expands = 0;
+        while (operations[expands].output != op.inputs[2]) ++expands;
+        auto const& heads = std::get<LatentHeads<Backend>>(walk.held(expands));
+        auto const q = walk.view(op.inputs[0]);
+        auto const latents = walk.view(op.inputs[1]);
+        auto const out = walk.view(op.output);
+        // In the latent keys are wider, but the scores are those of the heads.
+        auto const given = score_scale(walk, op.attention);
+        auto const plain = static_cast<float>(1.0 / std::sqrt(static_cast<double>(op.attention.key_dim)));
+        auto& stream = walk.stream;
+        auto& cache = *walk.step.cache;
+        auto const layer = walk.block.cache_layer;
+        std::int64_t first = 0;
+        for (auto const& part : walk.step.parts) {
+            auto const stored =
+                cache.store(layer, part.slot, part.past, latents.rows(first, part.tokens), {}, stream);
+            if (!stored) return stored;
+            auto const attend_to_cache = [&]<class Cache>(Cache) {
+                return heads.template attend<Cache>(
+                    q.rows(first, part.tokens), cache.template keys<Cache>(layer, part.slot, part.past + part.tokens),
+                    out.rows(first, part.tokens), part.past, given > 0.0F ? given : plain, walk.step.scratch, stream);
+            };
+            if (auto const done = cache.with_element(attend_to_cache); !done) return done;
+            first += part.tokens;
+        }
+        return {};
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

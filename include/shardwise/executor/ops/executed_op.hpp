@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/block_walk.hpp>
+#include <shardwise/executor/held_operation.hpp>
+#include <shardwise/executor/memory_tally.hpp>
+#include <shardwise/executor/operation_loader.hpp>
+#include <shardwise/op/visit_op.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// How a rank executes the operations of one kind; executor/ops/<kind>.hpp has it for `Op` of op/<kind>.hpp:
+///
+///     static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const&, Operation const&, BlockBody const&,
+///                                                        BlockCut const&);    // what the rank holds of its parameters
+///     static Result<> count(MemoryTally&, CountedBlock const&, Operation const&, ParameterFormat);    // its bytes
+///     static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t number);    // floats, in any step
+///     template <Communicator C>
+///     static Result<> run(BlockWalk<Backend, Policy, C>&, Operation const&, std::size_t number);      // one step
+template <class Op, ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp;
+
+/// Of operations that hold and need nothing.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct HoldsNothing {
+    [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const&, Operation const&,
+                                                                     BlockBody const&, BlockCut const&) {
+        return HeldOperation<Backend, Policy>{};
+    }
+    [[nodiscard]] static Result<> count(MemoryTally&, CountedBlock const&, Operation const&, ParameterFormat) {
+        return {};
+    }
+    [[nodiscard]] static std::int64_t scratch(CountedBlock const&, Operation const&, std::size_t) { return 0; }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

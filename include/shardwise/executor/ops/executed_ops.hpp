@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/activation.hpp>
+#include <shardwise/executor/ops/add.hpp>
+#include <shardwise/executor/ops/attention.hpp>
+#include <shardwise/executor/ops/combine.hpp>
+#include <shardwise/executor/ops/embedding.hpp>
+#include <shardwise/executor/ops/experts.hpp>
+#include <shardwise/executor/ops/last_token.hpp>
+#include <shardwise/executor/ops/linear.hpp>
+#include <shardwise/executor/ops/norm.hpp>
+#include <shardwise/executor/ops/rope.hpp>
+#include <shardwise/executor/ops/route.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// Calls `rule` with the ExecutedOp of a kind.
+template <ComputeBackend Backend, ReductionPolicy Policy, class Rule>
+decltype(auto) visit_executed(OpKind kind, Rule&& rule) {
+    return visit_op(kind, [&]<class Op>(Op) -> decltype(auto) { return rule(ExecutedOp<Op, Backend, Policy>{}); });
+}
+
+/// The floats that a block's kernels and sums need beside their values in any step.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+[[nodiscard]] std::int64_t scratch_floats(CountedBlock const& block) {
+    std::int64_t most = 0;
+    std::size_t number = 0;
+    for (auto const& op : block.body.operations()) {
+        auto const needed = visit_executed<Backend, Policy>(
+            op.kind, [&](auto of) { return of.scratch(block, op, number); });
+        most = std::max(most, needed);
+        ++number;
+    }
+    return most;
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

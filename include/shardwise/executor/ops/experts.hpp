@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/executor/ops/load_experts.hpp>
+#include <shardwise/executor/routes.hpp>
+#include <shardwise/kernels/embedding.hpp>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// One linear layer of every expert, each with all of its rows at once; experts without rows are not looked at.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp<ExpertsOp, Backend, Policy> {
+    using Held = HeldOperation<Backend, Policy>;
+
+    [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
+                                           BlockBody const& body, BlockCut const& cut) {
+        ExpertLoader<Backend, Policy> const experts(from, op);
+        if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial) {
+            auto rows = experts.load_rows(*cut.pieces[static_cast<std::size_t>(op.inputs[0])]);
+            if (!rows) return rows.error();
+            return Held{std::move(*rows)};
+        }
+        bool is_alternating = false;
+        for (auto const& reader : body.operations()) {
+            bool const reads = reader.kind == OpKind::activation && reader.inputs[0] == op.output;
+            is_alternating = is_alternating || (reads && reader.activation == ActivationKind::swiglu_clamped);
+        }
+        auto columns = experts.load_columns(cut.columns[static_cast<std::size_t>(op.output)], is_alternating);
+        if (!columns) return columns.error();
+        return Held{std::move(*columns)};
+    }
+
+    [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
+                                        ParameterFormat held) {
+        auto const own = split_units(op.experts, block.experts.ranks, block.experts.rank).size();
+        return to.template add_product<Policy>(block, op, held, own, block.limits.step_tokens * block.experts.ranks);
+    }
+
+    [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
+        // Gathered rows of one expert, which every token may have chosen.
+        if (block.value(op.output).spread != Spread::partial) return block.limits.step_tokens * op.in_features;
+        ExpertRows<Backend, Policy> const rows(block.pieces(op.inputs[0]), block.place, op.out_features);
+        return rows.workspace(block.limits.step_tokens * op.experts_per_token);
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        auto const table = order_rows(walk, op, number, RoutingOrder::token_of_row);
+        if (!table) return table.error();
+        auto const& held = walk.held(number);
+        auto const* const columns = std::get_if<ExpertColumns<Backend>>(&held);
+        if (columns == nullptr) {
+            return std::get<ExpertRows<Backend, Policy>>(held).forward({0, table->first}, walk.view(op.inputs[0]),
+                                                                       walk.view(op.output), walk.step.scratch,
+                                                                       walk.comm, walk.stream);
+        }
+        // Rows in the order of tokens go to their experts, one expert's at a time.
+        using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
+        TensorView<float const, 2, Backend> const in = walk.view(op.inputs[0]);
+        auto const out = walk.view(op.output);
+        auto& stream = walk.stream;
+        return ExpertRuns{0, table->first}.for_each({0, out.extent(0)}, [&](std::size_t expert, UnitRange rows) {
+            auto const count = rows.size();
+            auto const* const tokens = table->order.data() + rows.begin;
+            // One row is read where it lies.
+            if (count == 1) return columns->experts[expert].forward(in.rows(*tokens, 1), out.rows(rows.begin, 1), stream);
+            Matrix const gathered(walk.step.scratch.data(), {count, in.extent(1)});
+            TensorView<std::int32_t const, 1, Backend> const ids(tokens, {count});
+            Result<> const done = embedding<float>(ids, in, gathered, stream);
+            return done ? columns->experts[expert].forward(gathered, out.rows(rows.begin, count), stream) : done;
+        });
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

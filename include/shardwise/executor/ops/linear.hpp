@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/parallel/vocab_head.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// A product whose outputs or inputs are sharded; logits are put together on every rank. What expands the latent of an
+/// attention is held by heads, and the attention computes with it.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp<LinearOp, Backend, Policy> {
+    using Held = HeldOperation<Backend, Policy>;
+    using Loader = OperationLoader<Backend>;
+
+    [[nodiscard]] static Result<Held> load(Loader const& from, Operation const& op, BlockBody const& body,
+                                           BlockCut const& cut) {
+        auto const stored = from.find(op.parameters[0]);
+        if (!stored) return stored.error();
+        if (auto const* const attention = attention_that_expands(op.output, body))
+            return load_latent(from, op, *stored, attention->attention, cut);
+        if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial)
+            return load_row(from, op, *stored, cut);
+        return load_column(from, op, *stored, body, cut);
+    }
+
+    [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
+                                        ParameterFormat held) {
+        if (auto const* const attention = attention_that_expands(op.output, block.body))
+            return count_latent(to, block, attention->attention, held);
+        auto const& limits = block.limits;
+        auto const rows = block.value(op.output).rows == Rows::sequences ? limits.sequences : limits.step_tokens;
+        return to.template add_product<Policy>(block, op, held, 1, rows);
+    }
+
+    [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
+        auto const& made = block.value(op.output);
+        std::int64_t most = 0;
+        if (made.spread == Spread::partial && Policy::has_fixed_tree) {
+            ProductTree<Backend> const sum(block.pieces(op.inputs[0]), op.out_features, block.place);
+            most = sum.most_workspace(block.limits.step_tokens);
+        }
+        auto const vocabulary = block.model.config.vocab_size;
+        if (op.out_features != vocabulary) return most;
+        auto const rows = made.rows == Rows::sequences ? block.limits.sequences : block.limits.step_tokens;
+        return std::max(most, gather_logits_workspace(rows, vocabulary));
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        auto const& held = walk.held(number);
+        // Its keys and values are never made.
+        if (std::holds_alternative<LatentHeads<Backend>>(held)) return {};
+        auto const in = walk.view(op.inputs[0]);
+        auto const out = walk.view(op.output);
+        if (auto const* const row = std::get_if<RowLinear<Backend, Policy>>(&held))
+            return row->forward(in, out, walk.step.scratch, walk.comm, walk.stream);
+        auto const done = std::get<ColumnLinear<Backend>>(held).forward(in, out, walk.stream);
+        auto const& made = walk.values.of(op.output);
+        bool const is_logits = made.is_fp32 && made.width == walk.state.logits.extent(1);
+        if (!done || !is_logits) return done;
+        if (auto const cap = static_cast<float>(walk.model.config.logit_softcap); cap > 0.0F) {
+            auto const bend = [out, cap](std::int64_t begin, std::int64_t end) {
+                for (auto i = begin; i < end; ++i) out.data()[i] = cap * std::tanh(out.data()[i] / cap);
+            };
+            Backend::launch(out.elements(), bend, walk.stream, 4096);
+        }
+        return gather_logits<Backend>(out, walk.state.logits, walk.step.scratch, walk.comm, walk.stream);
+    }
+
+private:
+    /// True where the file has the weight as Conv1D does, [inputs, outputs]; a square one shows it by what is sharded: dimension
+    /// `sharded` of what Conv1D has.
+    [[nodiscard]] static bool is_conv1d(StoredParameter const& stored, Operation const& op, std::int32_t sharded) {
+        auto const& shape = stored.tensor->shape;
+        return shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
+               (stored.tensor->shard.dim == sharded || shape[0] != shape[1]);
+    }
+    [[nodiscard]] static Error named(Error error, Loader const& from, Operation const& op) {
+        return error.at(from.name_of(op.parameters[0]));
+    }
+
+    [[nodiscard]] static Result<Held> load_column(Loader const& from, Operation const& op, StoredParameter const& stored,
+                                                  BlockBody const& body, BlockCut const& cut) {
+        auto const rows = stored_rows(op, body, from.model(), stored, from.is_gguf(),
+                                      cut.columns[static_cast<std::size_t>(op.output)]);
+        auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
+                                                        .inputs = op.in_features,
+                                                        .is_turned = is_conv1d(stored, op, 1),
+                                                        .rows = rows});
+        if (!matrix) return matrix.error();
+        matrix->read_once();
+        auto bias = from.hold_vector(op.parameters[1], op.out_features, rows);
+        if (!bias) return bias.error();
+        Buffer<float, Backend> const& own_bias = *bias;
+        UnitRange const own[] = {{0, matrix->source().outputs}};
+        auto column = ColumnLinear<Backend>::create(from.context(), matrix->source(), own, own_bias.view());
+        if (!column) return named(column.error(), from, op);
+        return Held{std::move(*column)};
+    }
+    [[nodiscard]] static Result<Held> load_row(Loader const& from, Operation const& op, StoredParameter const& stored,
+                                               BlockCut const& cut) {
+        auto const& place = from.place();
+        auto const& pieces = *cut.pieces[static_cast<std::size_t>(op.inputs[0])];
+        auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
+        auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
+                                                        .inputs = op.in_features,
+                                                        .is_turned = is_conv1d(stored, op, 0),
+                                                        .columns = own});
+        if (!matrix) return matrix.error();
+        matrix->read_once();
+        auto bias = from.hold_vector(op.parameters[1], op.out_features);
+        if (!bias) return bias.error();
+        Buffer<float, Backend> const& whole = *bias;
+        auto row =
+            RowLinear<Backend, Policy>::create(from.context(), matrix->source(), pieces, place, whole.view(), own);
+        if (!row) return named(row.error(), from, op);
+        return Held{std::move(*row)};
+    }
+    [[nodiscard]] static Result<Held> load_latent(Loader const& from, Operation const& op, StoredParameter const& stored,
+                                                  AttentionShape const& shape, BlockCut const& cut) {
+        auto const own = cut.heads->query;
+        auto const rows_of_head = shape.heads > 0 ? op.out_features / shape.heads : 0;
+        UnitRange const rows[] = {{own.begin * rows_of_head, own.end * rows_of_head}};
+        auto const matrix = from.parameters().matrix(
+            stored, {.outputs = op.out_features, .inputs = op.in_features, .rows = rows});
+        if (!matrix) return matrix.error();
+        auto local = shape;
+        local.heads = own.size();
+        auto heads = LatentHeads<Backend>::create(from.context(), matrix->source(), local, {0, own.size()});
+        if (!heads) return named(heads.error(), from, op);
+        return Held{std::move(*heads)};
+    }
+    [[nodiscard]] static Result<> count_latent(MemoryTally& to, CountedBlock const& block, AttentionShape const& shape,
+                                               ParameterFormat held) {
+        auto const heads = block.cut.heads->query.size();
+        auto const bytes = latent_weight_bytes(held.format, shape, heads, held.group);
+        if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(heads);
+        to.add_packed(bytes->count());
+        if (heads == 0) return {};
+        auto const kernel = product_kernel(held.format, block.isa);
+        auto const row_bytes = prepared_row_bytes(kernel, UnitRange{0, shape.latent - shape.rotary});
+        to.prepared = std::max(to.prepared, prepared_buffer_bytes(row_bytes, latent_rows));
+        return {};
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/rms_norm.hpp>
+#include <shardwise/parallel/sharded_norm.hpp>
+
+#include <optional>
+#include <span>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp<NormOp, Backend, Policy> {
+    [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
+                                                                     Operation const& op, BlockBody const& body,
+                                                                     BlockCut const& cut) {
+        HeldNorm<Backend> norm;
+        auto const made = static_cast<std::size_t>(op.output);
+        std::optional<std::span<UnitRange const>> own;
+        if (spans_ranks(op, body.values()[made])) own = cut.columns[made];
+        auto weight = from.hold_vector(op.parameters[0], op.in_features, own);
+        if (!weight) return weight.error();
+        norm.weight = std::move(*weight);
+        // llama.cpp's norms only multiply: its converter adds the one that gemma's add.
+        if (op.norm == NormKind::rms_offset && from.is_gguf()) {
+            for (auto& value : std::span(norm.weight.data(), static_cast<std::size_t>(op.in_features))) value -= 1.0F;
+        }
+        auto bias = from.hold_vector(op.parameters[1], op.in_features);
+        if (!bias) return bias.error();
+        norm.bias = std::move(*bias);
+        return HeldOperation<Backend, Policy>{std::move(norm)};
+    }
+
+    [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
+                                        ParameterFormat) {
+        to.add_vector(op, 0, spans_ranks(op, block.value(op.output)) ? block.cut.width(op.output) : op.in_features);
+        to.add_vector(op, 1, op.in_features);
+        return {};
+    }
+
+    /// Of the sums over ranks; BlockCut says what they are.
+    [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const&, std::size_t number) {
+        auto const& share = block.cut.norms[number];
+        return share ? share->workspace(block.limits.step_tokens) : 0;
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        using Matrix = typename BlockWalk<Backend, Policy, C>::Matrix;
+        using Vector = typename BlockWalk<Backend, Policy, C>::Vector;
+        auto const& norm = std::get<HeldNorm<Backend>>(walk.held(number));
+        Vector const weight = norm.weight.view();
+        auto in = walk.view(op.inputs[0]);
+        auto out = walk.view(op.output);
+        auto const epsilon = static_cast<float>(op.epsilon > 0.0 ? op.epsilon : walk.model.config.norm_epsilon);
+        auto const offset = op.norm == NormKind::rms_offset ? 1.0F : 0.0F;
+        if (auto const& share = walk.block.cut.norms[number]) {
+            return sharded_rms_norm(in, *share, weight, out, epsilon, walk.step.scratch, walk.comm, walk.stream, offset);
+        }
+        if (op.is_first_part) {
+            in = in.columns(0, op.in_features);
+            out = out.columns(0, op.in_features);
+        } else if (in.extent(1) != op.in_features) {
+            // A norm of each head: heads are rows.
+            if (op.in_features < 1 || in.extent(1) % op.in_features != 0) {
+                return Error{ErrorCode::shape_mismatch}
+                    .in("norm")
+                    .at(op.parameters[0])
+                    .because("a rank's columns are not whole heads of it")
+                    .got(in.extent(1))
+                    .expected(op.in_features);
+            }
+            auto const heads = in.extent(1) / op.in_features;
+            in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
+            out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
+        }
+        if (op.norm == NormKind::layer)
+            return layer_norm<float>(in, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
+        return rms_norm<float>(in, weight, out, epsilon, walk.stream, offset);
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/executor/routes.hpp>
+#include <shardwise/kernels/route.hpp>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// How a model's routers choose.
+[[nodiscard]] inline RouterOptions router_options(ModelConfig const& config, Operation const& op) {
+    RouterOptions options;
+    options.experts_per_token = op.experts_per_token;
+    options.score = config.router_score;
+    options.renormalises = config.norm_expert_weights;
+    options.scale = static_cast<float>(config.routed_scale);
+    options.groups = config.expert_groups;
+    options.kept_groups = config.kept_expert_groups;
+    options.group_rank = config.group_rank;
+    return options;
+}
+
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp<RouteOp, Backend, Policy> : HoldsNothing<Backend, Policy> {
+    /// What corrects the scores when experts are chosen, where the router has it.
+    [[nodiscard]] static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const& from,
+                                                                     Operation const& op, BlockBody const&,
+                                                                     BlockCut const&) {
+        auto correction = from.hold_vector(op.parameters[0], op.experts);
+        if (!correction) return correction.error();
+        return HeldOperation<Backend, Policy>{HeldVector<Backend>{std::move(*correction)}};
+    }
+
+    [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const&, Operation const& op, ParameterFormat) {
+        to.add_vector(op, 0, op.experts);
+        return {};
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        Routes<Backend> const chosen(walk.view(op.output));
+        walk.values.routed_rows = walk.step.ids.elements() * op.experts_per_token;
+        auto const& correction = std::get<HeldVector<Backend>>(walk.held(number));
+        return route(walk.view(op.inputs[0]), correction.values.view(), chosen.ids, chosen.weights,
+                     router_options(walk.model.config, op), walk.stream);
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

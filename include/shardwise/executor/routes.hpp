@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/deadline.hpp>
+#include <shardwise/executor/block_walk.hpp>
+#include <shardwise/executor/routing_table.hpp>
+#include <shardwise/parallel/collectives.hpp>
+#include <shardwise/parallel/place.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// An expert-parallel rank and their number.
+///
+/// Errors  invalid_argument where there is no such rank, or more of them than experts
+[[nodiscard]] inline Result<> check_expert_place(TensorPlace place, ModelConfig const& config) {
+    Error refused{ErrorCode::invalid_argument};
+    refused.in("ep");
+    if (place.ranks < 1 || place.rank < 0 || place.rank >= place.ranks)
+        return refused.because("has no such rank").got(place.rank).between(0, place.ranks - 1);
+    auto const most = std::max<std::int64_t>(config.experts, 1);
+    if (place.ranks <= most) return {};
+    return refused.because("is more ranks than the model has experts")
+        .got(place.ranks)
+        .at_most(most)
+        .fix("use at most one expert-parallel rank per expert");
+}
+
+/// A router's choice as it lies in the arena: the numbers of all tokens' experts, then their weights.
+///
+/// Shapes  ids, weights [tokens, experts_per_token]
+template <ComputeBackend Backend>
+struct Routes {
+    TensorView<std::int32_t, 2, Backend> ids;
+    TensorView<float, 2, Backend> weights;
+
+    /// `value` is [tokens, 2 * experts_per_token] of the arena, whose 32 bits are of either type.
+    explicit Routes(TensorView<float, 2, Backend> value)
+        : ids(reinterpret_cast<std::int32_t*>(value.data()), {value.extent(0), value.extent(1) / 2}),
+          weights(value.data() + value.elements() / 2, {value.extent(0), value.extent(1) / 2}) {}
+};
+
+namespace detail {
+
+/// Collectives in the stream end by deadlines of their own.
+[[nodiscard]] inline Deadline far_deadline() { return Deadline::after(std::chrono::hours(24)); }
+
+/// The order of the rows that an operation's experts compute. Who computes what is known only once the router has been computed:
+/// waits for the stream.
+template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
+[[nodiscard]] Result<RoutingTable> order_rows(BlockWalk<Backend, Policy, C>& walk, Operation const& op,
+                                              std::size_t number, RoutingOrder by) {
+    auto const done = walk.stream.synchronize(far_deadline());
+    if (!done) return done.error();
+    Routes<Backend> const routes(walk.view(op.inputs[1]));
+    return make_routing_table(routes.ids, op.experts, by, walk.values.table(number));
+}
+
+}  // namespace detail
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
