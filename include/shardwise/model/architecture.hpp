@@ -45,9 +45,11 @@ concept GivesModuleTree = requires(ModelConfig const& config) {
     { A::tree(config) } -> std::same_as<ModuleTree>;
 };
 
-/// Has `A::program(config)`: the operations of its blocks.
+/// Has `A::program(config, tree)`: the operations of its blocks, over the modules of that tree.
 template <class A>
-concept GivesBlockProgram = requires(ModelConfig const& config) {
+concept GivesBlockProgram = requires(ModelConfig const& config, ModuleTree const& tree) {
+    { A::program(config, tree) } -> std::same_as<BlockProgram>;
+} || requires(ModelConfig const& config) {
     { A::program(config) } -> std::same_as<BlockProgram>;
 };
 
@@ -92,7 +94,11 @@ template <ModelArchitecture Arch>
 [[nodiscard]] constexpr Result<Model> describe(ModelConfig config) {
     if (auto const completed = Arch::complete(config); !completed) return completed.error();
     if (config.model_type.empty()) config.model_type = Arch::name;
-    Model model{config, Arch::tree(config), Arch::program(config), &family_of<Arch>};
+    Model model{config, Arch::tree(config), {}, &family_of<Arch>};
+    if constexpr (requires { Arch::program(config, model.tree); })
+        model.program = Arch::program(config, model.tree);
+    else
+        model.program = Arch::program(config);
     for (auto const& block : model.program.blocks()) {
         if (auto const checked = model.program.body(block).check(block.module); !checked) return checked.error();
     }

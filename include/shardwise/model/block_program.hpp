@@ -4,6 +4,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/module_tree.hpp>
+#include <shardwise/model/name_arena.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <cstdint>
@@ -68,7 +69,7 @@ struct Block {
     bool is_numbered = false;
 };
 
-/// A model's computation: bodies once, blocks in execution order as runs.
+/// A model's computation: bodies once, blocks in execution order as runs. Move-only: names may live in its own arena.
 class BlockProgram {
 public:
     constexpr std::int32_t add(BlockBody body) {
@@ -97,6 +98,8 @@ public:
                            body, true});
     }
 
+    /// Where names that no literal holds are kept.
+    constexpr NameArena& names() { return names_; }
     [[nodiscard]] constexpr List<Block> const& blocks() const { return blocks_; }
     [[nodiscard]] constexpr List<BlockBody> const& bodies() const { return bodies_; }
     [[nodiscard]] constexpr BlockBody const& body(Block const& block) const {
@@ -104,6 +107,7 @@ public:
     }
 
 private:
+    NameArena names_;
     List<BlockBody> bodies_;
     List<Block> blocks_;
 };

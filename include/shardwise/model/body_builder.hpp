@@ -239,6 +239,16 @@ public:
         return out;
     }
 
+protected:
+    constexpr void refuse(std::string_view parameter, std::string_view reason) { body_.refuse(parameter, reason); }
+    /// The operation that made a value last.
+    [[nodiscard]] constexpr Operation const& maker_of(ValueId id) const {
+        auto const& operations = body_.operations();
+        auto i = operations.size() - 1;
+        while (i > 0 && operations[i].output != id) --i;
+        return operations[i];
+    }
+
 private:
     /// Notes the norms that the executor does not compute.
     constexpr void check_norm(Operation const& op, ValueId in) {

@@ -4,8 +4,8 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/find_module.hpp>
 #include <shardwise/model/shard_extent.hpp>
-#include <shardwise/model/tree_totals.hpp>
 #include <shardwise/op/step.hpp>
 
 #include <cstddef>
@@ -123,42 +123,8 @@ private:
         return {};
     }
 
-    /// The module with a dotted name; a `*` is any expert. Null where there is none.
-    constexpr Module const* find_module(Module const* from, std::string_view path) const {
-        while (from != nullptr && !path.empty()) {
-            auto const dot = path.find('.');
-            auto const part = path.substr(0, dot);
-            from = step_into(*from, part);
-            path = dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
-        }
-        return from;
-    }
-    constexpr Module const* step_into(Module const& module, std::string_view part) const {
-        if (part != "*") {
-            auto const* const child = find_child(tree_, module, part);
-            return child == nullptr ? nullptr : &tree_.module(child->module);
-        }
-        for (std::uint32_t i = 0; i < module.child_count; ++i) {
-            auto const& child = tree_.child(module, i);
-            if (child.name.empty() && child.count > 0) return &tree_.module(child.module);
-        }
-        return nullptr;
-    }
-    /// The tensor that a parameter's name means within a module; null where there is none.
-    constexpr Tensor const* find_parameter(Module const& module, std::string_view name) const {
-        auto const dot = name.rfind('.');
-        auto const* const owner = dot == std::string_view::npos ? &module : find_module(&module, name.substr(0, dot));
-        auto const own = dot == std::string_view::npos ? name : name.substr(dot + 1);
-        if (owner == nullptr) return nullptr;
-        for (std::uint32_t i = 0; i < owner->tensor_count; ++i) {
-            auto const& tensor = tree_.tensor(*owner, i);
-            if (tensor.name == own && tensor.kind != TensorKind::transient_buffer) return &tensor;
-        }
-        return nullptr;
-    }
-
     constexpr Result<> check_block(Block const& block) const {
-        auto const* const module = find_module(&tree_.module(tree_.root()), block.module);
+        auto const* const module = find_module(tree_, block.module);
         auto const missing = [&](std::string_view reason) {
             return refusal("program", block.module, reason, ErrorCode::not_covered);
         };
@@ -184,12 +150,12 @@ private:
         auto const& body = program_.body(block);
         for (auto const& op : body.operations()) {
             for (auto const parameter : op.parameters) {
-                if (!parameter.empty() && find_parameter(module, parameter) == nullptr)
+                if (!parameter.empty() && find_parameter(tree_, module, parameter) == nullptr)
                     return refusal(block.module, parameter, "the program reads a parameter that the tree does not have",
                                    ErrorCode::not_covered);
             }
             if (op.parameters[0].empty()) continue;
-            auto const& weight = *find_parameter(module, op.parameters[0]);
+            auto const& weight = *find_parameter(tree_, module, op.parameters[0]);
             auto const wrong = [&](std::string_view reason) { return refusal(block.module, op.parameters[0], reason); };
             auto const& output = body.values()[static_cast<std::size_t>(op.output)];
             if (op.kind == OpKind::norm) {
@@ -225,7 +191,7 @@ private:
                 !(is_transposed && has_shares(weight, op, input, output, rank - 1)))
                 return wrong("a rank's share of the weight does not have the columns of the values around it");
             if (op.kind != OpKind::linear || op.parameters[1].empty()) continue;
-            auto const& bias = *find_parameter(module, op.parameters[1]);
+            auto const& bias = *find_parameter(tree_, module, op.parameters[1]);
             if (bias.shape.elements() != op.out_features)
                 return refusal(block.module, op.parameters[1], "the bias has another size than the outputs")
                     .got(bias.shape.elements())

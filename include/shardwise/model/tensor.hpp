@@ -24,6 +24,8 @@ struct Tensor {
     Dtype dtype = Dtype::f32;
     TensorKind kind = TensorKind::parameter;
     TensorUse use = TensorUse::other;
+    /// True for a matrix, or a stack of them, that torch has as [in, out].
+    bool is_transposed = false;
     ShardRule shard{};
     /// Bytes that the file stores for it, scales included; negative: what shape and dtype say.
     std::int64_t stored_bytes = -1;

@@ -19,7 +19,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                   .layer = layer < 0 ? 0 : layer,
                   .in_block = layer >= 0};
     weight.is_expert = is_in_expert || tensor.shard.experts > 0;
-    weight.is_transposed = class_name == "Conv1D" || (tensor.shape.rank() == 3 && class_name.starts_with("GptOss"));
+    weight.is_transposed = tensor.is_transposed || class_name == "Conv1D";
     weight.in_linear_module = class_name.empty() || is_linear_class(class_name);
     return weight;
 }

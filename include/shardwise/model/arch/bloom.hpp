@@ -98,31 +98,23 @@ struct Bloom {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config);
-        detail::append_token_block(program, config, head ? "transformer.word_embeddings" : "word_embeddings",
-                                   config.hidden_size);
-        detail::append_norm_block(program, config, ModuleRole::embedding,
-                                  head ? "transformer.word_embeddings_layernorm" : "word_embeddings_layernorm");
-        BodyBuilder body(config.hidden_size);
-        auto const normed = body.norm(body.input(), NormKind::layer, "input_layernorm.weight", "input_layernorm.bias");
-        auto const qkv = body.linear(normed, "qkv", "self_attention.query_key_value.weight", 3 * config.hidden_size,
-                                     LinearSplit::column(config.heads), "self_attention.query_key_value.bias");
-        auto const context = body.attention(qkv, qkv, qkv, detail::plain_attention(config));
-        auto const attended = body.linear(context, "attention_out", "self_attention.dense.weight", config.hidden_size,
-                                          LinearSplit::row(), "self_attention.dense.bias");
-        auto const middle = body.add(config.residual_from_norm ? normed : body.input(), attended);
-        auto const normed_again =
-            body.norm(middle, NormKind::layer, "post_attention_layernorm.weight", "post_attention_layernorm.bias");
-        auto const mlp = detail::append_mlp(body, config, normed_again,
-                                            {"mlp.dense_h_to_4h.weight", "mlp.dense_h_to_4h.bias",
-                                             "mlp.dense_4h_to_h.weight", "mlp.dense_4h_to_h.bias"});
-        (void)body.add(config.residual_from_norm ? normed_again : middle, mlp);
-        program.append_layers(head ? "transformer.h" : "h", 0, config.layers, program.add(std::move(body).finish()));
-        detail::append_norm_block(program, config, ModuleRole::norm, head ? "transformer.ln_f" : "ln_f");
-        if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size);
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "transformer");
+        model.tokens("word_embeddings");
+        model.norm("word_embeddings_layernorm", NormKind::layer);
+        model.layers("h", [&](BlockBuilder& body) {
+            auto const normed = body.layer_norm(body.input(), "input_layernorm");
+            auto const qkv = body.linear(normed, "qkv", "self_attention.query_key_value");
+            auto const context = body.attention(qkv, qkv, qkv, detail::plain_attention(config));
+            auto const attended = body.linear(context, "attention_out", "self_attention.dense");
+            auto const middle = body.add(config.residual_from_norm ? normed : body.input(), attended);
+            auto const normed_again = body.layer_norm(middle, "post_attention_layernorm");
+            auto const mlp = detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h");
+            (void)body.add(config.residual_from_norm ? normed_again : middle, mlp);
+        });
+        model.norm("ln_f", NormKind::layer);
+        model.head("lm_head");
+        return std::move(model).finish();
     }
 
 private:

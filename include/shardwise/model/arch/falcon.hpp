@@ -127,15 +127,13 @@ struct Falcon {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config);
-        detail::append_token_block(program, config, head ? "transformer.word_embeddings" : "word_embeddings",
-                                   config.hidden_size);
-        program.append_layers(head ? "transformer.h" : "h", 0, config.layers, program.add(layer_body(config)));
-        detail::append_norm_block(program, config, ModuleRole::norm, head ? "transformer.ln_f" : "ln_f");
-        if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size);
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "transformer");
+        model.tokens("word_embeddings");
+        model.layers("h", [&](BlockBuilder& body) { write_layer(body, config); });
+        model.norm("ln_f", NormKind::layer);
+        model.head("lm_head");
+        return std::move(model).finish();
     }
 
 private:
@@ -158,34 +156,19 @@ private:
                                          : ShardRule::qkv(0, config.heads, config.kv_heads);
     }
 
-    static constexpr BlockBody layer_body(ModelConfig const& config) {
-        BodyBuilder body(config.hidden_size);
+    static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
         auto const shape = detail::plain_attention(config);
-        auto const bias = [&](std::string_view bias_name) {
-            return config.attention_bias ? bias_name : std::string_view{};
-        };
         bool const two = has_two_norms(config);
-        auto const normed = body.norm(body.input(), NormKind::layer, two ? "ln_attn.weight" : "input_layernorm.weight",
-                                      two ? "ln_attn.bias" : "input_layernorm.bias");
-        auto const mlp_input = two ? body.norm(body.input(), NormKind::layer, "ln_mlp.weight", "ln_mlp.bias") : normed;
-        auto const split = is_interleaved(config) ? LinearSplit::column(config.heads)
-                                                  : LinearSplit::qkv(config.heads, config.kv_heads);
-        auto qkv = body.linear(normed, "qkv", "self_attention.query_key_value.weight", qkv_width(config), split,
-                               bias("self_attention.query_key_value.bias"));
+        auto const normed = body.layer_norm(body.input(), two ? "ln_attn" : "input_layernorm");
+        auto const mlp_input = two ? body.layer_norm(body.input(), "ln_mlp") : normed;
+        auto qkv = body.linear(normed, "qkv", "self_attention.query_key_value");
         if (!config.alibi) qkv = body.rope(qkv, shape);
         auto const context = body.attention(qkv, qkv, qkv, shape);
-        auto const attended = body.linear(context, "attention_out", "self_attention.dense.weight", config.hidden_size,
-                                          LinearSplit::row(), bias("self_attention.dense.bias"));
-        auto const middle = body.add(body.input(), attended);
-        auto const mlp_normed = config.parallel_attention
-                                    ? mlp_input
-                                    : body.norm(middle, NormKind::layer, "post_attention_layernorm.weight",
-                                                "post_attention_layernorm.bias");
-        auto const mlp = detail::append_mlp(body, config, mlp_normed,
-                                            {"mlp.dense_h_to_4h.weight", bias("mlp.dense_h_to_4h.bias"),
-                                             "mlp.dense_4h_to_h.weight", bias("mlp.dense_4h_to_h.bias")});
-        (void)body.add(middle, mlp);
-        return std::move(body).finish();
+        auto const middle = body.add(body.input(), body.linear(context, "attention_out", "self_attention.dense"));
+        auto const mlp_normed =
+            config.parallel_attention ? mlp_input : body.layer_norm(middle, "post_attention_layernorm");
+        (void)body.add(middle,
+                       detail::append_mlp(body, config, mlp_normed, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
     }
 };
 

@@ -108,27 +108,20 @@ struct Gpt2 {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config);
-        detail::append_token_block(program, config, head ? "transformer.wte" : "wte", config.hidden_size);
-        detail::append_position_block(program, config, head ? "transformer.wpe" : "wpe", config.max_positions);
-        BodyBuilder body(config.hidden_size);
-        auto const normed = body.norm(body.input(), NormKind::layer, "ln_1.weight", "ln_1.bias");
-        auto const qkv = body.linear(normed, "qkv", "attn.c_attn.weight", 3 * config.hidden_size,
-                                     LinearSplit::qkv(config.heads, config.heads), "attn.c_attn.bias");
-        auto const context = body.attention(qkv, qkv, qkv, detail::plain_attention(config));
-        auto const attended = body.linear(context, "attention_out", "attn.c_proj.weight", config.hidden_size,
-                                          LinearSplit::row(), "attn.c_proj.bias");
-        auto const middle = body.add(body.input(), attended);
-        auto const normed_again = body.norm(middle, NormKind::layer, "ln_2.weight", "ln_2.bias");
-        auto const mlp = detail::append_mlp(
-            body, config, normed_again, {"mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias"});
-        (void)body.add(middle, mlp);
-        program.append_layers(head ? "transformer.h" : "h", 0, config.layers, program.add(std::move(body).finish()));
-        detail::append_norm_block(program, config, ModuleRole::norm, head ? "transformer.ln_f" : "ln_f");
-        if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size);
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "transformer");
+        model.tokens("wte");
+        model.positions("wpe");
+        model.layers("h", [&](BlockBuilder& body) {
+            auto const qkv = body.linear(body.layer_norm(body.input(), "ln_1"), "qkv", "attn.c_attn");
+            auto const context = body.attention(qkv, qkv, qkv, detail::plain_attention(config));
+            auto const middle = body.add(body.input(), body.linear(context, "attention_out", "attn.c_proj"));
+            auto const normed = body.layer_norm(middle, "ln_2");
+            (void)body.add(middle, detail::append_mlp(body, config, normed, "mlp.c_fc", "mlp.c_proj"));
+        });
+        model.norm("ln_f", NormKind::layer);
+        model.head("lm_head");
+        return std::move(model).finish();
     }
 
 private:
@@ -148,7 +141,9 @@ private:
             bias_rule = shard;
             bias_rule.dim = 0;
         }
-        return tree.add("Conv1D", {part.tensors().weight(in, out, shard), part.tensors().bias(out, bias_rule)});
+        auto weight = part.tensors().weight(in, out, shard);
+        weight.is_transposed = true;
+        return tree.add("Conv1D", {weight, part.tensors().bias(out, bias_rule)});
     }
 };
 

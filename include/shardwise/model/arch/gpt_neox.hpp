@@ -101,35 +101,22 @@ struct GptNeoX {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config);
-        detail::append_token_block(program, config, head ? "gpt_neox.embed_in" : "embed_in", config.hidden_size);
-        BodyBuilder body(config.hidden_size);
-        auto const shape = detail::plain_attention(config);
-        auto const bias = [&](std::string_view bias_name) {
-            return config.attention_bias ? bias_name : std::string_view{};
-        };
-        auto const normed = body.norm(body.input(), NormKind::layer, "input_layernorm.weight", "input_layernorm.bias");
-        auto qkv = body.linear(normed, "qkv", "attention.query_key_value.weight", 3 * config.hidden_size,
-                               LinearSplit::column(config.heads), bias("attention.query_key_value.bias"));
-        qkv = body.rope(qkv, shape);
-        auto const context = body.attention(qkv, qkv, qkv, shape);
-        auto const attended = body.linear(context, "attention_out", "attention.dense.weight", config.hidden_size,
-                                          LinearSplit::row(), bias("attention.dense.bias"));
-        auto const middle = body.add(body.input(), attended);
-        auto const normed_again = body.norm(config.parallel_attention ? body.input() : middle, NormKind::layer,
-                                            "post_attention_layernorm.weight", "post_attention_layernorm.bias");
-        auto const mlp = detail::append_mlp(body, config, normed_again,
-                                            {"mlp.dense_h_to_4h.weight", "mlp.dense_h_to_4h.bias",
-                                             "mlp.dense_4h_to_h.weight", "mlp.dense_4h_to_h.bias"});
-        (void)body.add(middle, mlp);
-        program.append_layers(head ? "gpt_neox.layers" : "layers", 0, config.layers,
-                              program.add(std::move(body).finish()));
-        detail::append_norm_block(program, config, ModuleRole::norm,
-                                  head ? "gpt_neox.final_layer_norm" : "final_layer_norm");
-        if (head) detail::append_head_block(program, config, "embed_out", config.hidden_size);
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "gpt_neox");
+        model.tokens("embed_in");
+        model.layers("layers", [&](BlockBuilder& body) {
+            auto const shape = detail::plain_attention(config);
+            auto const normed = body.layer_norm(body.input(), "input_layernorm");
+            auto const qkv = body.rope(body.linear(normed, "qkv", "attention.query_key_value"), shape);
+            auto const context = body.attention(qkv, qkv, qkv, shape);
+            auto const middle = body.add(body.input(), body.linear(context, "attention_out", "attention.dense"));
+            auto const normed_again =
+                body.layer_norm(config.parallel_attention ? body.input() : middle, "post_attention_layernorm");
+            (void)body.add(middle, detail::append_mlp(body, config, normed_again, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"));
+        });
+        model.norm("final_layer_norm", NormKind::layer);
+        model.head("embed_out");
+        return std::move(model).finish();
     }
 
 private:

@@ -98,32 +98,20 @@ struct Opt {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config);
-        detail::append_token_block(program, config, head ? "model.decoder.embed_tokens" : "decoder.embed_tokens",
-                                   config.embedding_size);
-        if (is_projected(config)) {
-            append_projection(program, ModuleRole::embedding, head ? "model.decoder.project_in" : "decoder.project_in",
-                              config.embedding_size, config.hidden_size);
-        }
-        detail::append_position_block(program, config,
-                                      head ? "model.decoder.embed_positions" : "decoder.embed_positions",
-                                      config.max_positions + position_offset, position_offset);
-        program.append_layers(head ? "model.decoder.layers" : "decoder.layers", 0, config.layers,
-                              program.add(layer_body(config)));
-        if (has_final_norm(config)) {
-            BodyBuilder body(config.hidden_size);
-            (void)append_norm(body, config, body.input(), "weight", "bias");
-            program.append(ModuleRole::norm, head ? "model.decoder.final_layer_norm" : "decoder.final_layer_norm",
-                           program.add(std::move(body).finish()));
-        }
-        if (is_projected(config)) {
-            append_projection(program, ModuleRole::norm, head ? "model.decoder.project_out" : "decoder.project_out",
-                              config.hidden_size, config.embedding_size);
-        }
-        if (head) detail::append_head_block(program, config, "lm_head", config.embedding_size);
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "model");
+        auto const project = [&](std::string_view module) {
+            if (!is_projected(config)) return;
+            model.block(module, [](BlockBuilder& body) { (void)body.linear(body.input(), "projected", {}); });
+        };
+        model.tokens("decoder.embed_tokens");
+        project("decoder.project_in");
+        model.positions("decoder.embed_positions", position_offset);
+        model.layers("decoder.layers", [&](BlockBuilder& body) { write_layer(body, config); });
+        if (has_final_norm(config)) model.norm("decoder.final_layer_norm", NormKind::layer);
+        project("decoder.project_out");
+        model.head("lm_head");
+        return std::move(model).finish();
     }
 
 private:
@@ -135,51 +123,18 @@ private:
         return config.norm_before && !config.remove_final_norm;
     }
 
-    /// A layer norm, with parameters where the config's norms have them.
-    static constexpr ValueId append_norm(BodyBuilder& body, ModelConfig const& config, ValueId in,
-                                         std::string_view weight, std::string_view bias) {
-        if (!config.norm_affine) weight = bias = {};
-        return body.norm(in, NormKind::layer, weight, bias);
-    }
-
-    static constexpr void append_projection(BlockProgram& program, ModuleRole role, std::string_view module,
-                                            std::int64_t in, std::int64_t out) {
-        BodyBuilder body(in);
-        (void)body.linear(body.input(), "projected", "weight", out);
-        program.append(role, module, program.add(std::move(body).finish()));
-    }
-
-    static constexpr BlockBody layer_body(ModelConfig const& config) {
-        BodyBuilder body(config.hidden_size);
-        auto const hidden = config.hidden_size;
-        auto const bias = [&](std::string_view bias_name) {
-            return config.attention_bias ? bias_name : std::string_view{};
-        };
-        auto const attention_norm = [&](ValueId in) {
-            return append_norm(body, config, in, "self_attn_layer_norm.weight", "self_attn_layer_norm.bias");
-        };
-        auto const mlp_norm = [&](ValueId in) {
-            return append_norm(body, config, in, "final_layer_norm.weight", "final_layer_norm.bias");
-        };
-        auto const split = LinearSplit::column(config.heads);
-        auto const normed = config.norm_before ? attention_norm(body.input()) : body.input();
-        auto const q =
-            body.linear(normed, "q", "self_attn.q_proj.weight", hidden, split, bias("self_attn.q_proj.bias"));
-        auto const k =
-            body.linear(normed, "k", "self_attn.k_proj.weight", hidden, split, bias("self_attn.k_proj.bias"));
-        auto const v =
-            body.linear(normed, "v", "self_attn.v_proj.weight", hidden, split, bias("self_attn.v_proj.bias"));
+    static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
+        bool const is_before = config.norm_before;
+        auto const normed = is_before ? body.layer_norm(body.input(), "self_attn_layer_norm") : body.input();
+        auto const q = body.linear(normed, "q", "self_attn.q_proj");
+        auto const k = body.linear(normed, "k", "self_attn.k_proj");
+        auto const v = body.linear(normed, "v", "self_attn.v_proj");
         auto const context = body.attention(q, k, v, detail::plain_attention(config));
-        auto const attended = body.linear(context, "attention_out", "self_attn.out_proj.weight", hidden,
-                                          LinearSplit::row(), bias("self_attn.out_proj.bias"));
-        auto middle = body.add(body.input(), attended);
-        if (!config.norm_before) middle = attention_norm(middle);
-        auto const normed_again = config.norm_before ? mlp_norm(middle) : middle;
-        auto const mlp = detail::append_mlp(body, config, normed_again,
-                                            {"fc1.weight", bias("fc1.bias"), "fc2.weight", bias("fc2.bias")});
-        auto const out = body.add(middle, mlp);
-        if (!config.norm_before) (void)mlp_norm(out);
-        return std::move(body).finish();
+        auto middle = body.add(body.input(), body.linear(context, "attention_out", "self_attn.out_proj"));
+        if (!is_before) middle = body.layer_norm(middle, "self_attn_layer_norm");
+        auto const normed_again = is_before ? body.layer_norm(middle, "final_layer_norm") : middle;
+        auto const out = body.add(middle, detail::append_mlp(body, config, normed_again, "fc1", "fc2"));
+        if (!is_before) (void)body.layer_norm(out, "final_layer_norm");
     }
 };
 

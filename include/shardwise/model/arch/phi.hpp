@@ -122,40 +122,28 @@ struct Phi {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config);
-        detail::append_token_block(program, config, head ? "model.embed_tokens" : "embed_tokens", config.hidden_size);
-        BodyBuilder body(config.hidden_size);
-        auto const shape = detail::plain_attention(config);
-        auto const kv_width = config.kv_heads * config.head_dim;
-        auto const kv_split = LinearSplit::column(config.kv_heads, config.heads);
-        auto const normed = body.norm(body.input(), NormKind::layer, "input_layernorm.weight", "input_layernorm.bias");
-        auto q = body.linear(normed, "q", "self_attn.q_proj.weight", config.heads * config.head_dim,
-                             LinearSplit::column(config.heads), "self_attn.q_proj.bias");
-        auto k = body.linear(normed, "k", "self_attn.k_proj.weight", kv_width, kv_split, "self_attn.k_proj.bias");
-        auto const v = body.linear(normed, "v", "self_attn.v_proj.weight", kv_width, kv_split, "self_attn.v_proj.bias");
-        if (config.qk_norm) {
-            q = body.head_norm(q, NormKind::layer, "self_attn.q_layernorm.weight", config.head_dim,
-                               "self_attn.q_layernorm.bias");
-            k = body.head_norm(k, NormKind::layer, "self_attn.k_layernorm.weight", config.head_dim,
-                               "self_attn.k_layernorm.bias");
-        }
-        q = body.rope(q, shape);
-        k = body.rope(k, shape);
-        auto const context = body.attention(q, k, v, shape);
-        auto const attended = body.linear(context, "attention_out", "self_attn.dense.weight", config.hidden_size,
-                                          LinearSplit::row(), "self_attn.dense.bias");
-        auto const middle = body.add(body.input(), attended);
-        auto const mlp = detail::append_mlp(body, config, normed,
-                                            {"mlp.fc1.weight", "mlp.fc1.bias", "mlp.fc2.weight", "mlp.fc2.bias"});
-        (void)body.add(middle, mlp);
-        program.append_layers(head ? "model.layers" : "layers", 0, config.layers,
-                              program.add(std::move(body).finish()));
-        detail::append_norm_block(program, config, ModuleRole::norm,
-                                  head ? "model.final_layernorm" : "final_layernorm");
-        if (head) detail::append_head_block(program, config, "lm_head", config.hidden_size, "bias");
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "model");
+        model.tokens("embed_tokens");
+        model.layers("layers", [&](BlockBuilder& body) {
+            auto const shape = detail::plain_attention(config);
+            auto const normed = body.layer_norm(body.input(), "input_layernorm");
+            auto q = body.linear(normed, "q", "self_attn.q_proj");
+            auto k = body.linear(normed, "k", "self_attn.k_proj");
+            auto const v = body.linear(normed, "v", "self_attn.v_proj");
+            if (config.qk_norm) {
+                q = body.head_norm(q, NormKind::layer, "self_attn.q_layernorm");
+                k = body.head_norm(k, NormKind::layer, "self_attn.k_layernorm");
+            }
+            q = body.rope(q, shape);
+            k = body.rope(k, shape);
+            auto const context = body.attention(q, k, v, shape);
+            auto const middle = body.add(body.input(), body.linear(context, "attention_out", "self_attn.dense"));
+            (void)body.add(middle, detail::append_mlp(body, config, normed, "mlp.fc1", "mlp.fc2"));
+        });
+        model.norm("final_layernorm", NormKind::layer);
+        model.head("lm_head");
+        return std::move(model).finish();
     }
 
 private:

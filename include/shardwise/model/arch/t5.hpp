@@ -140,12 +140,12 @@ struct T5 {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        detail::append_t5_stack(program, config, false);
-        if (has_decoder(config)) detail::append_t5_stack(program, config, true);
-        if (has_head(config)) detail::append_head_block(program, config, "lm_head", config.hidden_size);
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree);
+        detail::append_t5_stack(model, config, false);
+        if (has_decoder(config)) detail::append_t5_stack(model, config, true);
+        model.head("lm_head");
+        return std::move(model).finish();
     }
 
 private:

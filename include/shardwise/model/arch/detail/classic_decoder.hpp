@@ -77,6 +77,12 @@ struct ConfigKeys {
             .is_causal = is_causal};
 }
 
+/// up -> act -> down, by the paths of the two linear layers.
+[[nodiscard]] constexpr ValueId append_mlp(BlockBuilder& body, ModelConfig const& config, ValueId in,
+                                           std::string_view up, std::string_view down) {
+    return body.linear(body.activation(body.linear(in, "up", up), config.activation), "mlp_out", down);
+}
+
 /// The names of the two linear layers of an MLP.
 struct MlpNames {
     std::string_view up;

@@ -6,6 +6,7 @@
 #include <shardwise/model/body_builder.hpp>
 #include <shardwise/model/config.hpp>
 #include <shardwise/model/module_tree.hpp>
+#include <shardwise/model/program_builder.hpp>
 
 #include <cstdint>
 #include <string_view>

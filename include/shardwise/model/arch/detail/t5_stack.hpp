@@ -81,95 +81,65 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
                      {"dropout", part.plain("Dropout")}});
 }
 
-/// The names of one attention within a block.
-struct T5AttentionNames {
-    std::string_view norm;
-    std::string_view q;
-    std::string_view k;
-    std::string_view v;
-    std::string_view o;
-    std::string_view positions{};
+/// The paths of one sublayer of a block: its norm, and a module of what the norm feeds.
+struct T5Sublayer {
+    BlockBuilder& body;
+    std::string_view layer;
+    std::string_view inner;
+
+    [[nodiscard]] constexpr ValueId norm(ValueId in) const {
+        return body.norm(in, NormKind::rms, body.path(layer, "layer_norm"));
+    }
+    [[nodiscard]] constexpr std::string_view at(std::string_view name) const { return body.path(inner, name); }
+    [[nodiscard]] constexpr ValueId linear(ValueId in, std::string_view value, std::string_view name) const {
+        return body.linear(in, value, at(name));
+    }
 };
 
 /// norm -> q; k and v of `source` (the normed input where there is none) -> attention -> o, added to the residual.
-[[nodiscard]] constexpr ValueId append_t5_attention(BodyBuilder& body, ModelConfig const& config, ValueId in,
-                                                    ValueId source, T5AttentionNames const& names,
+[[nodiscard]] constexpr ValueId append_t5_attention(T5Sublayer const& layer, ValueId in, ValueId source,
                                                     AttentionShape const& shape) {
-    auto const width = config.heads * config.head_dim;
-    auto const split = LinearSplit::column(config.heads);
-    auto const normed = body.norm(in, NormKind::rms, names.norm);
+    auto const normed = layer.norm(in);
     if (source == no_value) source = normed;
-    auto const q = body.linear(normed, "q", names.q, width, split);
-    auto const k = body.linear(source, "k", names.k, width, split);
-    auto const v = body.linear(source, "v", names.v, width, split);
-    auto const context = body.attention(q, k, v, shape, names.positions);
-    return body.add(in, body.linear(context, "attention_out", names.o, config.hidden_size, LinearSplit::row()));
+    auto const q = layer.linear(normed, "q", "q");
+    auto const k = layer.linear(source, "k", "k");
+    auto const v = layer.linear(source, "v", "v");
+    auto const context = layer.body.attention(q, k, v, shape, layer.at("relative_attention_bias.weight"));
+    return layer.body.add(in, layer.linear(context, "attention_out", "o"));
 }
 
-/// norm -> wi (or the gated pair) -> wo, added to the residual; the decoder's is layer 2 of its block.
-constexpr void append_t5_dense(BodyBuilder& body, ModelConfig const& config, ValueId in, bool is_decoder) {
-    auto const pick = [&](std::string_view decoder, std::string_view encoder) {
-        return is_decoder ? decoder : encoder;
-    };
-    auto const split = LinearSplit::column(config.intermediate_size);
-    auto const up = [&](ValueId normed, std::string_view value, std::string_view weight) {
-        return body.linear(normed, value, weight, config.intermediate_size, split);
-    };
-    auto const normed = body.norm(in, NormKind::rms, pick("layer.2.layer_norm.weight", "layer.1.layer_norm.weight"));
+/// norm -> wi (or the gated pair) -> wo, added to the residual.
+constexpr void append_t5_dense(T5Sublayer const& layer, ModelConfig const& config, ValueId in) {
+    auto const normed = layer.norm(in);
     ValueId activated = no_value;
     if (config.gated_mlp) {
-        auto const gate =
-            up(normed, "gate", pick("layer.2.DenseReluDense.wi_0.weight", "layer.1.DenseReluDense.wi_0.weight"));
-        auto const value =
-            up(normed, "up", pick("layer.2.DenseReluDense.wi_1.weight", "layer.1.DenseReluDense.wi_1.weight"));
-        activated = body.gated(gate, value, config.activation);
+        auto const gate = layer.linear(normed, "gate", "wi_0");
+        activated = layer.body.gated(gate, layer.linear(normed, "up", "wi_1"), config.activation);
     } else {
-        auto const value =
-            up(normed, "up", pick("layer.2.DenseReluDense.wi.weight", "layer.1.DenseReluDense.wi.weight"));
-        activated = body.activation(value, config.activation);
+        activated = layer.body.activation(layer.linear(normed, "up", "wi"), config.activation);
     }
-    auto const weight = pick("layer.2.DenseReluDense.wo.weight", "layer.1.DenseReluDense.wo.weight");
-    (void)body.add(in, body.linear(activated, "mlp_out", weight, config.hidden_size, LinearSplit::row()));
+    (void)layer.body.add(in, layer.linear(activated, "mlp_out", "wo"));
 }
 
-/// A block's operations. All blocks take the relative positions of the first, which names their table. The keys and
+/// A block's operations. All blocks take the relative positions of the first, which has their table. The keys and
 /// values of cross-attention are made from the encoder's output when its cache is filled.
-[[nodiscard]] constexpr BlockBody t5_block_body(ModelConfig const& config, bool is_decoder, bool has_positions) {
-    BodyBuilder body(config.hidden_size);
+constexpr void write_t5_block(BlockBuilder& body, ModelConfig const& config, bool is_decoder) {
     auto shape = plain_attention(config, is_decoder);
-    auto hidden = append_t5_attention(
-        body, config, body.input(), no_value,
-        {"layer.0.layer_norm.weight", "layer.0.SelfAttention.q.weight", "layer.0.SelfAttention.k.weight",
-         "layer.0.SelfAttention.v.weight", "layer.0.SelfAttention.o.weight",
-         has_positions ? "layer.0.SelfAttention.relative_attention_bias.weight" : std::string_view{}},
-        shape);
-    if (is_decoder) {
-        shape.is_causal = false;
-        shape.is_cross = true;
-        hidden = append_t5_attention(
-            body, config, hidden, body.external("encoder", config.hidden_size),
-            {"layer.1.layer_norm.weight", "layer.1.EncDecAttention.q.weight", "layer.1.EncDecAttention.k.weight",
-             "layer.1.EncDecAttention.v.weight", "layer.1.EncDecAttention.o.weight"},
-            shape);
-    }
-    append_t5_dense(body, config, hidden, is_decoder);
-    return std::move(body).finish();
+    auto hidden = append_t5_attention({body, "layer.0", "layer.0.SelfAttention"}, body.input(), no_value, shape);
+    if (!is_decoder) return append_t5_dense({body, "layer.1", "layer.1.DenseReluDense"}, config, hidden);
+    shape.is_causal = false;
+    shape.is_cross = true;
+    auto const encoded = body.external("encoder", config.hidden_size);
+    hidden = append_t5_attention({body, "layer.1", "layer.1.EncDecAttention"}, hidden, encoded, shape);
+    append_t5_dense({body, "layer.2", "layer.2.DenseReluDense"}, config, hidden);
 }
 
 /// The blocks of a stack in order: embedding, layers, final norm.
-constexpr void append_t5_stack(BlockProgram& program, ModelConfig const& config, bool is_decoder) {
-    append_token_block(program, config, is_decoder ? "decoder.embed_tokens" : "encoder.embed_tokens",
-                       config.hidden_size);
-    auto const module = std::string_view{is_decoder ? "decoder.block" : "encoder.block"};
-    auto const blocks = t5_blocks(config, is_decoder);
-    program.append_layers(module, 0, 1, program.add(t5_block_body(config, is_decoder, true)));
-    if (blocks > 1) {
-        program.append_layers(module, 1, blocks - 1, program.add(t5_block_body(config, is_decoder, false)));
-    }
-    BodyBuilder body(config.hidden_size);
-    (void)body.norm(body.input(), NormKind::rms, "weight");
-    program.append(ModuleRole::norm, is_decoder ? "decoder.final_layer_norm" : "encoder.final_layer_norm",
-                   program.add(std::move(body).finish()));
+constexpr void append_t5_stack(ProgramBuilder& model, ModelConfig const& config, bool is_decoder) {
+    model.tokens(is_decoder ? "decoder.embed_tokens" : "encoder.embed_tokens");
+    model.layers(is_decoder ? "decoder.block" : "encoder.block",
+                 [&](BlockBuilder& body) { write_t5_block(body, config, is_decoder); });
+    model.norm(is_decoder ? "decoder.final_layer_norm" : "encoder.final_layer_norm", NormKind::rms);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

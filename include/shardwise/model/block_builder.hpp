@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/model/body_builder.hpp>
+#include <shardwise/model/find_module.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How a linear layer's value is held over tensor-parallel ranks, as its weight's shard rule says; dimension `out_dim` of the weight
+/// are the outputs.
+[[nodiscard]] constexpr LinearSplit split_of(ShardRule const& rule, std::uint8_t out_dim) {
+    if (rule.kind == ShardKind::replicated) return {};
+    if (rule.dim != out_dim) return LinearSplit::row();
+    if (rule.kind == ShardKind::kv_heads) return LinearSplit::column(rule.count, rule.heads);
+    if (rule.kind == ShardKind::packed_qkv) return LinearSplit::qkv(rule.heads, rule.count);
+    return LinearSplit::column(rule.count);
+}
+
+/// Writes a block's operations over the modules of the tree. Which parameters there are, their names, sizes, biases and how ranks
+/// share them is what the tree says: a family says it there, once. Paths are relative to the block's module; the empty
+/// path is that module itself.
+class BlockBuilder : public BodyBuilder {
+public:
+    /// `names` keeps the parameters' names; all arguments outlive the body.
+    constexpr BlockBuilder(NameArena& names, ModuleTree const& tree, Module const& module, Value input)
+        : BodyBuilder(input), names_(names), tree_(tree), module_(module) {}
+
+    /// True where the block has a module of this path.
+    [[nodiscard]] constexpr bool has(std::string_view path) const {
+        return find_module(tree_, &module_, path) != nullptr;
+    }
+
+    /// The path of a module within another.
+    [[nodiscard]] constexpr std::string_view path(std::string_view within, std::string_view name) {
+        return names_.join(within, ".", name);
+    }
+
+    /// in * weight^T + bias; reads as many columns of each row as the weight has inputs.
+    constexpr ValueId linear(ValueId in, std::string_view value, std::string_view path) {
+        auto const found = find(path);
+        if (!found) return in;
+        auto const& shape = found.weight->shape;
+        std::uint8_t const out = found.weight->is_transposed ? 1 : 0;
+        return BodyBuilder::linear(in, value, found.name, shape[out], split_of(found.weight->shard, out), found.bias,
+                                   shape[1U - out]);
+    }
+    /// Scores of every vocabulary entry, in fp32.
+    constexpr ValueId logits(ValueId in, std::string_view path) { return linear(in, "logits", path); }
+
+    /// One linear layer of every expert; `path` has a `*` for their numbers.
+    constexpr ValueId experts(ValueId in, ValueId routes, std::string_view value, std::string_view path) {
+        auto const found = find(path);
+        if (!found) return in;
+        auto const& shape = found.weight->shape;
+        auto const& chosen = maker_of(routes);
+        return BodyBuilder::experts(in, routes, value, found.name, shape[0], chosen.experts, chosen.experts_per_token,
+                                    split_of(found.weight->shard, 0), found.bias);
+    }
+    /// The same where one tensor stacks the weights of all experts and `<tensor>_bias` their biases.
+    constexpr ValueId stacked_experts(ValueId in, ValueId routes, std::string_view value, std::string_view tensor,
+                                      std::string_view bias) {
+        auto const* const weight = parameter(tensor);
+        if (weight == nullptr) return refused(in, tensor);
+        std::uint8_t const out = weight->is_transposed ? 2 : 1;
+        auto const& chosen = maker_of(routes);
+        return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], chosen.experts,
+                                    chosen.experts_per_token, split_of(weight->shard, out), present(bias));
+    }
+    /// The top-k experts and their weights from router scores; `bias` names a tensor that corrects the choice, where there is one.
+    constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {}) {
+        return BodyBuilder::route(scores, at(scores).width, experts_per_token, present(bias));
+    }
+    /// The weighted sum of each token's experts.
+    constexpr ValueId combine(ValueId routed, ValueId routes) {
+        auto const& chosen = maker_of(routes);
+        return BodyBuilder::combine(routed, routes, chosen.experts, chosen.experts_per_token);
+    }
+
+    /// A norm over the last axis; one without parameters where the module has none.
+    constexpr ValueId norm(ValueId in, NormKind kind, std::string_view path, double epsilon = 0.0) {
+        auto const found = find_norm(path);
+        return found ? BodyBuilder::norm(in, kind, found.name, found.bias, epsilon) : in;
+    }
+    constexpr ValueId layer_norm(ValueId in, std::string_view path) { return norm(in, NormKind::layer, path); }
+    /// A norm over each head, in place.
+    constexpr ValueId head_norm(ValueId in, NormKind kind, std::string_view path) {
+        auto const found = find(path);
+        if (!found) return in;
+        return BodyBuilder::head_norm(in, kind, found.name, found.weight->shape.elements(), found.bias);
+    }
+    /// A norm over the first elements of a row, as many as the weight has, in place.
+    constexpr ValueId part_norm(ValueId in, NormKind kind, std::string_view path, double epsilon = 0.0) {
+        auto const found = find(path);
+        return found ? BodyBuilder::part_norm(in, kind, found.name, found.weight->shape.elements(), epsilon) : in;
+    }
+
+    /// Rows of a table by token id.
+    constexpr ValueId embedding(ValueId ids, std::string_view path) {
+        auto const found = find(path);
+        if (!found) return ids;
+        return BodyBuilder::embedding(ids, found.name, found.weight->shape[0], found.weight->shape[1]);
+    }
+    /// Rows of a table of positions or token types, as BodyBuilder's.
+    constexpr ValueId table(ValueId ids, TableIndex index, std::string_view path, std::int64_t first_row = 0,
+                            std::int64_t skipped_id = -1) {
+        auto const found = find(path);
+        if (!found) return ids;
+        auto const& shape = found.weight->shape;
+        return BodyBuilder::table(ids, index, found.name, shape[0], shape[1], first_row, skipped_id);
+    }
+
+    /// softmax(q k^T) v; `scores` names a tensor that changes the scores, where there is one.
+    constexpr ValueId attention(ValueId q, ValueId k, ValueId v, AttentionShape const& shape,
+                                std::string_view scores = {}) {
+        return BodyBuilder::attention(q, k, v, shape, present(scores));
+    }
+
+private:
+    /// A module's weight and the names of its parameters.
+    struct Found {
+        Tensor const* weight = nullptr;
+        std::string_view name;
+        std::string_view bias;
+        constexpr explicit operator bool() const { return weight != nullptr; }
+    };
+
+    static constexpr Tensor without_parameters{};
+
+    [[nodiscard]] constexpr Tensor const* parameter(std::string_view name) const {
+        return name.empty() ? nullptr : find_parameter(tree_, module_, name);
+    }
+    /// The name of a tensor, where there is one.
+    [[nodiscard]] constexpr std::string_view present(std::string_view name) const {
+        return parameter(name) == nullptr ? std::string_view{} : name;
+    }
+    constexpr ValueId refused(ValueId in, std::string_view name) {
+        refuse(name, "is no parameter of the block's modules");
+        return in;
+    }
+    [[nodiscard]] constexpr std::string_view name_of(std::string_view path, std::string_view tensor) {
+        return path.empty() ? tensor : names_.join(path, ".", tensor);
+    }
+    constexpr Found find(std::string_view path) {
+        auto const* const module = find_module(tree_, &module_, path);
+        auto const* const weight = module == nullptr ? nullptr : find_own_tensor(tree_, *module, "weight");
+        if (weight == nullptr) {
+            (void)refused(no_value, path);
+            return {};
+        }
+        Found found{weight, name_of(path, "weight"), {}};
+        if (find_own_tensor(tree_, *module, "bias") != nullptr) found.bias = name_of(path, "bias");
+        return found;
+    }
+    /// The same for a norm, which may have no parameters.
+    constexpr Found find_norm(std::string_view path) {
+        auto const* const module = find_module(tree_, &module_, path);
+        if (module == nullptr || module->tensor_count > 0) return find(path);
+        return {&without_parameters, {}, {}};
+    }
+    NameArena& names_;
+    ModuleTree const& tree_;
+    Module const& module_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
