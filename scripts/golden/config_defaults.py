@@ -28,6 +28,7 @@ OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/config_defa
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
+    "granite",
 ]
 
 # Nothing of these changes a size, a name or a generation's end.
@@ -91,6 +92,10 @@ NOTES = {
                     "num_nextn_predict_layers is not read: no MTP layers", "head_dim is qk_rope_head_dim unless given, and then changes only inv_freq"],
     "gpt_oss": ["attention_bias is no parameter of the constructor: absent true, else as given; for q, k, v and o", "layer_types sets windows only", "head_dim absent: 64; null: hidden_size // num_attention_heads", "layer_types absent: even layers (0, 2, ...) slide",
                 "num_local_experts absent: 128; experts_per_token is not read, num_experts_per_tok is"],
+}
+NOTES |= {
+    "granite": ["num_key_value_heads null or absent: num_attention_heads", HEAD_DIM, "attention_bias is for q, k, v and o; mlp_bias for gate, up and down",
+                "multipliers: of embeddings, of what attention and MLP add, of scores (in place of 1 / sqrt(head_dim)); logits are divided by logits_scaling"],
 }
 ATTRIBUTES = ["head_dim", "num_key_value_heads", "tie_word_embeddings", "attention_bias", "is_gated_act", "partial_rotary_factor", "rope_theta", "qk_head_dim", "max_position_embeddings"]
 BASE = ["tie_word_embeddings", "is_encoder_decoder", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "architectures", "dtype", "pad_token_id", "bos_token_id", "eos_token_id", "num_labels"]

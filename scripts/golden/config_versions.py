@@ -33,6 +33,7 @@ OUT = ROOT / "tests/golden/versions"
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
+    "granite",
 ]
 
 # Why a key need not be read; "family.key" is for one family.

@@ -5,7 +5,7 @@
 Writes FOLDER/<case>/ (safetensors), FOLDER/<case>-<type>.gguf for f32, bf16 and q8_0, and FOLDER/golden.json. Weights are those
 of executor_logits.py's formula, rounded so that every type holds the same values: what transformers computes with them in fp32
 is right for all three files. The converter is llama.cpp's own; only its set_vocab is replaced, for the models have no
-tokenizer. A sample of the files goes to KEEP (tests/golden/gguf), unless only some cases are made. Needs transformers==4.57.6,
+tokenizer. A sample of the files goes to KEEP (tests/golden/gguf; - for none). Needs transformers==4.57.6,
 torch, and a checkout of llama.cpp (the source distribution of llama-cpp-python 0.3.36 has 0c1e570).
 
     gguf_checkpoints.py LLAMA_CPP FOLDER KEEP [CASE...]
@@ -84,6 +84,8 @@ CASES = {
                                rope_scaling=dict(YARN, mscale=0.707, mscale_all_dim=0.707)),
     "deepseek_v3": dict(LATENT, model_type="deepseek_v3", q_lora_rank=32, n_group=2, topk_group=1, norm_topk_prob=True,
                         routed_scaling_factor=2.5, rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=1.0)),
+    "granite": dict(COMMON, model_type="granite", embedding_multiplier=12.0, residual_multiplier=0.25,
+                    attention_multiplier=0.125, logits_scaling=8.0, tie_word_embeddings=True, rope_theta=1e7),
     "bert": dict(ALONE, model_type="bert", type_vocab_size=2, max_position_embeddings=32),
     "roberta": dict(ALONE, model_type="roberta", type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
                     max_position_embeddings=32),
@@ -96,7 +98,7 @@ CASES = {
 COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
     llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
-    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0""".split()
+    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0 granite-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
 ALSO = {"gpt2": dict(n_ctx=64)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
@@ -219,12 +221,16 @@ def main(folder, keep, wanted):
         golden[case] = {"ids": ids, "output": [float("%.8g" % value) for value in rows.double().flatten()]}
         print(case, float(rows.abs().max()), flush=True)
     if keep is not None:
-        committed = {}
+        path = keep / "golden.json"
+        committed = json.loads(path.read_text()) if wanted else {}
         for name in COMMITTED:
             case, kind = name.rsplit("-", 1)
+            if case not in golden:
+                continue
             committed[name] = golden[case]
             (keep / f"{name}.gguf").write_bytes((folder / f"{name}.gguf").read_bytes())
-        (keep / "golden.json").write_text(json.dumps(committed, separators=(",", ":")) + "\n")
+        rows = [f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'))}" for name, row in committed.items()]
+        path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
     path = folder / "golden.json"
     if wanted and path.exists():
         golden = json.loads(path.read_text()) | golden
@@ -234,5 +240,4 @@ def main(folder, keep, wanted):
 if __name__ == "__main__":
     import logging
     logging.disable(logging.INFO)
-    # The committed sample is copied only where all cases are made.
-    main(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]) if len(sys.argv) == 4 else None, sys.argv[4:])
+    main(pathlib.Path(sys.argv[2]), None if sys.argv[3] == "-" else pathlib.Path(sys.argv[3]), sys.argv[4:])

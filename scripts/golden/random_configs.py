@@ -203,9 +203,26 @@ FAMILIES = {
 }
 
 
+def multipliers(*keys, draw):
+    def drawn(d):
+        draw(d)
+        for key in keys:
+            d.maybe(key, 0.25, 2.0)
+    return drawn
+
+
+# Each has a generator of its own: a family more leaves the rows of the others.
+SEPARATE = {
+    "granite": (multipliers("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling",
+                            draw=decoder("attention_bias", "mlp_bias", window=())), "GraniteForCausalLM GraniteModel"),
+}
+
+
 def configurations():
     generator = random.Random(SEED)
-    for model_type, (draw, classes) in FAMILIES.items():
+    for model_type, (draw, classes) in (FAMILIES | SEPARATE).items():
+        if model_type in SEPARATE:
+            generator = random.Random(f"{SEED} {model_type}")
         for number in range(CASES_PER_FAMILY):
             d = Draw(generator)
             d.set(model_type=model_type, architectures=[d.one_of(*classes.split())], vocab_size=d.size(5, 120))

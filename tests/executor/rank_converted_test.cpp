@@ -103,7 +103,7 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
     }
     // The converter knows no opt and writes mistral as llama; t5 is not executed.
     std::set<std::string> const expected{"bert",    "bloom",     "deepseek_v2", "deepseek_v3", "falcon",
-                                         "gemma",   "gemma2",    "gemma3_text", "gpt2",        "gpt_neox",
+                                         "gemma",   "gemma2",    "gemma3_text", "gpt2",        "gpt_neox", "granite",
                                          "gpt_oss", "llama",     "mixtral",     "phi",         "phi3",
                                          "qwen2",   "qwen2_moe", "qwen3",       "qwen3_moe",   "roberta"};
     CHECK(families == expected);

@@ -58,6 +58,13 @@ TEST_CASE("combine: a product and a sum per routed element") {
     CHECK(op_work(op, context()).flops == 2.0 * 12 * 10);
 }
 
+TEST_CASE("scale: an operation per element, in place, a read and a write") {
+    Operation const op{.kind = OpKind::scale, .inputs = {0, no_value, no_value, no_value}, .output = 0, .factor = 0.5};
+    CHECK(op_work(op, context()).flops == 48.0);
+    CHECK(op_work(op, context()).traffic == 2 * 48 * 2);
+    CHECK(op_work(op, context()).workspace == Bytes{});
+}
+
 TEST_CASE("route: a softmax over the experts and a pass per chosen one") {
     Operation const op{.kind = OpKind::route, .inputs = {4, no_value, no_value, no_value}, .output = 4, .experts = 6,
                        .experts_per_token = 2};

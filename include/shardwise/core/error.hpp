@@ -119,7 +119,8 @@ private:
     FixedText<160> subject_;
     FixedText<120> place_;
     FixedText<200> reason_;
-    FixedText<200> advice_;
+    /// Holds a list of all families.
+    FixedText<640> advice_;
     LayerId layer_;
     std::int64_t got_ = unset;
     std::int64_t expected_ = unset;

@@ -22,7 +22,8 @@ namespace detail {
 /// Text of at most N bytes held by value, so that its owner is a literal type; longer text ends in "...".
 template <std::size_t N>
 class FixedText {
-    static_assert(N >= 4 && N < 256, "FixedText holds 4 to 255 bytes: its length is one byte, and \"...\" must fit");
+    static_assert(N >= 4 && N < 65536, "FixedText holds 4 to 65535 bytes: its length is two bytes, and \"...\" must fit");
+    using Size = std::conditional_t<(N < 256), unsigned char, unsigned short>;
 
 public:
     constexpr FixedText() = default;
@@ -32,9 +33,9 @@ public:
 
     constexpr void assign(std::string_view text) {
         bool const is_cut = text.size() > N;
-        // Not by size_: g++ 12 takes what a byte can hold for the length of the text, and warns of shorter ones.
+        // Not by size_: g++ 12 takes what it can hold for the length of the text, and warns of shorter ones.
         std::size_t const count = is_cut ? N : text.size();
-        size_ = static_cast<unsigned char>(count);
+        size_ = static_cast<Size>(count);
         char const* const from = text.data();
         if (std::is_constant_evaluated()) {
             for (std::size_t i = 0; i < count; ++i) text_[i] = from[i];
@@ -51,7 +52,7 @@ public:
 
 private:
     char text_[N]{};
-    unsigned char size_ = 0;
+    Size size_ = 0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -103,6 +103,7 @@ private:
     [[nodiscard]] Result<> look_at(LastTokenOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
+    [[nodiscard]] Result<> look_at(ScaleOp, Operation const&) { return {}; }
 
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {

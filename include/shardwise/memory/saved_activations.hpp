@@ -83,6 +83,7 @@ private:
     constexpr void add(RopeOp, Operation const&) {}
     constexpr void add(AddOp, Operation const&) {}
     constexpr void add(LastTokenOp, Operation const&) {}
+    constexpr void add(ScaleOp, Operation const&) {}
     constexpr void add(LinearOp, Operation const& op) { keep_inputs(op); }
     constexpr void add(RouteOp, Operation const& op) {
         // The softmax over all experts.

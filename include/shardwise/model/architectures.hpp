@@ -14,6 +14,7 @@
 #include <shardwise/model/arch/gpt2.hpp>
 #include <shardwise/model/arch/gpt_neox.hpp>
 #include <shardwise/model/arch/gpt_oss.hpp>
+#include <shardwise/model/arch/granite.hpp>
 #include <shardwise/model/arch/llama.hpp>
 #include <shardwise/model/arch/mistral.hpp>
 #include <shardwise/model/arch/mixtral.hpp>
@@ -52,7 +53,7 @@ struct ArchitectureList {
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
                                        Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon,
-                                       Bert, Roberta, T5, DeepseekV2, DeepseekV3>;
+                                       Bert, Roberta, T5, DeepseekV2, DeepseekV3, Granite>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

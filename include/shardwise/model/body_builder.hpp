@@ -188,6 +188,14 @@ public:
         return append(Operation{.kind = OpKind::add}, {a, b}, out);
     }
 
+    /// in * factor, in place; a factor of 1 is no operation.
+    constexpr ValueId scale(ValueId in, double factor) {
+        if (factor == 1.0) return in;
+        Operation op{.kind = OpKind::scale};
+        op.factor = factor;
+        return append_in_place(op, in);
+    }
+
     /// The top-k experts and their weights from router scores: [tokens, k] pairs.
     constexpr ValueId route(ValueId scores, std::int64_t experts, std::int64_t experts_per_token,
                             std::string_view bias = {}) {

@@ -66,6 +66,9 @@ struct ModelConfig {
 
     std::int64_t sliding_window = 0;
     LayerSet sliding_layers;  // layers whose attention sees only the window; after `complete` the truth of every layer
+    LayerSet rope_free_layers;  // layers whose queries and keys do not turn (smollm3: where no_rope_layers has a 0)
+    std::int64_t rope_list_count = 0;     // entries of no_rope_layers; 0: absent, families derive it
+    std::int64_t rope_free_interval = 0;  // smollm3: no_rope_layer_interval, every n-th layer does not turn
     std::int64_t layer_types_count =
         0;  // entries of layer_types, which filled sliding_layers; 0: absent, families derive it
 
@@ -101,8 +104,11 @@ struct ModelConfig {
     GroupRank group_rank = GroupRank::best;
     double routed_scale = 1.0;  // deepseek: routed_scaling_factor, multiplies the chosen weights
     double norm_epsilon = 1e-6;
-    double embedding_scale = 1.0;  // gemma: embeddings are multiplied by sqrt(hidden_size)
-    double query_scale = 0.0;      // gemma2: query_pre_attn_scalar
+    double embedding_scale = 1.0;  // multiplies embeddings: gemma's sqrt(hidden_size), granite
+    double residual_scale = 1.0;   // granite: multiplies what attention and mlp add to the residual
+    double logit_scale = 1.0;      // cohere: multiplies logits; granite's logits_scaling divides them
+    double query_scale = 0.0;      // gemma2: query_pre_attn_scalar; scores are divided by its root
+    double score_scale = 0.0;      // granite: attention_multiplier; 0: from query_scale or the heads' width
     double attention_softcap = 0.0;
     double logit_softcap = 0.0;
     RopeParameters rope{};

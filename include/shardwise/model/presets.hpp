@@ -8,6 +8,7 @@
 #include <shardwise/model/presets_deepseek.hpp>
 #include <shardwise/model/presets_gemma.hpp>
 #include <shardwise/model/presets_llama.hpp>
+#include <shardwise/model/presets_others.hpp>
 #include <shardwise/model/presets_phi.hpp>
 #include <shardwise/model/presets_qwen.hpp>
 
@@ -85,6 +86,8 @@ inline constexpr std::array model_presets{
     ModelPreset{"deepseek-v2-lite", &presets::deepseek_v2_lite},
     ModelPreset{"deepseek-v2", &presets::deepseek_v2},
     ModelPreset{"deepseek-v3", &presets::deepseek_v3, "deepseek-r1"},
+    ModelPreset{"granite-3.3-2b", &presets::granite_3_3_2b, "granite-3.3-2b-instruct"},
+    ModelPreset{"granite-3.3-8b", &presets::granite_3_3_8b, "granite-3.3-8b-instruct"},
     ModelPreset{"gpt2", &presets::gpt2, "gpt2-small"},
     ModelPreset{"gpt2-medium", &presets::gpt2_medium},
     ModelPreset{"gpt2-large", &presets::gpt2_large},

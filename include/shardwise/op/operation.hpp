@@ -22,6 +22,7 @@ enum class OpKind : std::uint8_t {
     experts,     // one linear per expert over the rows routed to it
     combine,     // weighted sum of the experts' rows back into token order
     last_token,  // the last row of each sequence
+    scale,       // element-wise product with a number, in place
 };
 
 enum class NormKind : std::uint8_t { rms, layer, rms_offset };  // rms_offset: weight + 1 (gemma)
@@ -49,6 +50,8 @@ struct AttentionShape {
     bool is_causal = true;
     /// Attends to the encoder's output: its cache is filled once.
     bool is_cross = false;
+    /// What multiplies the scores; 0: 1 / sqrt(key_dim).
+    double score_scale = 0.0;
 };
 
 /// One step of a block: what it reads, what it makes, and its sizes. Plain data for estimator, cost model and executor.
@@ -79,6 +82,8 @@ struct Operation {
     std::int64_t skipped_id = -1;
     /// Of last_token: take each sequence's first row instead (bert's pooler).
     bool takes_first = false;
+    /// Of scale: what it multiplies by.
+    double factor = 1.0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

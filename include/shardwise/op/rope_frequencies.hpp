@@ -142,8 +142,8 @@ inline void stretch_yarn(List<float>& frequencies, List<float> const& periods, R
         if (extent.rotary < 4) return refuse("rotary", "dynamic scaling needs two pairs").got(extent.rotary);
         auto const longest = static_cast<double>(std::max(extent.sequence, extent.max_positions));
         auto const rotary = static_cast<double>(extent.rotary);
-        theta *= std::pow(rope.factor * longest / static_cast<double>(extent.max_positions) - (rope.factor - 1.0),
-                          rotary / (rotary - 2.0));
+        auto const stretch = rope.factor * longest / static_cast<double>(extent.max_positions) - (rope.factor - 1.0);
+        theta *= std::pow(rope.alpha > 0.0 ? rope.alpha : stretch, rotary / (rotary - 2.0));
     }
     auto const periods = detail::rope_periods(theta, extent.rotary);
     for (auto const period : periods) result.per_pair.push_back(1.0F / period);

@@ -12,6 +12,7 @@
 #include <shardwise/op/norm.hpp>
 #include <shardwise/op/rope.hpp>
 #include <shardwise/op/route.hpp>
+#include <shardwise/op/scale.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -33,6 +34,7 @@ constexpr decltype(auto) visit_op(OpKind kind, Rule&& rule) {
         case OpKind::experts: return rule(ExpertsOp{});
         case OpKind::combine: return rule(CombineOp{});
         case OpKind::last_token: return rule(LastTokenOp{});
+        case OpKind::scale: return rule(ScaleOp{});
     }
     __builtin_unreachable();
 }

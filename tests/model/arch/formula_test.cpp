@@ -68,6 +68,9 @@ std::string formula(BlockBody const& body) {
             case OpKind::last_token:
                 function = "last";
                 break;
+            case OpKind::scale:
+                function = "scale";
+                break;
         }
         last = function + "(" + arguments + ")";
         values[static_cast<std::size_t>(op.output)] = last;
@@ -132,6 +135,17 @@ TEST_CASE("gemma2's and gemma3's layers norm what they add as well") {
         CHECK(layer_formula(is_third ? presets::gemma_3_1b : presets::gemma_2_9b) ==
               call("add", middle, call("post_feedforward_layernorm", fed)));
     }
+}
+
+TEST_CASE("granite's layer scales what it adds to the residual, its embedding and its head scale as well") {
+    auto const middle = call("add", "x", call("scale", attention("input_layernorm(x)")));
+    auto const fed = gated("mlp.", "silu", call("post_attention_layernorm", middle));
+    CHECK(layer_formula(presets::granite_3_3_2b) == call("add", middle, call("scale", fed)));
+    auto const model = describe(presets::granite_3_3_2b);
+    REQUIRE(model);
+    auto const& bodies = model->program.bodies();
+    CHECK(formula(bodies[0]) == "scale(rows(x))");
+    CHECK(formula(bodies[bodies.size() - 1]) == "weight(scale(last(x)))");
 }
 
 TEST_CASE("mixtral's layer routes tokens to experts w1, w3 and w2") {

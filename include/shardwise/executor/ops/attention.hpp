@@ -145,10 +145,12 @@ private:
             auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
             return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
         }
-        auto const squared = config.query_scale > 0.0 ? config.query_scale : static_cast<double>(shape.key_dim);
-        if (config.layer_scores)
-            return static_cast<float>(1.0 / std::sqrt(squared) / static_cast<double>(walk.block.number + 1));
-        return config.query_scale > 0.0 ? static_cast<float>(1.0 / std::sqrt(squared)) : 0.0F;
+        if (config.layer_scores) {
+            auto const plain = 1.0 / std::sqrt(static_cast<double>(shape.key_dim));
+            auto const scale = shape.score_scale > 0.0 ? shape.score_scale : plain;
+            return static_cast<float>(scale / static_cast<double>(walk.block.number + 1));
+        }
+        return static_cast<float>(shape.score_scale);
     }
 
     template <Communicator C>

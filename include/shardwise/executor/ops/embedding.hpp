@@ -66,9 +66,8 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
         auto const out = walk.view(op.output);
         auto const numbers = op.index == TableIndex::position ? walk.step.positions : walk.step.ids;
         bool const is_type = op.index == TableIndex::token_type;
-        auto const scale = op.index == TableIndex::token ? static_cast<float>(walk.model.config.embedding_scale) : 1.0F;
-        auto const look_up = [out, numbers, is_type, scale, &table, first = op.first_row](std::int64_t begin,
-                                                                                          std::int64_t end) {
+        auto const look_up = [out, numbers, is_type, &table, first = op.first_row](std::int64_t begin,
+                                                                                   std::int64_t end) {
             for (auto row = begin; row < end; ++row) {
                 auto const id = (is_type ? 0 : numbers.data()[row]) + first;
                 auto* const to = out.row(row);
@@ -78,7 +77,7 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
                 }
                 decode_source(table.source, id - table.rows.begin, 0, out.extent(1), to);
                 // Also makes +0 of -0, as the sum over ranks does.
-                for (std::int64_t i = 0; i < out.extent(1); ++i) to[i] = to[i] * scale + 0.0F;
+                for (std::int64_t i = 0; i < out.extent(1); ++i) to[i] += 0.0F;
             }
         };
         Backend::launch(out.extent(0), look_up, walk.stream);

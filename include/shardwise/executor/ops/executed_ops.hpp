@@ -12,6 +12,7 @@
 #include <shardwise/executor/ops/norm.hpp>
 #include <shardwise/executor/ops/rope.hpp>
 #include <shardwise/executor/ops/route.hpp>
+#include <shardwise/executor/ops/scale.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -48,7 +48,7 @@ struct Gemma2 {
     };
 
     static constexpr detail::LlamaLayout layout{
-        .prefix = "Gemma2", .norm = NormKind::rms_offset, .has_post_norms = true};
+        .prefix = "Gemma2", .norm = NormKind::rms_offset, .norms = detail::four_norms};
 
     /// Without layer_types, layers 0, 2, ... slide.
     static constexpr Result<> complete(ModelConfig& config) {

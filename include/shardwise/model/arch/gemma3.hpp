@@ -56,7 +56,7 @@ struct Gemma3Text {
     };
 
     static constexpr detail::LlamaLayout layout{
-        .prefix = "Gemma3", .model_suffix = "TextModel", .norm = NormKind::rms_offset, .has_post_norms = true};
+        .prefix = "Gemma3", .model_suffix = "TextModel", .norm = NormKind::rms_offset, .norms = detail::four_norms};
 
     /// Without layer_types, each sliding_window_pattern-th layer is full and the others slide. The model with images
     /// counts as its text part.

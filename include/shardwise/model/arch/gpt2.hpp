@@ -58,7 +58,7 @@ struct Gpt2 {
         if (auto const ok = detail::check_size("n_embd", config.hidden_size); !ok) return ok;
         if (config.intermediate_size == 0) config.intermediate_size = 4 * config.hidden_size;
         config.kv_heads = config.heads;
-        if (!config.scaled_scores) config.query_scale = 1.0;
+        if (!config.scaled_scores) config.score_scale = 1.0;
         if (auto const ok = detail::check_sizes(config, keys); !ok) return ok;
         if (auto const ok = detail::check_size("n_positions", config.max_positions); !ok) return ok;
         config.head_dim = config.hidden_size / config.heads;

@@ -119,7 +119,7 @@ struct GptOss {
             return detail::decoder_body(
                 config, layout,
                 [&](BodyBuilder& body, ValueId in) {
-                    return detail::append_attention(body, config, layout, in, kind.window, "self_attn.sinks");
+                    return detail::append_attention(body, config, layout, in, kind, "self_attn.sinks");
                 },
                 [&](BodyBuilder& body, ValueId in) { return append_stacked_experts(body, config, in); });
         });

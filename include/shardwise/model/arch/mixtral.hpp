@@ -95,7 +95,7 @@ struct Mixtral {
             return detail::decoder_body(
                 config, layout,
                 [&](BodyBuilder& body, ValueId in) {
-                    return detail::append_attention(body, config, layout, in, kind.window);
+                    return detail::append_attention(body, config, layout, in, kind);
                 },
                 [&](BodyBuilder& body, ValueId in) { return detail::append_experts(body, config, in, names); });
         });

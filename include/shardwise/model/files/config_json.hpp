@@ -173,6 +173,18 @@ template <class List>
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());
     }
+    if (auto const turning = object.find_set("no_rope_layers")) {
+        if (!turning->is_array()) return object.wrong_type("no_rope_layers", *turning, "a list");
+        std::int64_t layer = 0;
+        for (auto const entry : *turning) {
+            auto const turns = object.integer("no_rope_layers", entry, 0);
+            if (!turns) return turns.error();
+            if (layer >= LayerSet::capacity) break;
+            if (*turns == 0) config.rope_free_layers.insert(layer);
+            ++layer;
+        }
+        config.rope_list_count = static_cast<std::int64_t>(turning->size());
+    }
     if (auto const dense = object.find_set("mlp_only_layers")) {
         if (!dense->is_array()) return object.wrong_type("mlp_only_layers", *dense, "a list");
         for (auto const entry : *dense) {

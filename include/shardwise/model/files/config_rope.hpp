@@ -22,9 +22,10 @@ struct RopeMember {
     bool may_be_zero = false;
 };
 
-inline constexpr std::array<RopeMember, 10> rope_members{
+inline constexpr std::array<RopeMember, 11> rope_members{
     {{"rope_theta", &RopeParameters::theta},
      {"factor", &RopeParameters::factor},
+     {"alpha", &RopeParameters::alpha, true},
      {"low_freq_factor", &RopeParameters::low_frequency_factor},
      {"high_freq_factor", &RopeParameters::high_frequency_factor},
      {"attention_factor", &RopeParameters::attention_factor, true},

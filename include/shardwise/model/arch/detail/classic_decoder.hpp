@@ -74,7 +74,8 @@ struct ConfigKeys {
             .kv_heads = config.kv_heads,
             .key_dim = config.head_dim,
             .value_dim = config.head_dim,
-            .is_causal = is_causal};
+            .is_causal = is_causal,
+            .score_scale = config.score_scale};
 }
 
 /// up -> act -> down, by the paths of the two linear layers.

@@ -124,6 +124,27 @@ template <class Slides>
     return {};
 }
 
+/// Makes rope_free_layers the truth: what no_rope_layers said where it is given, else every rope_free_interval-th layer.
+///
+/// Errors  invalid_field where no_rope_layers has another length than the model has layers, or the interval is below 1
+[[nodiscard]] constexpr Result<> complete_rope_free_layers(ModelConfig& config) {
+    if (config.rope_list_count != 0) {
+        if (config.rope_list_count == config.layers) return {};
+        return Error{ErrorCode::invalid_field}
+            .at("no_rope_layers")
+            .because("does not have one entry per layer")
+            .got(config.rope_list_count)
+            .expected(config.layers);
+    }
+    auto const interval = config.rope_free_interval;
+    if (interval < 1) {
+        return Error{ErrorCode::invalid_field}.at("no_rope_layer_interval").because("must be at least 1").got(interval);
+    }
+    config.rope_free_layers = {};
+    for (auto layer = interval - 1; layer < config.layers; layer += interval) config.rope_free_layers.insert(layer);
+    return {};
+}
+
 /// Refuses impossible numbers of experts.
 ///
 /// Errors  invalid_field, capacity_exceeded

@@ -3,8 +3,10 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/activation_names.hpp>
+#include <shardwise/model/arch/detail/layer_norms.hpp>
 #include <shardwise/model/arch/detail/model_class.hpp>
 #include <shardwise/model/arch/detail/parts.hpp>
+#include <shardwise/model/arch/detail/square_root.hpp>
 
 #include <array>
 
@@ -12,22 +14,57 @@
 /// place.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// The norms of each query and key head, where config.qk_norm says that there are any.
+struct HeadNorms {
+    std::string_view query = "q_norm";
+    std::string_view query_weight = "self_attn.q_norm.weight";
+    std::string_view key = "k_norm";
+    std::string_view key_weight = "self_attn.k_norm.weight";
+    /// They are over all heads together (olmo2).
+    bool are_wide = false;
+    /// They come after the rotation (hunyuan).
+    bool follow_rope = false;
+};
+
 /// What differs between families of llama's layout.
 struct LlamaLayout {
     /// The prefix of class names: "Llama", "Qwen2".
     std::string_view prefix;
+    /// The whole name of the norms' class where the prefix is not part of it ("LayerNorm").
+    std::string_view norm_class{};
     /// The suffixes of the classes of norms, attention and of the model without a head.
     std::string_view norm_suffix = "RMSNorm";
     std::string_view attention_suffix = "Attention";
     std::string_view model_suffix = "Model";
     NormKind norm = NormKind::rms;
-    /// Norms after attention and MLP too (gemma2, gemma3).
-    bool has_post_norms = false;
+    /// The norms around attention and MLP.
+    LayerNorms norms{};
+    /// They have biases.
+    bool has_norm_bias = false;
+    /// Attention and MLP read one normed input, before_attention's, and both are added to the residual (cohere).
+    bool is_parallel = false;
+    /// The MLP is down(act(up)), without a gate (nemotron).
+    bool has_gate = true;
     /// Each layer has a rotary embedding of its own (qwen2_moe).
     bool has_layer_rotary = false;
     /// The module of a layer that follows attention.
     std::string_view mlp = "mlp";
+    HeadNorms head_norms{};
+    /// Logits are divided by config.logit_scale (granite).
+    bool divides_logits = false;
 };
+
+/// The norm around attention and MLP.
+[[nodiscard]] constexpr ModuleId add_decoder_norm(PartMaker& part, LlamaLayout const& layout, std::int64_t size) {
+    auto const name = layout.norm_class.empty() ? part.name(layout.prefix, layout.norm_suffix) : layout.norm_class;
+    return part.norm(name, size, layout.has_norm_bias);
+}
+
+/// The usual factor of scores where a GGUF file does not state a family's own: from the width of a head.
+constexpr void assume_head_scale(ModelConfig& config) {
+    auto const width = config.head_dim > 0 || config.heads < 1 ? config.head_dim : config.hidden_size / config.heads;
+    config.query_scale = static_cast<double>(width);
+}
 
 /// Attention's geometry for one layer; window 0 sees everything.
 [[nodiscard]] constexpr AttentionShape attention_shape(ModelConfig const& config, std::int64_t window = 0) {
@@ -36,7 +73,8 @@ struct LlamaLayout {
             .key_dim = config.head_dim,
             .value_dim = config.head_dim,
             .window = window,
-            .is_causal = !config.is_bidirectional};
+            .is_causal = !config.is_bidirectional,
+            .score_scale = config.query_scale > 0.0 ? 1.0 / square_root(config.query_scale) : config.score_scale};
 }
 
 /// self_attn: q, k, v and o projections, biases as configured; per-head norms where qk_norm is set.
@@ -51,9 +89,14 @@ struct LlamaLayout {
         part.linear(config.hidden_size, q_width, config.attention_out_bias, ShardRule::units(1, config.heads));
     List<Child> children{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}, {"o_proj", o}};
     if (config.qk_norm) {
-        auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.head_dim);
-        children.push_back({"q_norm", norm});
-        children.push_back({"k_norm", norm});
+        auto const name = part.name(layout.prefix, layout.norm_suffix);
+        auto const norm_of = [&](std::int64_t width, ShardRule const& shard) {
+            return layout.head_norms.are_wide ? part.sharded_norm(name, width, shard)
+                                              : part.norm(name, config.head_dim);
+        };
+        auto const kv_rule = ShardRule::kv(0, config.kv_heads, config.heads);
+        children.push_back({layout.head_norms.query, norm_of(q_width, ShardRule::units(0, config.heads))});
+        children.push_back({layout.head_norms.key, norm_of(kv_width, kv_rule)});
     }
     if (layout.has_layer_rotary) {
         children.push_back({"rotary_emb", part.rotary(part.name(layout.prefix, "RotaryEmbedding"), config.head_dim)});
@@ -61,30 +104,29 @@ struct LlamaLayout {
     return tree.add(part.name(layout.prefix, layout.attention_suffix), children);
 }
 
-/// mlp: gate, up and down projections of `width`, and the activation.
+/// mlp: gate (where the layout has one), up and down projections of `width`, and the activation.
 [[nodiscard]] constexpr ModuleId add_gated_mlp(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout,
                                                std::int64_t width, std::string_view class_suffix = "MLP") {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const in = part.linear(width, config.hidden_size, config.mlp_bias, ShardRule::units(0, width));
     auto const out = part.linear(config.hidden_size, width, config.mlp_bias, ShardRule::units(1, width));
-    return tree.add(part.name(layout.prefix, class_suffix), {},
-                    {{"gate_proj", in},
-                     {"up_proj", in},
-                     {"down_proj", out},
-                     {"act_fn", part.plain(activation_class(config.activation))}});
+    List<Child> children;
+    if (layout.has_gate) children.push_back({"gate_proj", in});
+    children.push_back({"up_proj", in});
+    children.push_back({"down_proj", out});
+    children.push_back({"act_fn", part.plain(activation_class(config.activation))});
+    return tree.add(part.name(layout.prefix, class_suffix), children);
 }
 
 /// The decoder layer: attention, `mlp`, and the norms around them.
 [[nodiscard]] constexpr ModuleId add_decoder_layer(ModuleTree& tree, ModelConfig const& config,
                                                    LlamaLayout const& layout, ModuleId attention, ModuleId mlp) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
-    auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
-    List<Child> children{
-        {"self_attn", attention}, {layout.mlp, mlp}, {"input_layernorm", norm}, {"post_attention_layernorm", norm}};
-    if (layout.has_post_norms) {
-        children.push_back({"pre_feedforward_layernorm", norm});
-        children.push_back({"post_feedforward_layernorm", norm});
-    }
+    auto const norm = add_decoder_norm(part, layout, config.hidden_size);
+    List<Child> children{{"self_attn", attention}, {layout.mlp, mlp}};
+    auto const& norms = layout.norms;
+    for (auto const& name : {norms.before_attention, norms.after_attention, norms.before_mlp, norms.after_mlp})
+        if (!name.module.empty()) children.push_back({name.module, norm});
     return tree.add(part.name(layout.prefix, "DecoderLayer"), children);
 }
 
@@ -104,7 +146,7 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     tree.keep_whole(part.name(layout.prefix, "DecoderLayer"));
     auto const list = tree.add("ModuleList", parts.layers);
-    auto const norm = part.norm(part.name(layout.prefix, layout.norm_suffix), config.hidden_size);
+    auto const norm = add_decoder_norm(part, layout, config.hidden_size);
     List<Child> children{
         {"embed_tokens", parts.embedding, ModuleRole::embedding}, {"layers", list}, {"norm", norm, ModuleRole::norm}};
     for (auto const& child : parts.rest) children.push_back(child);
@@ -140,7 +182,8 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     auto const attention = add_attention(tree, config, layout);
     auto const mlp = add_gated_mlp(tree, config, layout, config.intermediate_size);
     auto const layer = add_decoder_layer(tree, config, layout, attention, mlp);
-    finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, config.head_dim);
+    auto const rotary = config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;
+    finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, rotary);
     return tree;
 }
 

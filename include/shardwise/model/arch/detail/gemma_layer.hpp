@@ -6,21 +6,12 @@
 /// What the three gemma families share: norms that add one to their weight, embeddings scaled by sqrt(hidden_size).
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// sqrt(hidden_size), by which gemma multiplies embeddings; works in constant expressions.
-[[nodiscard]] constexpr double square_root(std::int64_t value) {
-    auto const target = static_cast<double>(value);
-    double root = target > 1.0 ? target : 1.0;
-    // Newton's iteration falls monotonically from above until it no longer changes.
-    for (auto next = (root + target / root) / 2.0; next < root; next = (root + target / root) / 2.0) root = next;
-    return root;
-}
-
 /// What every gemma completes: attention_bias covers all four projections, the MLP has none, embeddings are scaled.
 [[nodiscard]] constexpr Result<> complete_gemma(ModelConfig& config) {
     if (auto const checked = complete_heads(config); !checked) return checked;
     config.attention_out_bias = config.attention_bias;
     config.mlp_bias = false;
-    config.embedding_scale = square_root(config.hidden_size);
+    config.embedding_scale = square_root(static_cast<double>(config.hidden_size));
     return {};
 }
 

@@ -52,6 +52,13 @@ inline constexpr std::array gguf_qk_norms{
     NameAlias{"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"},
 };
 
+/// The biases of layer norms around attention and MLP, and of the last one.
+inline constexpr std::array gguf_norm_biases{
+    NameAlias{"blk.{}.attn_norm.bias", "model.layers.{}.input_layernorm.bias"},
+    NameAlias{"blk.{}.ffn_norm.bias", "model.layers.{}.post_attention_layernorm.bias"},
+    NameAlias{"output_norm.bias", "model.norm.bias"},
+};
+
 /// The norm before the MLP where a layer has two norms.
 inline constexpr std::array gguf_second_norm{
     NameAlias{"blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},

@@ -114,7 +114,7 @@ struct SparseMlpNames {
     return decoder_program(config, layout, [&](LayerKind const& kind) {
         return decoder_body(
             config, layout,
-            [&](BodyBuilder& body, ValueId in) { return append_attention(body, config, layout, in, kind.window); },
+            [&](BodyBuilder& body, ValueId in) { return append_attention(body, config, layout, in, kind); },
             [&](BodyBuilder& body, ValueId in) {
                 if (kind.is_dense) return append_gated_mlp(body, config, in, config.intermediate_size);
                 auto const routed = append_experts(body, config, in, {});
