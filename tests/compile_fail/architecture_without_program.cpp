@@ -9,8 +9,8 @@ struct Treelike {
     static constexpr shardwise::Result<> complete(shardwise::ModelConfig& config) { return shardwise::Llama::complete(config); }
     static constexpr shardwise::ModuleTree tree(shardwise::ModelConfig const& config) { return shardwise::Llama::tree(config); }
 #ifdef SHARDWISE_FIXED
-    static constexpr shardwise::BlockProgram program(shardwise::ModelConfig const& config) {
-        return shardwise::Llama::program(config);
+    static constexpr shardwise::BlockProgram program(shardwise::ModelConfig const& config, shardwise::ModuleTree const& tree) {
+        return shardwise::Llama::program(config, tree);
     }
 #endif
 };

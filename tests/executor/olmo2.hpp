@@ -68,36 +68,30 @@ struct Olmo2Norms {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::decoder_program(config, layout, [&](detail::LayerKind const&) { return layer_of(config); });
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "model");
+        model.tokens("embed_tokens");
+        model.layers("layers", [&](BlockBuilder& body) { write_layer(body, config); });
+        detail::finish_program(model, config, layout);
+        return std::move(model).finish();
     }
 
 private:
-    static constexpr BlockBody layer_of(ModelConfig const& config) {
-        BodyBuilder body(config.hidden_size);
+    static constexpr void write_layer(BlockBuilder& body, ModelConfig const& config) {
         auto const shape = detail::attention_shape(config);
-        auto const kv_width = config.kv_heads * config.head_dim;
-        auto const kv_split = LinearSplit::column(config.kv_heads, config.heads);
-        auto q = body.linear(body.input(), "q", "self_attn.q_proj.weight", config.heads * config.head_dim,
-                             LinearSplit::column(config.heads));
-        auto k = body.linear(body.input(), "k", "self_attn.k_proj.weight", kv_width, kv_split);
-        auto const v = body.linear(body.input(), "v", "self_attn.v_proj.weight", kv_width, kv_split);
-        q = body.rope(body.norm(q, NormKind::rms, "self_attn.q_norm.weight"), shape);
-        k = body.rope(body.norm(k, NormKind::rms, "self_attn.k_norm.weight"), shape);
-        auto context = body.attention(q, k, v, shape);
-        if (sub_norms) context = body.norm(context, NormKind::rms, "self_attn.sub_norm.weight");
-        auto const attended =
-            body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size, LinearSplit::row());
-        auto const middle =
-            body.add(body.input(), body.norm(attended, NormKind::rms, "post_attention_layernorm.weight"));
-        auto const width = config.intermediate_size;
-        auto const gate = body.linear(middle, "gate", "mlp.gate_proj.weight", width, LinearSplit::column(width));
-        auto const up = body.linear(middle, "up", "mlp.up_proj.weight", width, LinearSplit::column(width));
-        auto gated = body.gated(gate, up, config.activation);
-        if (sub_norms) gated = body.norm(gated, NormKind::rms, "ffn_sub_norm.weight");
-        auto const fed = body.linear(gated, "mlp_out", "mlp.down_proj.weight", config.hidden_size, LinearSplit::row());
-        (void)body.add(middle, body.norm(fed, NormKind::rms, "post_feedforward_layernorm.weight"));
-        return std::move(body).finish();
+        auto const norm = [&](ValueId in, std::string_view module) { return body.norm(in, NormKind::rms, module); };
+        auto const q = norm(body.linear(body.input(), "q", "self_attn.q_proj"), "self_attn.q_norm");
+        auto const k = norm(body.linear(body.input(), "k", "self_attn.k_proj"), "self_attn.k_norm");
+        auto const v = body.linear(body.input(), "v", "self_attn.v_proj");
+        auto context = body.attention(body.rope(q, shape), body.rope(k, shape), v, shape);
+        if (sub_norms) context = norm(context, "self_attn.sub_norm");
+        auto const attended = body.linear(context, "attention_out", "self_attn.o_proj");
+        auto const middle = body.add(body.input(), norm(attended, "post_attention_layernorm"));
+        auto const gate = body.linear(middle, "gate", "mlp.gate_proj");
+        auto gated = body.gated(gate, body.linear(middle, "up", "mlp.up_proj"), config.activation);
+        if (sub_norms) gated = norm(gated, "ffn_sub_norm");
+        auto const fed = body.linear(gated, "mlp_out", "mlp.down_proj");
+        (void)body.add(middle, norm(fed, "post_feedforward_layernorm"));
     }
 };
 

@@ -30,7 +30,9 @@ struct Tiny {
 
     static constexpr Result<> complete(ModelConfig& config) { return Llama::complete(config); }
     static constexpr ModuleTree tree(auto const& config) { return Llama::tree(config); }
-    static constexpr BlockProgram program(auto const& config) { return Llama::program(config); }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return Llama::program(config, tree);
+    }
 };
 static_assert(ModelArchitecture<Tiny>);
 using Families = ArchitectureList<Tiny, Gpt2>;

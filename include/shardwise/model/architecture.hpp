@@ -49,8 +49,6 @@ concept GivesModuleTree = requires(ModelConfig const& config) {
 template <class A>
 concept GivesBlockProgram = requires(ModelConfig const& config, ModuleTree const& tree) {
     { A::program(config, tree) } -> std::same_as<BlockProgram>;
-} || requires(ModelConfig const& config) {
-    { A::program(config) } -> std::same_as<BlockProgram>;
 };
 
 /// Describes one family of models, once for all readers. Add one: docs/how-to/add-an-architecture.md.
@@ -95,10 +93,7 @@ template <ModelArchitecture Arch>
     if (auto const completed = Arch::complete(config); !completed) return completed.error();
     if (config.model_type.empty()) config.model_type = Arch::name;
     Model model{config, Arch::tree(config), {}, &family_of<Arch>};
-    if constexpr (requires { Arch::program(config, model.tree); })
-        model.program = Arch::program(config, model.tree);
-    else
-        model.program = Arch::program(config);
+    model.program = Arch::program(config, model.tree);
     for (auto const& block : model.program.blocks()) {
         if (auto const checked = model.program.body(block).check(block.module); !checked) return checked.error();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/list.hpp>
 #include <shardwise/model/block_builder.hpp>
 
 #include <cstdint>
@@ -33,7 +34,7 @@ public:
     /// A block that reads token ids; write(body) writes it.
     template <class Write>
     constexpr void ids_block(std::string_view module, Write const& write) {
-        add_block(path(module), Value{.name = "ids", .width = 1}, write);
+        add_block(path(module), ids(), write);
     }
     /// A block that reads the hidden state that the one before it made.
     template <class Write>
@@ -46,64 +47,132 @@ public:
         if (find_module(tree_, module) != nullptr) add_block(module, hidden(), write);
     }
 
-    /// Token ids become rows of a table.
-    constexpr void tokens(std::string_view module) {
-        ids_block(module, [](BlockBuilder& body) { (void)body.embedding(body.input(), {}); });
+    // clang 14 does not instantiate what a lambda of these would need in a constant expression: they open and close blocks themselves.
+
+    /// Token ids become rows of a table, times `scale`.
+    constexpr void tokens(std::string_view module, double scale = 1.0) {
+        if (!has(module)) return;
+        auto body = open(path(module), ids());
+        (void)body.scale(body.embedding(body.input(), {}), scale);
+        close(path(module), std::move(body));
     }
     /// Learned positions are added; position 0 is row `first_row`.
     constexpr void positions(std::string_view module, std::int64_t first_row = 0) {
-        block(module, [&](BlockBuilder& body) {
-            auto const ids = body.external("ids", 1);
-            (void)body.add(body.input(), body.table(ids, TableIndex::position, {}, first_row));
-        });
+        if (!has(module)) return;
+        auto body = open(path(module), hidden());
+        auto const numbers = body.external("ids", 1);
+        (void)body.add(body.input(), body.table(numbers, TableIndex::position, {}, first_row));
+        close(path(module), std::move(body));
     }
     constexpr void norm(std::string_view module, NormKind kind) {
-        block(module, [&](BlockBuilder& body) { (void)body.norm(body.input(), kind, {}); });
+        if (!has(module)) return;
+        auto body = open(path(module), hidden());
+        (void)body.norm(body.input(), kind, {});
+        close(path(module), std::move(body));
     }
-    /// Scores of the vocabulary from each sequence's last token, where the tree has the head.
-    constexpr void head(std::string_view module) {
-        head_block(module, [](BlockBuilder& body) { (void)body.logits(body.last_token(body.input()), {}); });
+    /// Scores of the vocabulary from each sequence's last token, times `scale`, where the tree has the head.
+    constexpr void head(std::string_view module, double scale = 1.0) {
+        if (find_module(tree_, module) == nullptr) return;
+        auto body = open(module, hidden());
+        // The product is linear: a factor of the logits is one of its input, which is shorter.
+        (void)body.logits(body.scale(body.last_token(body.input()), scale), {});
+        close(module, std::move(body));
+    }
+    /// One linear layer of every row, where the tree has it.
+    constexpr void linear(std::string_view module, std::string_view value) {
+        if (!has(module)) return;
+        auto body = open(path(module), hidden());
+        (void)body.linear(body.input(), value, {});
+        close(path(module), std::move(body));
+    }
+    /// The same beside the base model: a classifier of tokens.
+    constexpr void head_linear(std::string_view module, std::string_view value) {
+        if (find_module(tree_, module) == nullptr) return;
+        auto body = open(module, hidden());
+        (void)body.linear(body.input(), value, {});
+        close(module, std::move(body));
     }
 
     /// The layers of a list, whose runs of equal modules have a body each.
     template <class Write>
     constexpr void layers(std::string_view list, Write const& write) {
+        layers(list, [](std::int64_t) { return 0; }, [&](BlockBuilder& body, int) { write(body); });
+    }
+    /// The same where layers of equal modules compute differently: kind_of(number) says how, in a value that can be compared, and
+    /// write(body, kind) writes each kind's body once.
+    template <class KindOf, class Write>
+    constexpr void layers(std::string_view list, KindOf const& kind_of, Write const& write) {
+        using Kind = decltype(kind_of(std::int64_t{0}));
+        struct Written {
+            ModuleId module;
+            Kind kind;
+            std::int32_t body;
+        };
         auto const name = path(list);
         auto const* const module = find_module(tree_, name);
         if (module == nullptr) return;
+        List<Written> bodies;
         for (std::uint32_t i = 0; i < module->child_count; ++i) {
             auto const& run = tree_.child(*module, i);
-            program_.append_layers(name, run.first, run.count, add_body(tree_.module(run.module), hidden(), write));
+            auto const end = std::int64_t{run.first} + run.count;
+            for (std::int64_t number = run.first; number < end;) {
+                auto const kind = kind_of(number);
+                auto const first = number++;
+                while (number < end && kind_of(number) == kind) ++number;
+                Written const* known = nullptr;
+                for (auto const& one : bodies) {
+                    if (one.module == run.module && one.kind == kind) known = &one;
+                }
+                if (known == nullptr) {
+                    BlockBuilder body(program_.names(), tree_, tree_.module(run.module), hidden());
+                    write(body, kind);
+                    bodies.push_back({run.module, kind, add(std::move(body))});
+                    known = bodies.end() - 1;
+                }
+                program_.append_layers(name, first, number - first, known->body);
+            }
         }
     }
 
     [[nodiscard]] constexpr BlockProgram finish() && { return std::move(program_); }
 
 private:
+    [[nodiscard]] static constexpr Value ids() { return Value{.name = "ids", .width = 1}; }
     [[nodiscard]] constexpr Value hidden() const { return Value{.name = "hidden", .width = width_}; }
 
-    template <class Write>
-    constexpr std::int32_t add_body(Module const& module, Value const& input, Write const& write) {
-        BlockBuilder body(program_.names(), tree_, module, input);
-        write(body);
+    /// The builder of a block, which close() takes; the tree has the module.
+    [[nodiscard]] constexpr BlockBuilder open(std::string_view module, Value const& input) {
+        return {program_.names(), tree_, *find_module(tree_, module), input};
+    }
+    constexpr std::int32_t add(BlockBuilder body) {
         auto made = std::move(body).finish();
         if (!made.operations().empty())
             width_ = made.values()[static_cast<std::size_t>(made.operations().back().output)].width;
         return program_.add(std::move(made));
     }
+    constexpr void close(std::string_view module, BlockBuilder body) {
+        program_.append(role_of(module), module, add(std::move(body)));
+    }
     template <class Write>
     constexpr void add_block(std::string_view module, Value const& input, Write const& write) {
-        auto const* const found = find_module(tree_, module);
-        if (found == nullptr) return;
-        program_.append(role_of(module), module, add_body(*found, input, write));
+        if (find_module(tree_, module) == nullptr) return;
+        auto body = open(module, input);
+        write(body);
+        close(module, std::move(body));
     }
-    /// The role that the tree gives to the module of a path.
+    /// The role that the tree gives to the module of a path, or else to the innermost module around it that has one.
     [[nodiscard]] constexpr ModuleRole role_of(std::string_view module) const {
-        auto const dot = module.rfind('.');
-        bool const is_top = dot == std::string_view::npos;
-        auto const* const owner = find_module(tree_, is_top ? std::string_view{} : module.substr(0, dot));
-        auto const* const child = find_child(tree_, *owner, is_top ? module : module.substr(dot + 1));
-        return child == nullptr ? ModuleRole::none : child->role;
+        auto role = ModuleRole::none;
+        auto const* at = &tree_.module(tree_.root());
+        while (!module.empty()) {
+            auto const dot = module.find('.');
+            auto const* const child = find_child(tree_, *at, module.substr(0, dot));
+            if (child == nullptr) break;
+            if (child->role != ModuleRole::none) role = child->role;
+            at = &tree_.module(child->module);
+            module = dot == std::string_view::npos ? std::string_view{} : module.substr(dot + 1);
+        }
+        return role;
     }
 
     ModuleTree const& tree_;

@@ -50,7 +50,8 @@ Model with_program(Model model, EditValue edit_value, EditOp edit_op, EditBlock 
             program.append_layers(block.module, block.first, block.count, block.body);
         }
     }
-    model.program = program;
+    program.names() = std::move(model.program.names());
+    model.program = std::move(program);
     return model;
 }
 template <class EditOp>

@@ -73,13 +73,6 @@ struct ExecutedOp<LinearOp, Backend, Policy> {
     }
 
 private:
-    /// True where the file has the weight as Conv1D does, [inputs, outputs]; a square one shows it by what is sharded: dimension
-    /// `sharded` of what Conv1D has.
-    [[nodiscard]] static bool is_conv1d(StoredParameter const& stored, Operation const& op, std::int32_t sharded) {
-        auto const& shape = stored.tensor->shape;
-        return shape.rank() == 2 && shape[0] == op.in_features && shape[1] == op.out_features &&
-               (stored.tensor->shard.dim == sharded || shape[0] != shape[1]);
-    }
     [[nodiscard]] static Error named(Error error, Loader const& from, Operation const& op) {
         return error.at(from.name_of(op.parameters[0]));
     }
@@ -90,7 +83,7 @@ private:
                                       cut.columns[static_cast<std::size_t>(op.output)]);
         auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
                                                         .inputs = op.in_features,
-                                                        .is_turned = is_conv1d(stored, op, 1),
+                                                        .is_turned = stored.tensor->is_transposed,
                                                         .rows = rows});
         if (!matrix) return matrix.error();
         matrix->read_once();
@@ -109,7 +102,7 @@ private:
         auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
         auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
                                                         .inputs = op.in_features,
-                                                        .is_turned = is_conv1d(stored, op, 0),
+                                                        .is_turned = stored.tensor->is_transposed,
                                                         .columns = own});
         if (!matrix) return matrix.error();
         matrix->read_once();

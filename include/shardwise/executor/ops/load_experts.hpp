@@ -95,10 +95,9 @@ private:
                 check_elements(*stored, count * op_.out_features * op_.in_features, op_.parameters[0], expert);
             !checked)
             return checked.error();
-        // gpt_oss stacks [experts, inputs, outputs].
         return from_.parameters().matrix(*stored, {.outputs = op_.out_features,
                                         .inputs = op_.in_features,
-                                        .is_turned = stacks,
+                                        .is_turned = stored->tensor->is_transposed,
                                         .rows = rows,
                                         .columns = inputs});
     }

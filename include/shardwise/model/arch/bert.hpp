@@ -103,24 +103,12 @@ struct Bert {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config) || config.labels > 0;
-        detail::append_bert_embeddings(program, config, layout, head ? "bert.embeddings" : "embeddings");
-        program.append_layers(head ? "bert.encoder.layer" : "encoder.layer", 0, config.layers,
-                              program.add(detail::bert_layer_body(config)));
-        if (config.labels > 0) {
-            if (has_pooler(config)) detail::append_bert_pooler(program, config, "bert.pooler");
-            detail::append_classifier(program, config, false);
-        } else if (head) {
-            detail::append_masked_head(program, config, "cls.predictions",
-                                       {"transform.dense.weight", "transform.dense.bias", "transform.LayerNorm.weight",
-                                        "transform.LayerNorm.bias"},
-                                       config.activation);
-        } else {
-            detail::append_bert_pooler(program, config, "pooler");
-        }
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "bert");
+        detail::append_bert_model(model, config, layout);
+        detail::append_classifier(model, config);
+        detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm", config.activation);
+        return std::move(model).finish();
     }
 
 private:

@@ -84,7 +84,9 @@ struct DeepseekV3 {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::deepseek_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) { return detail::deepseek_program(config, layout); }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return detail::deepseek_program(config, layout, tree);
+    }
 };
 
 static_assert(ModelArchitecture<DeepseekV3>);

@@ -95,12 +95,12 @@ struct Gemma3Text {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        if (!config.is_bidirectional) return detail::dense_decoder_program(config, layout);
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        if (!config.is_bidirectional) return detail::dense_decoder_program(config, layout, tree);
         // transformers halves the window, whose bounds then exclude the far end, where tokens see both sides.
         auto both_sides = config;
         if (config.sliding_window > 0) both_sides.sliding_window = config.sliding_window / 2 + 1;
-        return detail::dense_decoder_program(both_sides, layout);
+        return detail::dense_decoder_program(both_sides, layout, tree);
     }
 };
 

@@ -114,14 +114,15 @@ struct GptOss {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
-            return detail::decoder_body(
-                config, layout,
-                [&](BodyBuilder& body, ValueId in) {
-                    return detail::append_attention(body, config, layout, in, kind, "self_attn.sinks");
-                },
-                [&](BodyBuilder& body, ValueId in) { return append_stacked_experts(body, config, in); });
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return detail::decoder_program(config, layout, tree, [&](BlockBuilder& body, ValueId in) {
+            auto const routes = body.route(body.linear(in, "router", "mlp.router"), config.experts_per_token);
+            auto const gate_up = body.stacked_experts(in, routes, "gate_up", "mlp.experts.gate_up_proj",
+                                                      "mlp.experts.gate_up_proj_bias");
+            auto const activated = body.gated_halves(gate_up, config.activation);
+            auto const down = body.stacked_experts(activated, routes, "experts_out", "mlp.experts.down_proj",
+                                                   "mlp.experts.down_proj_bias");
+            return body.combine(down, routes);
         });
     }
 
@@ -140,8 +141,12 @@ private:
         auto const hidden = config.hidden_size;
         auto const tensor = [&](std::string_view tensor_name, Shape const& shape, TensorUse use,
                                 ShardRule const& shard) {
-            return Tensor{
-                .name = tensor_name, .shape = shape, .dtype = dtype, .use = use, .shard = shard.stacked(experts)};
+            return Tensor{.name = tensor_name,
+                          .shape = shape,
+                          .dtype = dtype,
+                          .use = use,
+                          .is_transposed = shape.rank() == 3,
+                          .shard = shard.stacked(experts)};
         };
         return tree.add(
             "GptOssExperts",
@@ -149,20 +154,6 @@ private:
              tensor("gate_up_proj_bias", {experts, 2 * width}, TensorUse::bias, ShardRule::units(1, width)),
              tensor("down_proj", {experts, width, hidden}, TensorUse::linear, ShardRule::units(1, width)),
              tensor("down_proj_bias", {experts, hidden}, TensorUse::bias, {})});
-    }
-
-    static constexpr ValueId append_stacked_experts(BodyBuilder& body, ModelConfig const& config, ValueId in) {
-        auto const width = config.expert_intermediate_size;
-        auto const count = config.experts;
-        auto const chosen = config.experts_per_token;
-        auto const scores = body.linear(in, "router", "mlp.router.weight", count, {}, "mlp.router.bias");
-        auto const routes = body.route(scores, count, chosen);
-        auto const gate_up = body.experts(in, routes, "gate_up", "mlp.experts.gate_up_proj", 2 * width, count, chosen,
-                                          LinearSplit::column(width), "mlp.experts.gate_up_proj_bias");
-        auto const activated = body.gated_halves(gate_up, config.activation);
-        auto const down = body.experts(activated, routes, "experts_out", "mlp.experts.down_proj", config.hidden_size,
-                                       count, chosen, LinearSplit::row(), "mlp.experts.down_proj_bias");
-        return body.combine(down, routes, count, chosen);
     }
 };
 

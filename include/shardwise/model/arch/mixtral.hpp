@@ -86,18 +86,14 @@ struct Mixtral {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        constexpr detail::SparseMlpNames names{
-            .router = "block_sparse_moe.gate.weight",
-            .experts = {"block_sparse_moe.experts.*.w1.weight", "block_sparse_moe.experts.*.w3.weight",
-                        "block_sparse_moe.experts.*.w2.weight"}};
-        return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
-            return detail::decoder_body(
-                config, layout,
-                [&](BodyBuilder& body, ValueId in) {
-                    return detail::append_attention(body, config, layout, in, kind);
-                },
-                [&](BodyBuilder& body, ValueId in) { return detail::append_experts(body, config, in, names); });
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        constexpr detail::SparseMlpNames names{.router = "block_sparse_moe.gate",
+                                               .gate = "block_sparse_moe.experts.*.w1",
+                                               .up = "block_sparse_moe.experts.*.w3",
+                                               .down = "block_sparse_moe.experts.*.w2",
+                                               .correction = {}};
+        return detail::decoder_program(config, layout, tree, [&](BlockBuilder& body, ValueId in) {
+            return detail::append_experts(body, config, in, names);
         });
     }
 };

@@ -100,16 +100,12 @@ struct Opt {
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         ProgramBuilder model(tree, "model");
-        auto const project = [&](std::string_view module) {
-            if (!is_projected(config)) return;
-            model.block(module, [](BlockBuilder& body) { (void)body.linear(body.input(), "projected", {}); });
-        };
         model.tokens("decoder.embed_tokens");
-        project("decoder.project_in");
+        model.linear("decoder.project_in", "projected");
         model.positions("decoder.embed_positions", position_offset);
         model.layers("decoder.layers", [&](BlockBuilder& body) { write_layer(body, config); });
-        if (has_final_norm(config)) model.norm("decoder.final_layer_norm", NormKind::layer);
-        project("decoder.project_out");
+        model.norm("decoder.final_layer_norm", NormKind::layer);
+        model.linear("decoder.project_out", "projected");
         model.head("lm_head");
         return std::move(model).finish();
     }

@@ -91,28 +91,15 @@ struct Phi3 {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        return detail::decoder_program(config, layout, [&](detail::LayerKind const& kind) {
-            return detail::decoder_body(
-                config, layout,
-                [&](BodyBuilder& body, ValueId in) {
-                    auto const shape = detail::attention_shape(config, kind.window);
-                    auto qkv = body.linear(in, "qkv", "self_attn.qkv_proj.weight",
-                                           (config.heads + 2 * config.kv_heads) * config.head_dim,
-                                           LinearSplit::qkv(config.heads, config.kv_heads));
-                    qkv = body.rope(qkv, shape);
-                    auto const context = body.attention(qkv, qkv, qkv, shape);
-                    return body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size,
-                                       LinearSplit::row());
-                },
-                [&](BodyBuilder& body, ValueId in) {
-                    auto const width = config.intermediate_size;
-                    auto const gate_up =
-                        body.linear(in, "gate_up", "mlp.gate_up_proj.weight", 2 * width, LinearSplit::column(width));
-                    auto const activated = body.gated_halves(gate_up, config.activation);
-                    return body.linear(activated, "mlp_out", "mlp.down_proj.weight", config.hidden_size,
-                                       LinearSplit::row());
-                });
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        auto const attend = [&](BlockBuilder& body, ValueId in, detail::LayerKind const& kind) {
+            auto const shape = detail::attention_shape(config, kind.window);
+            auto const qkv = body.rope(body.linear(in, "qkv", "self_attn.qkv_proj"), shape);
+            return body.linear(body.attention(qkv, qkv, qkv, shape), "attention_out", "self_attn.o_proj");
+        };
+        return detail::decoder_program(config, layout, tree, attend, [&](BlockBuilder& body, ValueId in) {
+            auto const gate_up = body.linear(in, "gate_up", "mlp.gate_up_proj");
+            return body.linear(body.gated_halves(gate_up, config.activation), "mlp_out", "mlp.down_proj");
         });
     }
 };

@@ -53,7 +53,9 @@ struct Qwen2 {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::dense_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) { return detail::dense_decoder_program(config, layout); }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return detail::dense_decoder_program(config, layout, tree);
+    }
 };
 
 static_assert(ModelArchitecture<Qwen2>);

@@ -71,7 +71,9 @@ struct Qwen3Moe {
     }
 
     static constexpr ModuleTree tree(auto const& config) { return detail::mixed_decoder_tree(config, layout); }
-    static constexpr BlockProgram program(auto const& config) { return detail::mixed_decoder_program(config, layout); }
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        return detail::mixed_decoder_program(config, layout, tree);
+    }
 };
 
 static_assert(ModelArchitecture<Qwen3Moe>);

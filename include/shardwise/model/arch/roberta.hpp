@@ -94,23 +94,12 @@ struct Roberta {
         return tree;
     }
 
-    static constexpr BlockProgram program(auto const& config) {
-        BlockProgram program;
-        bool const head = has_head(config) || config.labels > 0;
-        detail::append_bert_embeddings(program, config, layout, head ? "roberta.embeddings" : "embeddings");
-        program.append_layers(head ? "roberta.encoder.layer" : "encoder.layer", 0, config.layers,
-                              program.add(detail::bert_layer_body(config)));
-        if (config.labels > 0) {
-            if (has_pooler(config)) detail::append_bert_pooler(program, config, "roberta.pooler");
-            detail::append_classifier(program, config, true);
-        } else if (head) {
-            detail::append_masked_head(program, config, "lm_head",
-                                       {"dense.weight", "dense.bias", "layer_norm.weight", "layer_norm.bias"},
-                                       ActivationKind::gelu);
-        } else {
-            detail::append_bert_pooler(program, config, "pooler");
-        }
-        return program;
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        ProgramBuilder model(tree, "roberta");
+        detail::append_bert_model(model, config, layout);
+        detail::append_classifier(model, config);
+        detail::append_masked_head(model, "lm_head", "dense", "layer_norm", ActivationKind::gelu);
+        return std::move(model).finish();
     }
 
 private:

@@ -107,72 +107,50 @@ struct BertLayout {
 }
 
 /// The embeddings' block: tokens + types (+ positions) -> norm.
-constexpr void append_bert_embeddings(BlockProgram& program, ModelConfig const& config, BertLayout const& layout,
-                                      std::string_view module) {
-    BodyBuilder body(Value{.name = "ids", .width = 1});
-    auto sum = body.embedding(body.input(), "word_embeddings.weight", config.vocab_size, config.hidden_size);
-    sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings.weight",
-                                   config.type_vocab_size, config.hidden_size));
-    if (has_absolute_positions(config)) {
-        auto const first = layout.has_padding_row ? config.padding_id + 1 : 0;
-        auto const skipped = layout.has_padding_row ? config.padding_id : -1;
-        sum = body.add(sum, body.table(body.input(), TableIndex::position, "position_embeddings.weight",
-                                       config.max_positions, config.hidden_size, first, skipped));
-    }
-    (void)body.norm(sum, NormKind::layer, "LayerNorm.weight", "LayerNorm.bias");
-    program.append(ModuleRole::embedding, module, program.add(std::move(body).finish()));
+constexpr void append_bert_embeddings(ProgramBuilder& model, ModelConfig const& config, BertLayout const& layout) {
+    model.ids_block("embeddings", [&](BlockBuilder& body) {
+        auto sum = body.embedding(body.input(), "word_embeddings");
+        sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings"));
+        if (has_absolute_positions(config)) {
+            auto const first = layout.has_padding_row ? config.padding_id + 1 : 0;
+            auto const skipped = layout.has_padding_row ? config.padding_id : -1;
+            sum = body.add(sum, body.table(body.input(), TableIndex::position, "position_embeddings", first, skipped));
+        }
+        (void)body.layer_norm(sum, "LayerNorm");
+    });
 }
 
 /// One encoder layer: attention over the whole sequence, norms after the residual sums.
-[[nodiscard]] constexpr BlockBody bert_layer_body(ModelConfig const& config) {
-    BodyBuilder body(config.hidden_size);
-    auto const hidden = config.hidden_size;
-    auto const split = LinearSplit::column(config.heads);
-    auto const q =
-        body.linear(body.input(), "q", "attention.self.query.weight", hidden, split, "attention.self.query.bias");
-    auto const k =
-        body.linear(body.input(), "k", "attention.self.key.weight", hidden, split, "attention.self.key.bias");
-    auto const v =
-        body.linear(body.input(), "v", "attention.self.value.weight", hidden, split, "attention.self.value.bias");
-    auto const context = body.attention(
-        q, k, v, plain_attention(config, false),
-        has_absolute_positions(config) ? std::string_view{} : "attention.self.distance_embedding.weight");
-    auto const attended = body.linear(context, "attention_out", "attention.output.dense.weight", hidden,
-                                      LinearSplit::row(), "attention.output.dense.bias");
-    auto const middle = body.norm(body.add(body.input(), attended), NormKind::layer,
-                                  "attention.output.LayerNorm.weight", "attention.output.LayerNorm.bias");
-    auto const mlp = append_mlp(
-        body, config, middle,
-        {"intermediate.dense.weight", "intermediate.dense.bias", "output.dense.weight", "output.dense.bias"});
-    (void)body.norm(body.add(middle, mlp), NormKind::layer, "output.LayerNorm.weight", "output.LayerNorm.bias");
-    return std::move(body).finish();
+constexpr void write_bert_layer(BlockBuilder& body, ModelConfig const& config) {
+    auto const q = body.linear(body.input(), "q", "attention.self.query");
+    auto const k = body.linear(body.input(), "k", "attention.self.key");
+    auto const v = body.linear(body.input(), "v", "attention.self.value");
+    auto const context =
+        body.attention(q, k, v, plain_attention(config, false), "attention.self.distance_embedding.weight");
+    auto const attended = body.linear(context, "attention_out", "attention.output.dense");
+    auto const middle = body.layer_norm(body.add(body.input(), attended), "attention.output.LayerNorm");
+    auto const mlp = append_mlp(body, config, middle, "intermediate.dense", "output.dense");
+    (void)body.layer_norm(body.add(middle, mlp), "output.LayerNorm");
 }
 
-/// The pooler's block: the first token through a dense layer and tanh.
-constexpr void append_bert_pooler(BlockProgram& program, ModelConfig const& config, std::string_view module) {
-    BodyBuilder body(config.hidden_size);
-    auto const first = body.first_token(body.input());
-    auto const dense = body.linear(first, "pooled", "dense.weight", config.hidden_size, {}, "dense.bias");
-    (void)body.activation(dense, ActivationKind::tanh);
-    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
+/// Embeddings, layers, and where the class has one the pooler: the first token through a dense layer and tanh.
+constexpr void append_bert_model(ProgramBuilder& model, ModelConfig const& config, BertLayout const& layout) {
+    append_bert_embeddings(model, config, layout);
+    model.layers("encoder.layer", [&](BlockBuilder& body) { write_bert_layer(body, config); });
+    if (!model.has("pooler")) return;
+    model.block("pooler", [](BlockBuilder& body) {
+        auto const dense = body.linear(body.first_token(body.input()), "pooled", "dense");
+        (void)body.activation(dense, ActivationKind::tanh);
+    });
 }
 
-/// The names of a masked language model's head, relative to its module.
-struct MaskedHeadNames {
-    std::string_view dense;
-    std::string_view dense_bias;
-    std::string_view norm;
-    std::string_view norm_bias;
-};
-
-/// The head's block: every token through dense, activation and norm to the scores of the vocabulary.
-constexpr void append_masked_head(BlockProgram& program, ModelConfig const& config, std::string_view module,
-                                  MaskedHeadNames const& names, ActivationKind activation) {
-    BodyBuilder body(config.hidden_size);
-    auto const dense = body.linear(body.input(), "transformed", names.dense, config.hidden_size, {}, names.dense_bias);
-    auto const normed = body.norm(body.activation(dense, activation), NormKind::layer, names.norm, names.norm_bias);
-    (void)body.logits(normed, "decoder.weight", config.vocab_size, "decoder.bias");
-    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
+/// The block of a masked language model's head: every token through dense, activation and norm to the scores of the vocabulary.
+constexpr void append_masked_head(ProgramBuilder& model, std::string_view module, std::string_view dense,
+                                  std::string_view norm, ActivationKind activation) {
+    model.head_block(module, [&](BlockBuilder& body) {
+        auto const transformed = body.linear(body.input(), "transformed", dense);
+        (void)body.logits(body.layer_norm(body.activation(transformed, activation), norm), "decoder");
+    });
 }
 
 /// The decoder of a masked head: [vocab, hidden] with a bias, tied to the head's own bias in any case.
@@ -202,19 +180,16 @@ constexpr void add_classifier(ModuleTree& tree, ModelConfig const& config, std::
 }
 
 /// The classifier's block: texts are judged by their first token, questions and tokens token by token.
-constexpr void append_classifier(BlockProgram& program, ModelConfig const& config, bool has_dense_head) {
-    BodyBuilder body(config.hidden_size);
+constexpr void append_classifier(ProgramBuilder& model, ModelConfig const& config) {
     bool const is_of_text = is_for(config, "ForSequenceClassification") || is_for(config, "ForMultipleChoice");
-    bool const is_dense = has_dense_head && is_for(config, "ForSequenceClassification");
-    auto in = is_of_text ? body.first_token(body.input()) : body.input();
-    if (is_dense) {
-        in = body.linear(in, "dense", "dense.weight", config.hidden_size, {}, "dense.bias");
-        in = body.activation(in, ActivationKind::tanh);
-    }
-    (void)body.linear(in, "scores", is_dense ? "out_proj.weight" : "weight", config.labels, {},
-                      is_dense ? "out_proj.bias" : "bias");
-    auto const module = is_for(config, "ForQuestionAnswering") ? std::string_view{"qa_outputs"} : "classifier";
-    program.append(ModuleRole::head, module, program.add(std::move(body).finish()));
+    auto const write = [&](BlockBuilder& body) {
+        auto in = is_of_text ? body.first_token(body.input()) : body.input();
+        bool const is_dense = body.has("dense");
+        if (is_dense) in = body.activation(body.linear(in, "dense", "dense"), ActivationKind::tanh);
+        (void)body.linear(in, "scores", is_dense ? "out_proj" : "");
+    };
+    model.head_block("qa_outputs", write);
+    model.head_block("classifier", write);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

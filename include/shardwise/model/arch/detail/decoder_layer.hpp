@@ -17,9 +17,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// The norms of each query and key head, where config.qk_norm says that there are any.
 struct HeadNorms {
     std::string_view query = "q_norm";
-    std::string_view query_weight = "self_attn.q_norm.weight";
     std::string_view key = "k_norm";
-    std::string_view key_weight = "self_attn.k_norm.weight";
     /// They are over all heads together (olmo2).
     bool are_wide = false;
     /// They come after the rotation (hunyuan).
@@ -126,7 +124,7 @@ constexpr void assume_head_scale(ModelConfig& config) {
     List<Child> children{{"self_attn", attention}, {layout.mlp, mlp}};
     auto const& norms = layout.norms;
     for (auto const& name : {norms.before_attention, norms.after_attention, norms.before_mlp, norms.after_mlp})
-        if (!name.module.empty()) children.push_back({name.module, norm});
+        if (!name.empty()) children.push_back({name, norm});
     return tree.add(part.name(layout.prefix, "DecoderLayer"), children);
 }
 

@@ -17,11 +17,6 @@ struct DeepseekLayout {
     bool has_correction = false;
 };
 
-/// The bias of one layer of the MLP where MLPs have biases.
-[[nodiscard]] constexpr std::string_view bias_name(ModelConfig const& config, std::string_view bias) {
-    return config.mlp_bias ? bias : std::string_view{};
-}
-
 /// The checks and derived values of both versions. Layer i has experts when i >= first_k_dense_replace; transformers
 /// reads no moe_layer_freq.
 [[nodiscard]] constexpr Result<> complete_deepseek(ModelConfig& config) {
@@ -178,76 +173,37 @@ inline constexpr double latent_norm_epsilon = 1e-6;
 
 /// normed -> q; normed -> [latent | rotated key], which the compressed cache holds -> keys and values -> attention ->
 /// o.
-[[nodiscard]] constexpr ValueId append_mla_attention(BodyBuilder& body, ModelConfig const& config, ValueId normed) {
+[[nodiscard]] constexpr ValueId append_mla_attention(BlockBuilder& body, ModelConfig const& config, ValueId normed) {
     auto const shape = mla_shape(config);
-    auto const bias = [&](std::string_view name) { return config.attention_bias ? name : std::string_view{}; };
-    auto const split = LinearSplit::column(config.heads);
     auto q = normed;
-    if (config.q_lora_rank > 0) {
-        q = body.linear(normed, "q_latent", "self_attn.q_a_proj.weight", config.q_lora_rank, {},
-                        bias("self_attn.q_a_proj.bias"));
-        q = body.norm(q, NormKind::rms, "self_attn.q_a_layernorm.weight", {}, latent_norm_epsilon);
+    if (body.has("self_attn.q_a_proj")) {
+        q = body.linear(normed, "q_latent", "self_attn.q_a_proj");
+        q = body.norm(q, NormKind::rms, "self_attn.q_a_layernorm", latent_norm_epsilon);
     }
-    q = body.linear(q, "q", config.q_lora_rank > 0 ? "self_attn.q_b_proj.weight" : "self_attn.q_proj.weight",
-                    config.heads * shape.key_dim, split);
-    auto latent = body.linear(normed, "latent", "self_attn.kv_a_proj_with_mqa.weight", shape.latent, {},
-                              bias("self_attn.kv_a_proj_with_mqa.bias"));
-    latent = body.part_norm(latent, NormKind::rms, "self_attn.kv_a_layernorm.weight", config.kv_lora_rank,
-                            latent_norm_epsilon);
+    q = body.linear(q, "q", config.q_lora_rank > 0 ? "self_attn.q_b_proj" : "self_attn.q_proj");
+    auto latent = body.linear(normed, "latent", "self_attn.kv_a_proj_with_mqa");
+    latent = body.part_norm(latent, NormKind::rms, "self_attn.kv_a_layernorm", latent_norm_epsilon);
     q = body.rope(q, shape);
     latent = body.rope(latent, latent_shape(config));
-    auto const kv =
-        body.linear(latent, "kv", "self_attn.kv_b_proj.weight",
-                    config.heads * (config.qk_nope_head_dim + config.v_head_dim), split, {}, config.kv_lora_rank);
-    auto const context = body.attention(q, latent, kv, shape);
-    return body.linear(context, "attention_out", "self_attn.o_proj.weight", config.hidden_size, LinearSplit::row(),
-                       config.attention_out_bias ? "self_attn.o_proj.bias" : std::string_view{});
+    auto const kv = body.linear(latent, "kv", "self_attn.kv_b_proj");
+    return body.linear(body.attention(q, latent, kv, shape), "attention_out", "self_attn.o_proj");
 }
 
-/// router -> route -> the chosen experts -> combine, and the shared experts on every token.
-[[nodiscard]] constexpr ValueId append_deepseek_experts(BodyBuilder& body, ModelConfig const& config, ValueId normed,
-                                                        bool has_correction) {
-    auto const count = config.experts;
-    auto const chosen = config.experts_per_token;
-    auto const width = config.expert_intermediate_size;
-    auto const split = LinearSplit::column(width);
-    auto const bias = [&](std::string_view name) { return bias_name(config, name); };
-    auto const scores = body.linear(normed, "router", "mlp.gate.weight", count);
-    auto const routes =
-        body.route(scores, count, chosen, has_correction ? "mlp.gate.e_score_correction_bias" : std::string_view{});
-    auto const gate = body.experts(normed, routes, "gate", "mlp.experts.*.gate_proj.weight", width, count, chosen,
-                                   split, bias("mlp.experts.*.gate_proj.bias"));
-    auto const up = body.experts(normed, routes, "up", "mlp.experts.*.up_proj.weight", width, count, chosen, split,
-                                 bias("mlp.experts.*.up_proj.bias"));
-    auto const activated = body.gated(gate, up, config.activation);
-    auto const down =
-        body.experts(activated, routes, "experts_out", "mlp.experts.*.down_proj.weight", config.hidden_size, count,
-                     chosen, LinearSplit::row(), bias("mlp.experts.*.down_proj.bias"));
-    auto const combined = body.combine(down, routes, count, chosen);
-    if (config.shared_experts == 0) return combined;
-    auto const shared_width = config.shared_expert_intermediate_size;
-    auto const shared_split = LinearSplit::column(shared_width);
-    auto const shared_gate = body.linear(normed, "shared_gate", "mlp.shared_experts.gate_proj.weight", shared_width,
-                                         shared_split, bias("mlp.shared_experts.gate_proj.bias"));
-    auto const shared_up = body.linear(normed, "shared_up", "mlp.shared_experts.up_proj.weight", shared_width,
-                                       shared_split, bias("mlp.shared_experts.up_proj.bias"));
-    auto const shared = body.linear(body.gated(shared_gate, shared_up, config.activation), "shared_out",
-                                    "mlp.shared_experts.down_proj.weight", config.hidden_size, LinearSplit::row(),
-                                    bias("mlp.shared_experts.down_proj.bias"));
-    return body.add(combined, shared);
+/// The chosen experts, and the shared experts on every token.
+[[nodiscard]] constexpr ValueId append_deepseek_mlp(BlockBuilder& body, ModelConfig const& config, ValueId normed) {
+    if (!body.has("mlp.experts")) return append_gated_mlp(body, config, normed);
+    auto const routed = append_experts(body, config, normed);
+    if (!body.has("mlp.shared_experts")) return routed;
+    return body.add(routed, append_shared_expert(body, config, normed, "mlp.shared_experts"));
 }
 
 /// The program of both versions.
-[[nodiscard]] constexpr BlockProgram deepseek_program(ModelConfig const& config, DeepseekLayout const& layout) {
-    return decoder_program(config, layout.common, [&](LayerKind const& kind) {
-        return decoder_body(
-            config, layout.common,
-            [&](BodyBuilder& body, ValueId in) { return append_mla_attention(body, config, in); },
-            [&](BodyBuilder& body, ValueId in) {
-                if (kind.is_dense) return append_gated_mlp(body, config, in, config.intermediate_size);
-                return append_deepseek_experts(body, config, in, layout.has_correction);
-            });
-    });
+[[nodiscard]] constexpr BlockProgram deepseek_program(ModelConfig const& config, DeepseekLayout const& layout,
+                                                      ModuleTree const& tree) {
+    return decoder_program(
+        config, layout.common, tree,
+        [&](BlockBuilder& body, ValueId in, LayerKind const&) { return append_mla_attention(body, config, in); },
+        [&](BlockBuilder& body, ValueId in) { return append_deepseek_mlp(body, config, in); });
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -5,31 +5,20 @@
 
 #include <string_view>
 
-/// Which norms stand around attention and MLP of a decoder layer, and what they are called.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// A norm of a layer: its module, and the parameters that a program reads. Empty: the layer has none.
-struct NormName {
-    std::string_view module{};
-    std::string_view weight{};
-    std::string_view bias{};
-};
+inline constexpr std::string_view input_norm = "input_layernorm";
+inline constexpr std::string_view post_attention_norm = "post_attention_layernorm";
+inline constexpr std::string_view pre_feedforward_norm = "pre_feedforward_layernorm";
+inline constexpr std::string_view post_feedforward_norm = "post_feedforward_layernorm";
 
-inline constexpr NormName input_norm{"input_layernorm", "input_layernorm.weight", "input_layernorm.bias"};
-inline constexpr NormName post_attention_norm{"post_attention_layernorm", "post_attention_layernorm.weight",
-                                              "post_attention_layernorm.bias"};
-inline constexpr NormName pre_feedforward_norm{"pre_feedforward_layernorm", "pre_feedforward_layernorm.weight",
-                                               "pre_feedforward_layernorm.bias"};
-inline constexpr NormName post_feedforward_norm{"post_feedforward_layernorm", "post_feedforward_layernorm.weight",
-                                                "post_feedforward_layernorm.bias"};
-
-/// The norms of a layer, in their order of registration: of what attention and MLP read, and of their results before these are
-/// added to the residual.
+/// The modules of a layer's norms, in their order of registration: of what attention and MLP read, and of their results before these
+/// are added to the residual. Empty: the layer has none.
 struct LayerNorms {
-    NormName before_attention = input_norm;
-    NormName after_attention{};
-    NormName before_mlp = post_attention_norm;
-    NormName after_mlp{};
+    std::string_view before_attention = input_norm;
+    std::string_view after_attention{};
+    std::string_view before_mlp = post_attention_norm;
+    std::string_view after_mlp{};
 };
 
 /// Norms before and after (gemma2, gemma3).

@@ -7,18 +7,14 @@
 /// The Mixture-of-Experts MLP with one module per expert that the qwen families and mixtral share.
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// What the three linear layers of an expert are called.
-struct ExpertNames {
-    std::string_view gate;
-    std::string_view up;
-    std::string_view down;
-};
-
-/// The names of the parameters that one sparse MLP reads, relative to the layer; `*` stands for every expert.
+/// The paths of one sparse MLP's router and of the three linear layers of its experts, whose numbers a `*` stands for.
 struct SparseMlpNames {
-    std::string_view router = "mlp.gate.weight";
-    ExpertNames experts{"mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight",
-                        "mlp.experts.*.down_proj.weight"};
+    std::string_view router = "mlp.gate";
+    std::string_view gate = "mlp.experts.*.gate_proj";
+    std::string_view up = "mlp.experts.*.up_proj";
+    std::string_view down = "mlp.experts.*.down_proj";
+    /// A tensor that corrects the router's choice, where the tree has it.
+    std::string_view correction = "mlp.gate.e_score_correction_bias";
 };
 
 /// The router, a linear layer that every rank holds.
@@ -80,48 +76,37 @@ struct SparseMlpNames {
 }
 
 /// router -> route -> gate, up -> act(gate) * up -> down -> combine, over the experts that each token chose.
-[[nodiscard]] constexpr ValueId append_experts(BodyBuilder& body, ModelConfig const& config, ValueId normed,
-                                               SparseMlpNames const& names) {
-    auto const width = config.expert_intermediate_size;
-    auto const split = LinearSplit::column(width);
-    auto const scores = body.linear(normed, "router", names.router, config.experts);
-    auto const routes = body.route(scores, config.experts, config.experts_per_token);
-    auto const gate = body.experts(normed, routes, "gate", names.experts.gate, width, config.experts,
-                                   config.experts_per_token, split);
-    auto const up =
-        body.experts(normed, routes, "up", names.experts.up, width, config.experts, config.experts_per_token, split);
+[[nodiscard]] constexpr ValueId append_experts(BlockBuilder& body, ModelConfig const& config, ValueId normed,
+                                               SparseMlpNames const& names = {}) {
+    auto const routes =
+        body.route(body.linear(normed, "router", names.router), config.experts_per_token, names.correction);
+    auto const gate = body.experts(normed, routes, "gate", names.gate);
+    auto const up = body.experts(normed, routes, "up", names.up);
     auto const activated = body.gated(gate, up, config.activation);
-    auto const down = body.experts(activated, routes, "experts_out", names.experts.down, config.hidden_size,
-                                   config.experts, config.experts_per_token, LinearSplit::row());
-    return body.combine(down, routes, config.experts, config.experts_per_token);
+    return body.combine(body.experts(activated, routes, "experts_out", names.down), routes);
 }
 
-/// The shared expert that every token visits, scaled by the sigmoid of its gate (qwen2_moe).
-[[nodiscard]] constexpr ValueId append_shared_expert(BodyBuilder& body, ModelConfig const& config, ValueId normed) {
-    auto const width = config.shared_expert_intermediate_size;
-    auto const split = LinearSplit::column(width);
-    auto const gate = body.linear(normed, "shared_gate", "mlp.shared_expert.gate_proj.weight", width, split);
-    auto const up = body.linear(normed, "shared_up", "mlp.shared_expert.up_proj.weight", width, split);
-    auto const activated = body.gated(gate, up, config.activation);
-    auto const down = body.linear(activated, "shared_out", "mlp.shared_expert.down_proj.weight", config.hidden_size,
-                                  LinearSplit::row());
-    auto const scale = body.linear(normed, "shared_scale", "mlp.shared_expert_gate.weight", 1);
-    return body.scaled_rows(scale, down, ActivationKind::sigmoid);
+/// An expert that every token visits.
+[[nodiscard]] constexpr ValueId append_shared_expert(BlockBuilder& body, ModelConfig const& config, ValueId normed,
+                                                     std::string_view path) {
+    return append_gated_mlp(body, config, normed, path, {"shared_gate", "shared_up", "shared_out"});
+}
+
+/// The MLP of a layer with experts, or of a dense one; the shared expert is scaled by the sigmoid of its gate (qwen2_moe).
+[[nodiscard]] constexpr ValueId append_mixed_mlp(BlockBuilder& body, ModelConfig const& config, ValueId normed) {
+    if (!body.has("mlp.experts")) return append_gated_mlp(body, config, normed);
+    auto const routed = append_experts(body, config, normed);
+    if (!body.has("mlp.shared_expert")) return routed;
+    auto const shared = append_shared_expert(body, config, normed, "mlp.shared_expert");
+    auto const scale = body.linear(normed, "shared_scale", "mlp.shared_expert_gate");
+    return body.add(routed, body.scaled_rows(scale, shared, ActivationKind::sigmoid));
 }
 
 /// The program of a family with layers of both kinds.
-[[nodiscard]] constexpr BlockProgram mixed_decoder_program(ModelConfig const& config, LlamaLayout const& layout) {
-    return decoder_program(config, layout, [&](LayerKind const& kind) {
-        return decoder_body(
-            config, layout,
-            [&](BodyBuilder& body, ValueId in) { return append_attention(body, config, layout, in, kind); },
-            [&](BodyBuilder& body, ValueId in) {
-                if (kind.is_dense) return append_gated_mlp(body, config, in, config.intermediate_size);
-                auto const routed = append_experts(body, config, in, {});
-                if (config.shared_expert_intermediate_size == 0) return routed;
-                return body.add(routed, append_shared_expert(body, config, in));
-            });
-    });
+[[nodiscard]] constexpr BlockProgram mixed_decoder_program(ModelConfig const& config, LlamaLayout const& layout,
+                                                           ModuleTree const& tree) {
+    return decoder_program(config, layout, tree,
+                           [&](BlockBuilder& body, ValueId in) { return append_mixed_mlp(body, config, in); });
 }
 
 /// Makes dense_layers the truth for qwen's rule: a layer is dense where mlp_only_layers says so, where the model has no
