@@ -6,9 +6,10 @@
 #include "choices.hpp"
 #include "commands.hpp"
 #include "console.hpp"
+#include "degree_flags.hpp"
 #include "embed_answer.hpp"
+#include "load_model.hpp"
 #include "requests.hpp"
-#include "runnable_model.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -48,12 +49,12 @@ struct EmbedRequest {
 }
 
 /// Takes over what the checkpoint's modules.json or its GGUF file asks for; without either it is the mean.
-[[nodiscard]] Result<> complete_options(ModelSource const& source, EmbedRequest& request) {
+[[nodiscard]] Result<> complete_options(OpenCheckpoint& files, EmbedRequest& request) {
     if (request.pooling) {
         request.options.pooling = *request.pooling;
         return {};
     }
-    auto const modules = read_sentence_modules(source);
+    auto const modules = read_sentence_modules(files);
     if (!modules) return modules.error();
     if (!*modules) return {};
     request.options.pooling = (*modules)->pooling;
@@ -75,16 +76,16 @@ void cut_to(std::int64_t most, std::vector<TokenId> const& after, std::vector<To
 }
 
 [[nodiscard]] Result<EmbedAnswer> answer_embed(Arguments const& arguments, EmbedRequest request) {
-    auto model = find_runnable(*arguments.model);
+    auto model = load_runnable_model(*arguments.model);
     if (!model) return model.error();
-    if (auto const done = complete_options(model->source, request); !done) return done.error();
+    if (auto const done = complete_options(*model->files, request); !done) return done.error();
     auto const& options = request.options;
-    if (auto const fits = check_degrees(model->checkpoint.model, {.tp = options.tp}); !fits) return fits.error();
-    auto const tokenizer = load_tokenizer(model->source);
+    if (auto const fits = check_degrees(model->model, {.tp = options.tp}); !fits) return fits.error();
+    auto const tokenizer = load_tokenizer(*model->files);
     // Ids in place of a text, which the loader advises, are nothing that this command takes.
     if (!tokenizer)
         return Error{tokenizer.error()}.fix("use a checkpoint with a tokenizer.json, or GGUF with a vocabulary");
-    EmbedAnswer answer{.model = model->source.name, .options = options, .ids = {}, .embeddings = {}, .warnings = {}};
+    EmbedAnswer answer{.model = model->name, .options = options, .ids = {}, .embeddings = {}, .warnings = {}};
     for (auto const& text : arguments.texts) {
         auto ids = tokenizer->tokenizer.encode(text);
         if (!ids) return ids.error();
@@ -94,9 +95,9 @@ void cut_to(std::int64_t most, std::vector<TokenId> const& after, std::vector<To
                    answer.warnings);
         }
     }
-    answer.warnings.insert(answer.warnings.begin(), model->checkpoint.warnings.begin(), model->checkpoint.warnings.end());
+    answer.warnings.insert(answer.warnings.begin(), model->warnings.begin(), model->warnings.end());
     print_warnings(answer.warnings);
-    auto embeddings = embed_on_threads(model->source, model->checkpoint.model, answer.ids, options);
+    auto embeddings = embed_on_threads(*model->files, model->model, answer.ids, options);
     if (!embeddings) return embeddings.error();
     answer.embeddings = *std::move(embeddings);
     return answer;

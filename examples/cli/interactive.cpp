@@ -128,12 +128,12 @@ std::int64_t conversation_context(ModelConfig const& config) {
     return config.max_positions > 0 ? std::min(config.max_positions, most_context) : most_context;
 }
 
-Result<> run_interactive(Arguments const& arguments, RunnableModel const& model, GenerationRequest request,
+Result<> run_interactive(Arguments const& arguments, LoadedModel& model, GenerationRequest request,
                          RunOptions options) {
-    print_warnings(model.checkpoint.warnings);
-    auto const loaded = load_tokenizer(model.source);
+    print_warnings(model.warnings);
+    auto const loaded = load_tokenizer(*model.files);
     if (!loaded) return loaded.error();
-    auto stops = end_tokens(model.source);
+    auto stops = end_tokens(*model.files);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
     std::optional<ChatPrompt> chat;
@@ -177,7 +177,7 @@ Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
         print_text("\n");
         conversation.hear(generation->text);
     };
-    auto const served = serve_on_threads(model.source, model.checkpoint.model, options, next, answered);
+    auto const served = serve_on_threads(*model.files, model.model, options, next, answered);
     print_text("\n");
     return served;
 }

@@ -6,7 +6,7 @@
 #include <shardwise/session/run_options.hpp>
 
 #include "arguments.hpp"
-#include "runnable_model.hpp"
+#include "load_model.hpp"
 
 #include <cstdint>
 
@@ -20,10 +20,10 @@ namespace shardwise::cli {
 
 /// Asks for one prompt after another and streams the answers, until the input ends (Ctrl-D). An interrupt (Ctrl-C) ends
 /// the answer that is being given. With --chat every prompt is a turn of one conversation; without, each stands alone.
-/// `request` says how to generate; `options.context` is the conversation's.
+/// `model` is runnable; `request` says how to generate; `options.context` is the conversation's.
 ///
 /// Errors  unsupported without a tokenizer; those of ChatPrompt for --chat; those of running
-[[nodiscard]] Result<> run_interactive(Arguments const& arguments, RunnableModel const& model,
+[[nodiscard]] Result<> run_interactive(Arguments const& arguments, LoadedModel& model,
                                        GenerationRequest request, RunOptions options);
 
 }  // namespace shardwise::cli

@@ -5,6 +5,7 @@
 #include <shardwise/model/presets.hpp>
 
 #include <string_view>
+#include <utility>
 
 namespace shardwise::cli {
 
@@ -16,7 +17,8 @@ namespace {
     return LoadedModel{.model = *std::move(described),
                        .name = std::string(preset.name),
                        .not_described = {},
-                       .warnings = {}};
+                       .warnings = {},
+                       .files = {}};
 }
 
 [[nodiscard]] std::vector<std::string_view> preset_names() {
@@ -30,11 +32,57 @@ namespace {
     return names;
 }
 
+/// What the files of a model describe.
+[[nodiscard]] Result<LoadedModel> load_files(ModelSource source, Observer const& observer) {
+    OpenCheckpoint files(std::move(source));
+    auto checkpoint = read_checkpoint(files, observer);
+    if (!checkpoint) return checkpoint.error();
+    auto name = files.source().name;
+    return LoadedModel{.model = std::move(checkpoint->model),
+                       .name = std::move(name),
+                       .not_described = std::move(checkpoint->not_described),
+                       .has_stored_sizes = checkpoint->has_stored_sizes,
+                       .warnings = std::move(checkpoint->warnings),
+                       .files = std::move(files)};
+}
+
+/// The same, where a family describes it.
+[[nodiscard]] Result<LoadedModel> known(Result<LoadedModel> loaded) {
+    if (!loaded || loaded->has_program()) return loaded;
+    return loaded->not_described->fix("use shardwise map, which places any checkpoint");
+}
+
+/// The files of a model that have weights.
+[[nodiscard]] Result<ModelSource> find_files(std::string const& name) {
+    // Nothing is read from it, nor waited for.
+    if (is_stream(name)) {
+        return Error{ErrorCode::invalid_argument}
+            .in(stream_name(name))
+            .because("gives a config.json, which has no weights to run")
+            .fix("name a folder with safetensors beside config.json, or a .gguf file");
+    }
+    auto source = find_model(name, {}, HubCache(HubEnvironment::current()));
+    if (!source) {
+        if (source.error().code() != ErrorCode::unknown_name || find_preset(name) == nullptr) return source.error();
+        return Error{ErrorCode::invalid_argument}
+            .in(name)
+            .because("is a preset: there are no weights to run")
+            .fix("name a folder, a .gguf file, or org/name in the Hugging Face cache");
+    }
+    if (source->kind == SourceKind::config || source->kind == SourceKind::preset) {
+        return Error{ErrorCode::invalid_argument}
+            .in(name)
+            .because("has no weights to run")
+            .fix("name a folder with safetensors beside config.json, or a .gguf file");
+    }
+    return source;
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(std::string const& model, Observer const& observer) {
     auto const names = preset_names();
-    auto const source = find_model(model, names, HubCache(HubEnvironment::current()));
+    auto source = find_model(model, names, HubCache(HubEnvironment::current()));
     bool const is_preset = source && source->kind == SourceKind::preset;
     bool const is_unknown = !source && source.error().code() == ErrorCode::unknown_name;
     if (is_preset || is_unknown) {
@@ -42,20 +90,17 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
         if (auto const* preset = find_preset(is_preset ? source->name : model)) return load_preset(*preset);
     }
     if (!source) return source.error();
-    auto checkpoint = read_checkpoint(*source, observer);
-    if (!checkpoint) return checkpoint.error();
-    LoadedModel loaded{.model = std::move(checkpoint->model),
-                       .name = source->name,
-                       .not_described = checkpoint->not_described,
-                       .has_stored_sizes = checkpoint->has_stored_sizes,
-                       .warnings = std::move(checkpoint->warnings)};
-    return loaded;
+    return load_files(*std::move(source), observer);
 }
 
 Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer) {
-    auto loaded = load_model(model, observer);
-    if (!loaded || loaded->has_program()) return loaded;
-    return loaded->not_described->fix("use shardwise map, which places any checkpoint");
+    return known(load_model(model, observer));
+}
+
+Result<LoadedModel> load_runnable_model(std::string const& model) {
+    auto source = find_files(model);
+    if (!source) return source.error();
+    return known(load_files(*std::move(source), {}));
 }
 
 }  // namespace shardwise::cli

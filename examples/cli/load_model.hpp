@@ -4,6 +4,7 @@
 #include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ struct LoadedModel {
     /// True where the sizes are those of the files.
     bool has_stored_sizes = false;
     std::vector<std::string> warnings;
+    /// Nothing for a preset.
+    std::optional<OpenCheckpoint> files;
 
     [[nodiscard]] bool has_program() const { return !not_described; }
     /// The class that is counted, else the family.
@@ -39,5 +42,10 @@ struct LoadedModel {
 ///
 /// Errors  the same; why no family describes the model
 [[nodiscard]] Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer = {});
+
+/// The same for what is computed with: it has `files`, and they have weights.
+///
+/// Errors  the same; invalid_argument for a preset or a config without weights
+[[nodiscard]] Result<LoadedModel> load_runnable_model(std::string const& model);
 
 }  // namespace shardwise::cli

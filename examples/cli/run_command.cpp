@@ -6,7 +6,9 @@
 #include <shardwise/session/run_on_threads.hpp>
 
 #include "commands.hpp"
+#include "degree_flags.hpp"
 #include "interactive.hpp"
+#include "load_model.hpp"
 #include "model_facts.hpp"
 #include "progress.hpp"
 #include "requests.hpp"
@@ -15,7 +17,6 @@
 #include "run_profile.hpp"
 #include "run_prompt.hpp"
 #include "run_ranks.hpp"
-#include "runnable_model.hpp"
 #include "values.hpp"
 
 #include <algorithm>
@@ -121,7 +122,7 @@ volatile std::sig_atomic_t interrupt = 0;
 
 /// What a run starts from.
 struct RunInput {
-    RunnableModel model;
+    LoadedModel model;
     GenerationRequest request;
     std::optional<Tokenizer> tokenizer;
 };
@@ -149,15 +150,15 @@ struct RunInput {
 /// Reads what describes the model; the prompt on the first rank only.
 [[nodiscard]] Result<RunInput> read_input(Arguments const& arguments, GenerationRequest request,
                                           RunOptions const& options, bool is_first) {
-    auto model = find_runnable(*arguments.model);
+    auto model = load_runnable_model(*arguments.model);
     if (!model) return model.error();
-    if (auto const fits = check_degrees(model->checkpoint.model, degrees_of(options)); !fits) return fits.error();
-    auto stops = end_tokens(model->source);
+    if (auto const fits = check_degrees(model->model, degrees_of(options)); !fits) return fits.error();
+    auto stops = end_tokens(*model->files);
     if (!stops) return stops.error();
     request.stop_tokens = *std::move(stops);
     std::optional<Tokenizer> tokenizer;
     if (is_first) {
-        auto prompt = read_prompt(arguments, model->source);
+        auto prompt = read_prompt(arguments, *model->files);
         if (!prompt) return prompt.error();
         if (!arguments.stops.empty() && !prompt->tokenizer) {
             return Error{ErrorCode::unsupported}
@@ -167,7 +168,7 @@ struct RunInput {
         }
         request.stop_strings = arguments.stops;
         request.prompt = std::move(prompt->ids);
-        auto const fits = check_context(arguments, request, model->checkpoint.model.config.max_positions);
+        auto const fits = check_context(arguments, request, model->model.config.max_positions);
         if (!fits) return fits.error();
         tokenizer = std::move(prompt->tokenizer);
     }
@@ -190,10 +191,11 @@ void catch_interrupts(RunRanks& ranks) {
 [[nodiscard]] Result<RunAnswer> generate(Arguments const& arguments, RunInput& input, RunOptions options,
                                          RunRanks& ranks, ColorMode color) {
     RunAnswer answer;
-    auto const& [source, checkpoint] = input.model;
-    answer.model = source.name;
+    auto& files = *input.model.files;
+    auto const& model = input.model.model;
+    answer.model = input.model.name;
     answer.prompt = input.request.prompt;
-    answer.warnings = checkpoint.warnings;
+    answer.warnings = input.model.warnings;
     // Shown until the first token.
     std::optional<Progress> progress;
     std::optional<BlockTimes> times;
@@ -202,7 +204,7 @@ void catch_interrupts(RunRanks& ranks) {
         print_warnings(answer.warnings);
         progress.emplace(color);
         options.load.observer = progress->observer();
-        if (arguments.profile_out) options.times = &times.emplace(checkpoint.model.program);
+        if (arguments.profile_out) options.times = &times.emplace(model.program);
         if (arguments.logits) {
             options.on_logits = [&logits](std::int64_t, std::span<float const> row) {
                 logits.append(reinterpret_cast<char const*>(row.data()), row.size_bytes());
@@ -224,8 +226,8 @@ void catch_interrupts(RunRanks& ranks) {
     };
     catch_interrupts(ranks);
     auto report = ranks.world() != nullptr
-                      ? run_in_group(*ranks.world(), source, checkpoint.model, {input.request}, options)
-                      : run_on_threads(source, checkpoint.model, {input.request}, options);
+                      ? run_in_group(*ranks.world(), files, model, {input.request}, options)
+                      : run_on_threads(files, model, {input.request}, options);
     std::signal(SIGINT, SIG_DFL);
     progress.reset();
     if (!report) {
@@ -335,13 +337,13 @@ ExitCode run_run(Arguments const& arguments) {
     if (auto const checked = check_combination(arguments, talks, ranks->is_group()); !checked)
         return refuse(checked.error());
     if (talks) {
-        auto const model = find_runnable(*arguments.model);
+        auto model = load_runnable_model(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
-        if (auto const fits = check_degrees(model->checkpoint.model, degrees_of(*options)); !fits)
+        if (auto const fits = check_degrees(model->model, degrees_of(*options)); !fits)
             return refuse(fits.error());
-        options->context = conversation_context(model->checkpoint.model.config);
+        options->context = conversation_context(model->model.config);
         if (has_placement(arguments)) {
-            auto const done = place_run(arguments, model->checkpoint.model, options->context, *options);
+            auto const done = place_run(arguments, model->model, options->context, *options);
             if (!done) return refuse(done.error(), stage_of(done.error()));
         }
         auto const talked = run_interactive(arguments, *model, *request, *options);
@@ -352,7 +354,7 @@ ExitCode run_run(Arguments const& arguments) {
     if (has_placement(arguments)) {
         auto input = read_input(arguments, *request, *options, true);
         if (!input) return refuse(input.error(), stage_of_input(input.error()));
-        auto const& model = input->model.checkpoint.model;
+        auto const& model = input->model.model;
         auto const context = detail::limits_for({input->request}, model.config, *options).context;
         auto const done = place_run(arguments, model, context, *options);
         if (!done) return refuse(done.error(), stage_of(done.error()));

@@ -58,9 +58,9 @@ Result<> check_prompt_flags(Arguments const& arguments) {
     return {};
 }
 
-Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& source) {
+Result<RunPrompt> read_prompt(Arguments const& arguments, OpenCheckpoint& files) {
     RunPrompt prompt;
-    auto loaded = load_tokenizer(source);
+    auto loaded = load_tokenizer(files);
     if (arguments.prompt_ids) {
         auto ids = read_id_list("--prompt-ids", *arguments.prompt_ids, std::numeric_limits<std::int32_t>::max());
         if (!ids) return ids.error();
@@ -87,7 +87,7 @@ Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& sou
     prompt.ids = *std::move(ids);
     if (prompt.ids.empty()) {
         // Nothing is written yet: the model begins as it begins a sequence.
-        auto const first = begin_token(source);
+        auto const first = begin_token(files);
         if (!first) return first.error();
         auto const begin = *first ? *first : loaded->tokenizer.begin_of_sequence();
         if (begin) prompt.ids.push_back(*begin);

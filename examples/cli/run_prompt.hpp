@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/tokenizer/tokenizer.hpp>
 
 #include "arguments.hpp"
@@ -25,9 +25,9 @@ struct RunPrompt {
 /// Errors  invalid_argument
 [[nodiscard]] Result<> check_prompt_flags(Arguments const& arguments);
 
-/// The prompt of the command line. `source` is the model's.
+/// The prompt of the command line. `files` are the model's.
 ///
 /// Errors  invalid_argument; what readers of tokenizers and of the prompt's file refuse; those of ChatPrompt for --chat
-[[nodiscard]] Result<RunPrompt> read_prompt(Arguments const& arguments, ModelSource const& source);
+[[nodiscard]] Result<RunPrompt> read_prompt(Arguments const& arguments, OpenCheckpoint& files);
 
 }  // namespace shardwise::cli

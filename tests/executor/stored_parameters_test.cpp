@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "formula.hpp"
+#include "opened_files.hpp"
 #include "written_files.hpp"
 #include "written_model.hpp"
 
@@ -47,6 +48,51 @@ TEST_CASE("StoredParameters: each expert of a stacked GGUF tensor is its part, i
     }
     std::filesystem::remove(written.folder / "m-00002-of-00002.gguf");
     CHECK(written.open().error().code() == ErrorCode::file_not_found);
+}
+
+TEST_CASE("StoredParameters: headers that were read count, unless another file has come in their place") {
+    Written const written(llama);
+    auto const write = [&](float first) {
+        auto values = formula("q", {64, 64});
+        values[0] = first;
+        write_tensors(written.folder / "model.safetensors",
+                      {{"other", "F32", {1}, std::string(4, 'x'), 0}, {q_proj, "F32", {64, 64}, bytes_of(values), 0}});
+    };
+    write(1.0F);
+    OpenCheckpoint files(*find_model(written.folder.path(), {}, HubCache(HubEnvironment{})));
+    OpenedFile const config(written.folder / "config.json");
+    OpenedFile const weights(written.folder / "model.safetensors");
+    REQUIRE(config.is_watched());
+    REQUIRE(files.safetensors());
+    CHECK(weights.count() == 1);
+    auto const first_of = [&] {
+        auto const parameters = StoredParameters::open(files, written.model);
+        REQUIRE_MESSAGE(parameters, (parameters ? "" : parameters.error().message()));
+        float value = 0.0F;
+        std::memcpy(&value, parameters->find(q_proj)->data.data(), sizeof value);
+        return value;
+    };
+    CHECK(first_of() == 1.0F);
+    CHECK(weights.count() == 1);  // to be mapped
+    CHECK(config.count() == 1);
+    // The same tensors in another place of another file.
+    std::filesystem::remove(written.folder / "model.safetensors");
+    write_tensors(written.folder / "model.safetensors", {{q_proj, "F32", {64, 64}, bytes_of(formula("p", {64, 64})), 0}});
+    CHECK(first_of() == formula("p", {64, 64})[0]);
+    CHECK(config.count() == 0);
+}
+
+TEST_CASE("StoredParameters: a GGUF file that was read is mapped, whatever has its name by then") {
+    Written const written(llama);
+    auto const path = written.folder / "m.gguf";
+    write_gguf(path, {{"blk.0.attn_q.weight", "F32", {64, 64}, bytes_of(formula("q", {64, 64})), 0}}, {});
+    OpenCheckpoint files(*find_model(path, {}, HubCache(HubEnvironment{})));
+    REQUIRE(files.gguf());
+    OpenedFile const file(path);
+    CHECK(StoredParameters::open(files, written.model));
+    CHECK(file.count() == 0);
+    std::filesystem::remove(path);
+    CHECK(StoredParameters::open(files, written.model)->find(q_proj));
 }
 
 TEST_CASE("StoredParameters: gate and up of fused experts are rows one behind the other") {

@@ -37,7 +37,8 @@ Result<std::optional<SentenceModules>> modules_of(std::string const& bytes) {
     ModelSource source;
     source.kind = SourceKind::gguf;
     source.weights.push_back(folder.write("model.gguf", bytes));
-    return read_sentence_modules(source);
+    OpenCheckpoint files(source);
+    return read_sentence_modules(files);
 }
 
 /// A folder with modules.json of a Transformer and a Pooling module, and this sentence_bert_config.json.
@@ -53,7 +54,8 @@ Result<std::optional<SentenceModules>> with_config(std::string const& config) {
     ModelSource source;
     source.kind = SourceKind::config;
     source.folder = root;
-    return read_sentence_modules(source);
+    OpenCheckpoint files(source);
+    return read_sentence_modules(files);
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 #include <shardwise/executor/parameter_position.hpp>
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/model/architectures.hpp>
-#include <shardwise/model/files/checkpoint_tensors.hpp>
-#include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/mapped_file.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
+#include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/rope_divisors.hpp>
+#include <shardwise/model/files/safetensors_reader.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
 
 #include <algorithm>
@@ -34,19 +34,25 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Where a model's parameters lie in the files of a checkpoint. The files are mapped: only what is looked at is read.
 class StoredParameters {
 public:
-    /// Reads the headers and finds every parameter's place. `source` and `model` are what read_checkpoint took and gave, so
-    /// that names and shapes agree; `model` outlives this.
+    /// Finds every parameter's place by the headers. `files` and `model` are what read_checkpoint took and gave, so that
+    /// names and shapes agree; `model` outlives this.
     ///
     /// Errors  as the readers of headers, which refuse files that are shorter than their headers say
-    [[nodiscard]] static Result<StoredParameters> open(ModelSource const& source, Model const& model) {
+    [[nodiscard]] static Result<StoredParameters> open(OpenCheckpoint& files, Model const& model) {
         StoredParameters out(model);
-        auto const done = source.kind == SourceKind::gguf ? out.open_gguf(source) : out.open_safetensors(source);
+        auto const done =
+            files.source().kind == SourceKind::gguf ? out.open_gguf(files) : out.open_safetensors(files);
         if (auto const checked = out.check_files(); !checked) return checked.error();
         if (!done) return done.error();
-        auto divisors = read_rope_divisors(source);
+        auto divisors = read_rope_divisors(files);
         if (!divisors) return divisors.error();
         out.rope_divisors_ = std::move(*divisors);
         return Result<StoredParameters>(std::move(out));
+    }
+    /// The same, for files that are opened for it alone.
+    [[nodiscard]] static Result<StoredParameters> open(ModelSource const& source, Model const& model) {
+        OpenCheckpoint files(source);
+        return open(files, model);
     }
 
     /// A parameter by its full name in the model; of tied names either. Of a file's stacked or fused tensor it is the part.
@@ -224,34 +230,36 @@ private:
         return position && is_transposed(*match.sets[0].tensor, *position);
     }
 
-    [[nodiscard]] Result<> open_safetensors(ModelSource const& source) {
+    [[nodiscard]] Result<> open_safetensors(OpenCheckpoint& files) {
         TensorNameMap const names(tensors_, aliases());
-        auto files = source.weights;
-        if (!source.index.empty()) {
-            auto const file = source.open(source.index);
-            if (!file) return file.error();
-            auto const index = read_checkpoint_index(*file);
-            if (!index) return index.error();
-            files.clear();
-            for (std::uint32_t i = 0; i < index->shards.size(); ++i) files.push_back(std::string(index->shards[i]));
+        auto const& source = files.source();
+        auto const read = files.safetensors();
+        if (!read) return read.error();
+        auto const& checkpoint = **read;
+        if (checkpoint.index && checkpoint.index->shards.size() > 0) {
+            auto const first = source.open_named(checkpoint.index->shards[0]);
+            if (!first) return first.error();
         }
         std::map<std::size_t, FileParts> packed;
-        for (auto const& name : files) {
+        for (std::size_t shard = 0; shard < checkpoint.shards.size(); ++shard) {
+            auto const& [name, stamp] = checkpoint.files[shard];
             auto const file = source.index.empty() ? source.open(name) : source.open_named(name);
             if (!file) return file.error();
-            auto const header = read_safetensors(*file);
-            if (!header) return header.error();
+            // Another file has come in the place of the one that was read: its own header counts.
+            auto const other = file->stamp() == stamp ? std::nullopt : std::optional(read_safetensors(*file));
+            if (other && !*other) return other->error();
+            auto const& header = other ? **other : checkpoint.shards[shard];
             auto const bytes = map(*file);
             if (!bytes) return bytes.error();
-            auto const begin = static_cast<std::int64_t>(bytes->size()) - header->data_size().count();
-            for (std::size_t i = 0; i < header->size(); ++i) {
-                auto const tensor = (*header)[i];
+            auto const begin = static_cast<std::int64_t>(bytes->size()) - header.data_size().count();
+            for (std::size_t i = 0; i < header.size(); ++i) {
+                auto const tensor = header[i];
                 auto const data = cut(*bytes, begin + tensor.offset, tensor.bytes.count(), file->path(), tensor.name);
                 if (!data) return data.error();
                 take_safetensor(names, tensor, *data, packed);
             }
         }
-        return packed.empty() ? Result<>{} : assemble(source, packed);
+        return packed.empty() ? Result<>{} : assemble(files, packed);
     }
     void take_safetensor(TensorNameMap const& names, SafetensorsTensor const& tensor, Bytes data,
                          std::map<std::size_t, FileParts>& packed) {
@@ -274,15 +282,15 @@ private:
         if (unused_.size() < most) unused_.emplace_back(name);
     }
     /// Puts the parts of packed parameters together.
-    [[nodiscard]] Result<> assemble(ModelSource const& source, std::map<std::size_t, FileParts> const& packed) {
-        std::optional<CheckpointQuantization> quantization;
-        if (!source.config.empty()) {
-            auto const file = source.open(source.config);
-            if (!file) return file.error();
-            auto config = read_config_file(*file);
-            if (!config) return config.error();
-            quantization = std::move(config->quantization);
-        }
+    [[nodiscard]] Result<> assemble(OpenCheckpoint& files, std::map<std::size_t, FileParts> const& packed) {
+        auto const config = files.config();
+        if (!config) return config.error();
+        auto const* const file = *config;
+        auto const read = file == nullptr
+                              ? Result(std::optional<CheckpointQuantization>{})
+                              : read_quantization(file->document, file->path, model_->config.is_text_part);
+        if (!read) return read.error();
+        auto const& quantization = *read;
         for (auto const& [number, parts] : packed) {
             // Scales of activations stand beside weights that are plain.
             if (places_[number] != absent) continue;
@@ -305,36 +313,18 @@ private:
         return {};
     }
 
-    [[nodiscard]] Result<> open_gguf(ModelSource const& source) {
+    [[nodiscard]] Result<> open_gguf(OpenCheckpoint& files) {
         is_gguf_ = true;
         TensorNameMap const names(tensors_, aliases());
-        auto const checkpoint = read_gguf_checkpoint(source);
-        if (!checkpoint) return checkpoint.error();
-        auto const& name = source.weights.front();
-        if (auto const stated = detail::check_stated_epsilon(checkpoint->header.metadata, name); !stated) return stated;
-        std::vector<std::string> parts{source.weights.front()};
-        if (!checkpoint->others.empty()) {
-            auto named = detail::gguf_parts(parts.front(), static_cast<std::int64_t>(checkpoint->others.size()) + 1);
-            if (!named) return named.error();
-            parts = std::move(*named);
-        }
-        // The header of the first part lists the tensors of all, part by part.
-        std::size_t next = 0;
-        auto rest = checkpoint->size();
-        for (auto const& other : checkpoint->others) rest -= other.tensors.size();
-        for (std::size_t p = 0; p < parts.size(); ++p) {
-            auto const file = source.open(parts[p]);
-            if (!file) return file.error();
-            auto const bytes = map(*file);
-            if (!bytes) return bytes.error();
-            auto const count = p == 0 ? rest : checkpoint->others[p - 1].tensors.size();
-            for (auto const end = next + count; next < end; ++next) {
-                auto const& tensor = checkpoint->header.tensors[next];
-                auto const data = cut(*bytes, tensor.offset, tensor.bytes.count(), file->path(), tensor.name);
-                if (!data) return data.error();
-                take_gguf_tensor(names, tensor, *data);
-            }
-        }
+        auto const read = files.gguf();
+        if (!read) return read.error();
+        auto const& checkpoint = **read;
+        auto const& name = files.source().weights.front();
+        if (auto const stated = detail::check_stated_epsilon(checkpoint.header.metadata, name); !stated) return stated;
+        auto done = take_gguf_part(names, checkpoint.header, checkpoint.first_tensors());
+        for (std::size_t i = 0; done && i < checkpoint.others.size(); ++i)
+            done = take_gguf_part(names, checkpoint.others[i], checkpoint.others[i].tensors);
+        if (!done) return done;
         for (auto const& [number, halves] : kv_halves_) {
             auto joined = join_kv_halves(model_->config, tensors_.name_of(static_cast<std::int64_t>(number)), halves);
             if (joined) {
@@ -344,6 +334,18 @@ private:
             }
         }
         return detail::check_unused_tensors(unused_, model_->config, name);
+    }
+    [[nodiscard]] Result<> take_gguf_part(TensorNameMap const& names, GgufHeader const& header,
+                                          std::span<GgufTensor const> tensors) {
+        auto const& file = *header.metadata.source().file();
+        auto const bytes = map(file);
+        if (!bytes) return bytes.error();
+        for (auto const& tensor : tensors) {
+            auto const data = cut(*bytes, tensor.offset, tensor.bytes.count(), file.path(), tensor.name);
+            if (!data) return data.error();
+            take_gguf_tensor(names, tensor, *data);
+        }
+        return {};
     }
     void take_gguf_tensor(TensorNameMap const& names, GgufTensor const& tensor, Bytes data) {
         auto const match = names.find(tensor.name);

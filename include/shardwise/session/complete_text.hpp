@@ -3,7 +3,7 @@
 
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 #include <shardwise/tokenizer/files/load_tokenizer.hpp>
 
@@ -27,14 +27,15 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <class List = Architectures>
 [[nodiscard]] Result<std::string> complete_text(std::string const& model, std::string_view prompt,
                                                 std::int64_t max_new_tokens, RunOptions const& options = {}) {
-    auto const source = find_model(model, {}, HubCache(HubEnvironment::current()));
+    auto source = find_model(model, {}, HubCache(HubEnvironment::current()));
     if (!source) return source.error();
-    auto const checkpoint = read_checkpoint<List>(*source);
+    OpenCheckpoint files(*std::move(source));
+    auto const checkpoint = read_checkpoint<List>(files);
     if (!checkpoint) return checkpoint.error();
     if (checkpoint->not_described) return *checkpoint->not_described;
-    auto const loaded = load_tokenizer(*source);
+    auto const loaded = load_tokenizer(files);
     if (!loaded) return loaded.error();
-    auto stops = end_tokens(*source);
+    auto stops = end_tokens(files);
     if (!stops) return stops.error();
     auto ids = loaded->tokenizer.encode(prompt);
     if (!ids) return ids.error();
@@ -42,7 +43,7 @@ template <class List = Architectures>
     request.prompt = *std::move(ids);
     request.max_new_tokens = max_new_tokens;
     request.stop_tokens = *std::move(stops);
-    auto const report = run_on_threads(*source, checkpoint->model, {request}, options);
+    auto const report = run_on_threads(files, checkpoint->model, {request}, options);
     if (!report) return report.error();
     return loaded->tokenizer.decode(report->generations.front().tokens);
 }

@@ -220,18 +220,19 @@ template <ReductionPolicy Policy>
 /// included: the states behind the last layer (and its norm), pooled as the options say. Encoders and decoders alike;
 /// an encoder's pooler and a decoder's head are not read.
 ///
-/// `source` and `model` are what find_model and read_checkpoint gave. Embeddings are in the order of the texts.
+/// `files` and `model` are what read_checkpoint took and gave. Embeddings are in the order of the texts.
 ///
 /// Errors  invalid_argument for impossible ranks, empty texts and texts longer than the model's positions; those of
 ///         loading, of the executor and of the ranks
 /// Example  auto const source = find_model("./all-MiniLM-L6-v2", {}, HubCache(HubEnvironment::current()));
-///          auto const checkpoint = read_checkpoint(*source);
-///          auto const loaded = load_tokenizer(*source);
+///          OpenCheckpoint files(*source);
+///          auto const checkpoint = read_checkpoint(files);
+///          auto const loaded = load_tokenizer(files);
 ///          auto const ids = loaded->tokenizer.encode("a cat");
-///          auto const vectors = embed_on_threads(*source, checkpoint->model, {*ids}, {.is_normalized = true});
+///          auto const vectors = embed_on_threads(files, checkpoint->model, {*ids}, {.is_normalized = true});
 ///          float const first = vectors->front().row(0)[0];
 [[nodiscard]] inline Result<std::vector<Embedding>> embed_on_threads(
-    ModelSource const& source, Model const& model, std::vector<std::vector<std::int32_t>> const& texts,
+    OpenCheckpoint& files, Model const& model, std::vector<std::vector<std::int32_t>> const& texts,
     EmbedOptions const& options = {}) {
     if (options.tp < 1) {
         return Error{ErrorCode::invalid_argument}.in("tp").because("is less than one rank").got(options.tp).at_least(1);
@@ -239,7 +240,7 @@ template <ReductionPolicy Policy>
     bool const is_whole = is_bidirectional(model);
     auto const limits = detail::embed_limits(model, texts, options.step_tokens, is_whole);
     if (!limits) return limits.error();
-    auto const parameters = StoredParameters::open(source, model);
+    auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto const steps = detail::embed_steps(texts, *limits, is_whole);
     std::vector<Embedding> embeddings;
@@ -254,6 +255,14 @@ template <ReductionPolicy Policy>
         {.timeout = options.timeout});
     if (!done) return done.error();
     return embeddings;
+}
+
+/// The same, for files that are opened for it alone.
+[[nodiscard]] inline Result<std::vector<Embedding>> embed_on_threads(
+    ModelSource const& source, Model const& model, std::vector<std::vector<std::int32_t>> const& texts,
+    EmbedOptions const& options = {}) {
+    OpenCheckpoint files(source);
+    return embed_on_threads(files, model, texts, options);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -17,11 +17,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Runs one rank of a group that runs a checkpoint together: every rank calls it with the same model, requests and
 /// options, but that only rank 0 needs callbacks. All ranks get the report.
 ///
-/// `source` and `model` are what find_model and read_checkpoint gave. `world` has options.ranks() ranks.
+/// `files` and `model` are what read_checkpoint took and gave. `world` has options.ranks() ranks.
 ///
 /// Errors  invalid_argument for impossible ranks or requests; those of loading, of the executor and of the ranks: of
 ///         the first rank that fails, with its number
-[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, ModelSource const& source,
+[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, OpenCheckpoint& files,
                                                     Model const& model, std::vector<GenerationRequest> const& requests,
                                                     RunOptions const& options = {}) {
     auto const begin = std::chrono::steady_clock::now();
@@ -34,7 +34,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             .got(options.ranks())
             .expected(world.size());
     }
-    auto const parameters = StoredParameters::open(source, model);
+    auto const parameters = StoredParameters::open(files, model);
     auto const opened = parameters ? Result<>{} : Result<>{parameters.error()};
     if (auto const agreed = agree_on(world, opened); !agreed) return agreed.error();
     auto const headers = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

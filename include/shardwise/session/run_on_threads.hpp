@@ -12,16 +12,16 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Loads a checkpoint over ranks that are threads of this process and generates for all requests.
 ///
-/// `source` and `model` are what find_model and read_checkpoint gave. Callbacks are called on one thread.
+/// `files` and `model` are what read_checkpoint took and gave. Callbacks are called on one thread.
 ///
 /// Errors  as run_in_group
-[[nodiscard]] inline Result<RunReport> run_on_threads(ModelSource const& source, Model const& model,
+[[nodiscard]] inline Result<RunReport> run_on_threads(OpenCheckpoint& files, Model const& model,
                                                       std::vector<GenerationRequest> const& requests,
                                                       RunOptions const& options = {}) {
     auto const begin = std::chrono::steady_clock::now();
     auto const stages = plan_stages(model, options);
     if (!stages) return stages.error();
-    auto const parameters = StoredParameters::open(source, model);
+    auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto const headers = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     RunReport report;
@@ -37,6 +37,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     if (!done) return done.error();
     report.load_seconds += headers;
     return report;
+}
+
+/// The same, for files that are opened for it alone.
+[[nodiscard]] inline Result<RunReport> run_on_threads(ModelSource const& source, Model const& model,
+                                                      std::vector<GenerationRequest> const& requests,
+                                                      RunOptions const& options = {}) {
+    OpenCheckpoint files(source);
+    return run_on_threads(files, model, requests, options);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -5,8 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/json/value.hpp>
-#include <shardwise/model/files/gguf.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/session/pooling.hpp>
 
 #include <array>
@@ -33,7 +32,7 @@ namespace detail {
 /// Reads modules.json and the files that it names.
 class SentenceModulesReader {
 public:
-    explicit SentenceModulesReader(ModelSource const& source) : source_(source) {}
+    explicit SentenceModulesReader(OpenCheckpoint& files) : files_(files), source_(files.source()) {}
 
     Result<std::optional<SentenceModules>> read() {
         if (source_.kind == SourceKind::gguf) return read_gguf_pooling();
@@ -146,12 +145,11 @@ private:
     ///
     /// Source  llama.cpp, llama.h, llama_pooling_type
     [[nodiscard]] Result<std::optional<SentenceModules>> read_gguf_pooling() {
-        auto file = source_.open(source_.weights.front());
-        if (!file) return file.error();
-        auto const header = read_gguf(std::move(*file));
-        if (!header) return header.error();
-        auto const key = header->metadata.text("general.architecture") + ".pooling_type";
-        auto const type = header->metadata.integer(key);
+        auto const named = files_.named_gguf();
+        if (!named) return named.error();
+        auto const& metadata = (*named)->header.metadata;
+        auto const key = metadata.text("general.architecture") + ".pooling_type";
+        auto const type = metadata.integer(key);
         if (!type) return std::optional<SentenceModules>{};
         constexpr std::array<Pooling, 4> poolings{Pooling::none, Pooling::mean, Pooling::cls, Pooling::last};
         if (*type < 0 || *type >= static_cast<std::int64_t>(poolings.size())) {
@@ -189,6 +187,7 @@ private:
         return *chosen->pooling;
     }
 
+    OpenCheckpoint& files_;
     ModelSource const& source_;
     SentenceModules out_;
 };
@@ -200,8 +199,8 @@ private:
 ///
 /// Errors  unsupported for modules and poolings that are not run, by name; malformed_file; those of the files
 /// Source  sentence-transformers 5, its saved models
-[[nodiscard]] inline Result<std::optional<SentenceModules>> read_sentence_modules(ModelSource const& source) {
-    return detail::SentenceModulesReader(source).read();
+[[nodiscard]] inline Result<std::optional<SentenceModules>> read_sentence_modules(OpenCheckpoint& files) {
+    return detail::SentenceModulesReader(files).read();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -118,14 +118,14 @@ template <ReductionPolicy Policy>
 ///
 /// Errors  invalid_argument for impossible ranks; those of loading, of the executor and of the ranks. A request that is
 ///         refused is no error: `on_generation` gets why.
-[[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
+[[nodiscard]] inline Result<> serve_on_threads(OpenCheckpoint& files, Model const& model, RunOptions const& options,
                                                NextRequest const& next, OnGeneration const& on_generation) {
     // Requests come one at a time: no other shares the cache.
     auto own = options;
     own.cache_tokens = 0;
     auto const stages = plan_stages(model, own);
     if (!stages) return stages.error();
-    auto const parameters = StoredParameters::open(source, model);
+    auto const parameters = StoredParameters::open(files, model);
     if (!parameters) return parameters.error();
     auto context = options.context;
     if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
@@ -144,6 +144,13 @@ template <ReductionPolicy Policy>
                                                                  board, next, on_generation);
                        },
                        {.timeout = options.timeout});
+}
+
+/// The same, for files that are opened for it alone.
+[[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
+                                               NextRequest const& next, OnGeneration const& on_generation) {
+    OpenCheckpoint files(source);
+    return serve_on_threads(files, model, options, next, on_generation);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

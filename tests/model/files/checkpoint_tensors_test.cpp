@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/model/files/checkpoint_tensors.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 
 #include <doctest/doctest.h>
 
@@ -179,12 +180,12 @@ std::string gguf_part(std::uint16_t number, std::uint16_t count, std::string_vie
     text.resize((text.size() + 31) / 32 * 32 + 32);
     return text;
 }
-Result<GgufCheckpoint> read_gguf_file(TemporaryFolder const& folder, std::string name) {
+OpenCheckpoint gguf_file(TemporaryFolder const& folder, std::string name) {
     ModelSource source;
     source.kind = SourceKind::gguf;
     source.folder = folder.path();
     source.weights = {std::move(name)};
-    return read_gguf_checkpoint(source);
+    return OpenCheckpoint(std::move(source));
 }
 
 }  // namespace
@@ -194,17 +195,34 @@ TEST_CASE("any part of a split GGUF stands for all") {
     folder.write("m-00001-of-00002.gguf", gguf_part(0, 2, "a"));
     folder.write("m-00002-of-00002.gguf", gguf_part(1, 2, "b"));
     for (auto const* name : {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"}) {
-        auto const checkpoint = read_gguf_file(folder, name);
+        auto files = gguf_file(folder, name);
+        auto const checkpoint = files.gguf();
         REQUIRE(checkpoint.has_value());
-        REQUIRE(checkpoint->header.tensors.size() == 2);
-        CHECK(checkpoint->header.tensors[0].name == "a");
-        CHECK(checkpoint->header.tensors[1].name == "b");
-        CHECK(checkpoint->header.metadata.integer("split.no") == 0);
+        auto const& header = (*checkpoint)->header;
+        REQUIRE(header.tensors.size() == 2);
+        CHECK(header.tensors[0].name == "a");
+        CHECK(header.tensors[1].name == "b");
+        CHECK(header.metadata.integer("split.no") == 0);
     }
+    // The named file's own header is there without the others, and stays what it is when they are read.
+    auto second = gguf_file(folder, "m-00002-of-00002.gguf");
+    auto const own = second.named_gguf();
+    REQUIRE(own.has_value());
+    REQUIRE(second.gguf().has_value());
+    CHECK((*own)->first_tensors().size() == 1);
+    CHECK((*own)->header.metadata.integer("split.no") == 1);
+    auto first = gguf_file(folder, "m-00001-of-00002.gguf");
+    REQUIRE(first.gguf().has_value());
+    REQUIRE(first.named_gguf().value()->first_tensors().size() == 1);
+    CHECK(first.named_gguf().value()->first_tensors()[0].name == "a");
     folder.write("m-00002-of-00002.gguf", gguf_part(1, 2, "a"));
-    CHECK(read_gguf_file(folder, "m-00001-of-00002.gguf").error().place() == "a");
+    CHECK(gguf_file(folder, "m-00001-of-00002.gguf").gguf().error().place() == "a");
     std::filesystem::remove(folder.path("m-00002-of-00002.gguf"));
-    CHECK(read_gguf_file(folder, "m-00001-of-00002.gguf").error().code() == ErrorCode::file_not_found);
+    auto cut = gguf_file(folder, "m-00001-of-00002.gguf");
+    CHECK(cut.gguf().error().code() == ErrorCode::file_not_found);
+    CHECK(cut.named_gguf().value()->size() == 1);
+    folder.write("m-00002-of-00002.gguf", gguf_part(1, 2, "b"));
+    CHECK(cut.gguf().value()->size() == 2);
     folder.write("m.gguf", gguf_part(0, 2, "a"));
-    CHECK(read_gguf_file(folder, "m.gguf").error().place() == "split.count");
+    CHECK(gguf_file(folder, "m.gguf").gguf().error().place() == "split.count");
 }

@@ -60,8 +60,9 @@ TEST_CASE("generation_config.json and lists of rotation: the same rule") {
         at.write("generation_config.json", generation);
         auto const source = find_model(at.path(), {}, HubCache(HubEnvironment{}));
         REQUIRE(source);
-        CHECK(read_rope_divisors(*source));
-        return end_tokens(*source);
+        OpenCheckpoint files(*source);
+        CHECK(read_rope_divisors(files));
+        return end_tokens(files);
     };
     CHECK(ids_with(R"({"temperature":1,"temperature":2,"eos_token_id":7})")->front() == 7);
     CHECK(ids_with(R"({"eos_token_id":7,"eos_token_id":7})")->front() == 7);

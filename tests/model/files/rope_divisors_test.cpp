@@ -19,7 +19,8 @@ Result<RopeDivisors> read(std::string const& config) {
     (void)folder.write("config.json", config);
     ModelSource source;
     source.config = folder / "config.json";
-    return read_rope_divisors(source);
+    OpenCheckpoint files(source);
+    return read_rope_divisors(files);
 }
 
 TEST_CASE("read_rope_divisors: longrope's lists, also of a part; nothing where there are none") {
@@ -34,7 +35,8 @@ TEST_CASE("read_rope_divisors: longrope's lists, also of a part; nothing where t
     auto const none = read(R"({"rope_scaling":null})");
     REQUIRE(none);
     CHECK(none->long_context.empty());
-    REQUIRE(read_rope_divisors(ModelSource{}));
+    OpenCheckpoint nothing{ModelSource{}};
+    REQUIRE(read_rope_divisors(nothing));
 }
 
 TEST_CASE("read_rope_divisors: a list of anything but numbers above 0 is refused by name") {

@@ -17,15 +17,26 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
+/// Tells whether a file that is opened again is the one that was read: another one, or one that was written to, differs.
+struct FileStamp {
+    ::dev_t device{};
+    ::ino_t number{};
+    std::uint64_t size = 0;
+    std::int64_t seconds = 0;
+    std::int64_t nanoseconds = 0;
+
+    friend bool operator==(FileStamp const&, FileStamp const&) = default;
+};
+
 /// A regular file that is open for reading. FIFOs, devices, sockets and folders are refused without blocking on them.
 class RegularFile {
 public:
     RegularFile(RegularFile&& other) noexcept
-        : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+        : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), stamp_(other.stamp_) {}
     RegularFile& operator=(RegularFile&& other) noexcept {
         std::swap(path_, other.path_);
         std::swap(descriptor_, other.descriptor_);
-        std::swap(size_, other.size_);
+        std::swap(stamp_, other.stamp_);
         return *this;
     }
     RegularFile(RegularFile const&) = delete;
@@ -45,7 +56,9 @@ public:
     /// The size when it was opened.
     ///
     /// Units  bytes
-    [[nodiscard]] std::uint64_t size() const { return size_; }
+    [[nodiscard]] std::uint64_t size() const { return stamp_.size; }
+    /// Which file it is, and when it was last written to before it was opened.
+    [[nodiscard]] FileStamp const& stamp() const { return stamp_; }
 
     /// Reads up to `count` bytes at `offset`; fewer only where the file ends. Safe while others cut the file.
     ///
@@ -79,7 +92,7 @@ public:
     /// Success while the file is as long as when it was opened, or longer. What was read until then was all there.
     ///
     /// Errors  file_unreadable
-    [[nodiscard]] Result<> check_size() const { return check_size(descriptor_, size_, path_); }
+    [[nodiscard]] Result<> check_size() const { return check_size(descriptor_, size(), path_); }
     /// The same of a descriptor that somebody else holds.
     [[nodiscard]] static Result<> check_size(int descriptor, std::uint64_t size, std::string_view shown) {
         struct stat status {};
@@ -123,8 +136,7 @@ public:
     }
 
 private:
-    RegularFile(std::string path, int descriptor, std::uint64_t size)
-        : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+    RegularFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
     /// Success where the mode is a regular file's.
     static Result<> check_mode(std::string_view path, mode_t mode) {
@@ -140,7 +152,7 @@ private:
 
     std::string path_;
     int descriptor_ = -1;
-    std::uint64_t size_ = 0;
+    FileStamp stamp_;
 };
 
 inline Result<RegularFile> RegularFile::open(std::string const& path, std::string shown) {
@@ -152,10 +164,11 @@ inline Result<RegularFile> RegularFile::open(std::string const& path, std::strin
     if (auto const checked = check_mode(shown, status.st_mode); !checked) return checked.error();
     int const descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (descriptor < 0) return unreadable(shown, errno);
-    RegularFile file(std::move(shown), descriptor, 0);
+    RegularFile file(std::move(shown), descriptor);
     if (::fstat(descriptor, &status) != 0) return unreadable(file.path(), errno);
     if (auto const checked = check_mode(file.path(), status.st_mode); !checked) return checked.error();
-    file.size_ = static_cast<std::uint64_t>(status.st_size);
+    file.stamp_ = {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size),
+                   static_cast<std::int64_t>(status.st_mtim.tv_sec), static_cast<std::int64_t>(status.st_mtim.tv_nsec)};
     return Result<RegularFile>(std::move(file));
 }
 

@@ -5,12 +5,11 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/checkpoint_match.hpp>
-#include <shardwise/model/files/checkpoint_tensors.hpp>
 #include <shardwise/model/files/checkpoint_tree.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/described_sizes.hpp>
 #include <shardwise/model/files/gguf_config.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
 #include <cstddef>
@@ -40,13 +39,13 @@ struct Checkpoint {
 
 namespace detail {
 
-/// Puts a model together from the files of one source.
+/// Puts a model together from its files.
 template <class List>
 class CheckpointReader {
 public:
-    CheckpointReader(ModelSource const& source, Observer const& observer)
-        : source_(source), observer_(observer), files_(name_of_files(source)) {
-        out_.warnings = source.warnings;
+    CheckpointReader(OpenCheckpoint& open, Observer const& observer)
+        : open_(open), source_(open.source()), observer_(observer), files_(name_of_files(source_)) {
+        out_.warnings = source_.warnings;
     }
 
     Result<Checkpoint> read() {
@@ -66,22 +65,16 @@ private:
 
     /// Reads config.json and describes its model.
     Result<> read_config_model() {
-        if (source_.config_text) return take_config(*source_.config_text, source_.config);
-        auto const file = source_.open(source_.config);
+        auto const file = open_.config();
         if (!file) return file.error();
-        auto const text = read_text_file(*file, max_config_file);
-        if (!text) return text.error();
-        return take_config(*text, file->path());
-    }
-    Result<> take_config(std::string_view text, std::string_view path) {
-        auto config = read_config<List>(text, path);
+        auto config = read_described_config<List>((*file)->document, (*file)->path);
         if (!config) return config.error();
-        out_.quantization = std::move(config->quantization);
-        for (auto& warning : config->warnings) out_.warnings.push_back(std::move(warning));
-        if (!config->config.dtype && out_.quantization) config->config.dtype = usual_dtype(*out_.quantization);
-        return describe_config(config->config, path);
+        out_.quantization = std::move(config->file.quantization);
+        for (auto& warning : config->file.warnings) out_.warnings.push_back(std::move(warning));
+        out_.model = std::move(config->model);
+        return {};
     }
-    Result<> describe_config(ModelConfig const& config, std::string_view path) {
+    Result<> describe_gguf_config(ModelConfig const& config, std::string_view path) {
         auto model = describe<List>(config);
         if (!model) {
             auto error = model.error();
@@ -129,30 +122,32 @@ private:
             if (!is_undescribed(done.error())) return done;
             unknown = done.error();
         }
-        auto const checkpoint = read_safetensors_checkpoint(source_, out_.warnings, observer_);
+        auto const checkpoint = open_.safetensors(observer_);
         if (!checkpoint) return checkpoint.error();
-        bool const has_shapes = !checkpoint->shards.empty();
+        out_.warnings.insert(out_.warnings.end(), open_.warnings().begin(), open_.warnings().end());
+        bool const has_shapes = !(*checkpoint)->shards.empty();
         if (!has_shapes)
             out_.warnings.push_back(escaped(files_) + ": its shards are not there; sizes come from config.json");
         if (unknown) {
             // Names alone have no sizes.
             if (!has_shapes) return *unknown;
-            return take_names(*checkpoint, *unknown);
+            return take_names(**checkpoint, *unknown);
         }
-        return match(*checkpoint, CheckpointMatcher::Layout::torch, has_shapes);
+        return match(**checkpoint, CheckpointMatcher::Layout::torch, has_shapes);
     }
     Result<> read_gguf_model() {
-        auto const checkpoint = read_gguf_checkpoint(source_, observer_);
-        if (!checkpoint) return checkpoint.error();
-        auto const config = read_gguf_config<List>(checkpoint->header, files_);
+        auto const read = open_.gguf(observer_);
+        if (!read) return read.error();
+        auto const& checkpoint = **read;
+        auto const config = read_gguf_config<List>(checkpoint.header, files_);
         // What could not be read looks absent.
-        if (auto const whole = checkpoint->header.metadata.source().check(files_); !whole) return whole;
+        if (auto const whole = checkpoint.header.metadata.source().check(files_); !whole) return whole;
         if (!config) {
             if (!is_undescribed(config.error())) return config.error();
-            return take_names(*checkpoint, config.error());
+            return take_names(checkpoint, config.error());
         }
-        if (auto const done = describe_config(*config, files_); !done) return done;
-        return match(*checkpoint, CheckpointMatcher::Layout::gguf, true);
+        if (auto const done = describe_gguf_config(*config, files_); !done) return done;
+        return match(checkpoint, CheckpointMatcher::Layout::gguf, true);
     }
     /// True where the files are sound, but no family describes their model: its tensors still say what there is.
     [[nodiscard]] static bool is_undescribed(Error const& error) {
@@ -206,6 +201,7 @@ private:
         return {};
     }
 
+    OpenCheckpoint& open_;
     ModelSource const& source_;
     Observer observer_;
     std::string files_;
@@ -214,7 +210,7 @@ private:
 
 }  // namespace detail
 
-/// Reads the model that a source's files describe: a config.json alone, safetensors with their config.json, or GGUF.
+/// Reads the model that files describe: a config.json alone, safetensors with their config.json, or GGUF.
 /// Names, shapes and counts are those of transformers 4.57's model; bytes are the files' own where tensors are there.
 ///
 /// Only configs, indexes and headers are read, never tensors' data. `observer` hears of each file.
@@ -224,8 +220,15 @@ private:
 /// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
 template <class List = Architectures>
+[[nodiscard]] Result<Checkpoint> read_checkpoint(OpenCheckpoint& files, Observer const& observer = {}) {
+    return detail::CheckpointReader<List>(files, observer).read();
+}
+
+/// The same, for files that are opened for it alone.
+template <class List = Architectures>
 [[nodiscard]] Result<Checkpoint> read_checkpoint(ModelSource const& source, Observer const& observer = {}) {
-    return detail::CheckpointReader<List>(source, observer).read();
+    OpenCheckpoint files(source);
+    return read_checkpoint<List>(files, observer);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/files/regular_file.hpp>
 #include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,7 +24,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The tensors of a whole safetensors checkpoint: one file, several, or those that an index names.
 struct SafetensorsCheckpoint {
+    /// A file whose header was read.
+    struct File {
+        std::string name;
+        FileStamp stamp;
+    };
+
     std::vector<SafetensorsHeader> shards;
+    std::vector<File> files;  // by shard
     /// Set where there is an index without its shards: its names are everything that is known.
     std::optional<CheckpointIndex> index;
 
@@ -37,7 +46,8 @@ struct SafetensorsCheckpoint {
         auto const tensor = shards[shard][i - (shard == 0 ? 0 : ends_[shard - 1])];
         return {tensor.name, tensor.shape, tensor.bytes.count(), tensor.dtype};
     }
-    void add_shard(SafetensorsHeader shard) {
+    void add_shard(SafetensorsHeader shard, std::string_view name, FileStamp const& stamp) {
+        files.push_back({std::string(name), stamp});
         ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size());
         shards.push_back(std::move(shard));
     }
@@ -86,7 +96,7 @@ namespace detail {
         auto header = read_safetensors(*file);
         if (!header) return header.error();
         if (!header->note().empty()) warnings.push_back(escaped(file->path()) + ": " + header->note());
-        out.add_shard(*std::move(header));
+        out.add_shard(*std::move(header), index.shards[i], file->stamp());
         shard_numbers.push_back(i);
         auto const checked = check_tensor_list(path, out.size(), out.memory() - index.tensors.memory());
         if (!checked) return checked;
@@ -159,7 +169,7 @@ namespace detail {
         for (std::size_t i = 0; i < header->size() && source.weights.size() > 1; ++i) {
             if (!seen.add(header->names()[i])) return detail::twice_in_shards(file->path(), header->names()[i]);
         }
-        out.add_shard(*std::move(header));
+        out.add_shard(*std::move(header), weights, file->stamp());
         if (auto const checked = detail::check_tensor_list(file->path(), out.size(), out.memory()); !checked)
             return checked.error();
     }
@@ -168,12 +178,18 @@ namespace detail {
 
 /// The tensors of a whole GGUF checkpoint with the metadata of its first part.
 struct GgufCheckpoint {
+    explicit GgufCheckpoint(GgufHeader first) : header(std::move(first)), first_size(header.tensors.size()) {}
+
     /// The first part; its `tensors` are those of all parts.
     GgufHeader header;
+    /// How many of them are its own: they come first.
+    std::size_t first_size;
     /// The other parts, which hold the names of their tensors.
     std::vector<GgufHeader> others;
 
     [[nodiscard]] std::size_t size() const { return header.tensors.size(); }
+    /// The tensors of the first part.
+    [[nodiscard]] std::span<GgufTensor const> first_tensors() const { return {header.tensors.data(), first_size}; }
     /// About what all of it takes in memory.
     ///
     /// Units  bytes
@@ -222,44 +238,41 @@ namespace detail {
     return parts;
 }
 
-}  // namespace detail
+/// Reads the header of one GGUF file of a source.
+[[nodiscard]] inline Result<GgufHeader> read_gguf_part(ModelSource const& source, std::string const& name) {
+    auto file = source.open(name);
+    if (!file) return file.error();
+    return read_gguf(*std::move(file));
+}
 
-/// Reads the headers of a GGUF model, all parts of a split one.
-///
-/// Errors  as read_gguf; file_not_found for an absent part; malformed_file for a tensor in two parts
-[[nodiscard]] inline Result<GgufCheckpoint> read_gguf_checkpoint(ModelSource const& source,
-                                                                 Observer const& observer = {}) {
-    if (source.weights.empty()) return Error{ErrorCode::invalid_argument}.in(source.name).because("names no GGUF file");
-    auto const read = [&source](std::string const& name) -> Result<GgufHeader> {
-        auto file = source.open(name);
-        if (!file) return file.error();
-        return read_gguf(*std::move(file));
-    };
-    auto first = read(source.weights.front());
-    if (!first) return first.error();
-    auto const count = first->metadata.integer("split.count").value_or(1);
-    if (auto const whole = first->metadata.source().check(source.weights.front()); !whole) return whole.error();
-    if (count <= 1) return GgufCheckpoint{*std::move(first), {}};
-    auto const parts = detail::gguf_parts(source.weights.front(), count);
-    if (!parts) return parts.error();
-    if (parts->front() != source.weights.front()) first = read(parts->front());
-    if (!first) return first.error();
-    GgufCheckpoint out{*std::move(first), {}};
+/// The names of all parts by the header of the file that was named; that file alone, where it is whole.
+[[nodiscard]] inline Result<std::vector<std::string>> gguf_parts(ModelSource const& source, GgufHeader const& named) {
+    auto const& name = source.weights.front();
+    auto const count = named.metadata.integer("split.count").value_or(1);
+    if (auto const whole = named.metadata.source().check(name); !whole) return whole.error();
+    return count <= 1 ? Result(std::vector{name}) : gguf_parts(name, count);
+}
+
+/// Adds the headers of the parts after the first.
+[[nodiscard]] inline Result<> add_gguf_parts(ModelSource const& source, std::vector<std::string> const& parts,
+                                             GgufCheckpoint& out, Observer const& observer) {
+    if (parts.size() == 1) return {};
     TensorNames seen;
     for (auto const& tensor : out.header.tensors) (void)seen.add(tensor.name);
-    for (std::size_t i = 1; i < parts->size(); ++i) {
-        observer("reading parts", static_cast<std::int64_t>(i), static_cast<std::int64_t>(parts->size()));
-        auto part = read((*parts)[i]);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        observer("reading parts", static_cast<std::int64_t>(i), static_cast<std::int64_t>(parts.size()));
+        auto part = read_gguf_part(source, parts[i]);
         if (!part) return part.error();
         for (auto const& tensor : part->tensors) {
-            if (!seen.add(tensor.name)) return detail::twice_in_shards((*parts)[i], tensor.name);
+            if (!seen.add(tensor.name)) return twice_in_shards(parts[i], tensor.name);
             out.header.tensors.push_back(tensor);
         }
         out.others.push_back(*std::move(part));
-        if (auto const checked = detail::check_tensor_list((*parts)[i], out.size(), out.memory()); !checked)
-            return checked.error();
+        if (auto const checked = check_tensor_list(parts[i], out.size(), out.memory()); !checked) return checked;
     }
-    return out;
+    return {};
 }
+
+}  // namespace detail
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -11,7 +11,7 @@
 #include <shardwise/model/files/config_keys.hpp>
 #include <shardwise/model/files/config_rope.hpp>
 #include <shardwise/model/files/config_task.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
@@ -35,10 +35,13 @@ struct ConfigFile {
     std::vector<std::string> warnings;
 };
 
-/// The most values that a config.json may hold; thousands are the names of a classifier's labels.
-inline constexpr std::size_t max_config_values = 100'000;
-
 namespace detail {
+
+/// A config.json and the model that it describes: where the file does not state a dtype, in the usual one of its packing.
+struct DescribedConfig {
+    ConfigFile file;
+    Model model;
+};
 
 /// Which object of a configuration describes the model, and under which model_type.
 struct ConfigPart {
@@ -207,21 +210,23 @@ template <class List>
 
 /// Asks the family whether the values go together and whether the model they describe has a size.
 template <ModelArchitecture Arch>
-[[nodiscard]] Result<> check_config(ModelConfig const& config, std::string_view file) {
-    auto const model = describe<Arch>(config);
+[[nodiscard]] Result<Model> describe_config(ConfigFile const& read, std::string_view file) {
+    auto config = read.config;
+    if (!config.dtype && read.quantization) config.dtype = usual_dtype(*read.quantization);
+    auto model = describe<Arch>(config);
     if (!model) {
         auto error = model.error();
         if (error.subject().empty()) error.in(file);
         return error;
     }
-    auto limits = check_tree_limits(model->tree);
-    if (limits) return {};
+    auto const limits = check_tree_limits(model->tree);
+    if (limits) return model;
     auto error = limits.error();
     return error.in(file);
 }
 
 template <ModelArchitecture Arch>
-[[nodiscard]] Result<ConfigFile> read_family(ConfigObject const& whole, ConfigPart const& part) {
+[[nodiscard]] Result<DescribedConfig> read_family(ConfigObject const& whole, ConfigPart const& part) {
     ConfigFile out;
     ConfigObject const object(part.object, whole.file(), part.is_text_config ? "text_config." : "");
     out.config.model_type = Arch::name;
@@ -263,14 +268,36 @@ template <ModelArchitecture Arch>
     }
     warn_of_unread_keys(object, common_unread_keys, out.warnings);
     if constexpr (requires { Arch::unread_keys; }) warn_of_unread_keys(object, Arch::unread_keys, out.warnings);
-    auto checked = check_config<Arch>(out.config, whole.file());
-    if (!checked && checked.error().code() == ErrorCode::unsupported && is_whole_class) {
+    auto model = describe_config<Arch>(out, whole.file());
+    if (!model && model.error().code() == ErrorCode::unsupported && is_whole_class) {
         // The class wraps the text model with other inputs; the text model is counted as its own usual class.
         out.config.model_class = {};
-        checked = check_config<Arch>(out.config, whole.file());
+        model = describe_config<Arch>(out, whole.file());
     }
-    if (!checked) return checked.error();
-    return out;
+    if (!model) return model.error();
+    return DescribedConfig{std::move(out), *std::move(model)};
+}
+
+/// Reads a config.json and describes its model, once.
+///
+/// Errors  as read_config
+template <class List>
+[[nodiscard]] Result<DescribedConfig> read_described_config(JsonDocument const& document, std::string_view file) {
+    if (!document.root().is_object()) {
+        return Error{ErrorCode::malformed_file}.in(file).because("a configuration is a JSON object");
+    }
+    ConfigObject const whole(document.root(), file, "");
+    if (auto const checked = check_task(whole); !checked) return checked.error();
+    auto const part = find_part<List>(whole);
+    if (!part) return part.error();
+    Result<DescribedConfig> result{unknown_model_type<List>(file, part->model_type)};
+    List::with(part->model_type, [&]<class Arch>(Arch) { result = read_family<Arch>(whole, *part); });
+    // It may be why the rest does not go together.
+    if (auto const clear = document.check_repeats(); !clear) return Error{clear.error()}.in(file);
+    if (!result) return result;
+    if (auto const note = document.repeats_note(); !note.empty())
+        result->file.warnings.push_back(escaped(file) + ": " + note);
+    return result;
 }
 
 }  // namespace detail
@@ -284,27 +311,21 @@ template <ModelArchitecture Arch>
 /// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
 ///         size_overflow, capacity_exceeded, unsupported, which name the field
 template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config(JsonDocument const& document, std::string_view file) {
+    auto read = detail::read_described_config<List>(document, file);
+    if (!read) return read.error();
+    return std::move(read->file);
+}
+
+/// The same for the text itself.
+///
+/// Errors  as read_config; malformed_file for what is no JSON
+template <class List = Architectures>
 [[nodiscard]] Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
     auto const document = parse_json(text, {.values = max_config_values, .may_repeat_keys = true});
-    if (!document) {
-        auto error = document.error();
-        return error.in(file);
-    }
-    if (!document->root().is_object()) {
-        return Error{ErrorCode::malformed_file}.in(file).because("a configuration is a JSON object");
-    }
-    detail::ConfigObject const whole(document->root(), file, "");
-    if (auto const checked = detail::check_task(whole); !checked) return checked.error();
-    auto const part = detail::find_part<List>(whole);
-    if (!part) return part.error();
-    Result<ConfigFile> result{detail::unknown_model_type<List>(file, part->model_type)};
-    List::with(part->model_type, [&]<class Arch>(Arch) { result = detail::read_family<Arch>(whole, *part); });
-    // It may be why the rest does not go together.
-    if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(file);
-    if (!result) return result;
-    if (auto const note = document->repeats_note(); !note.empty())
-        result->warnings.push_back(escaped(file) + ": " + note);
-    return result;
+    if (document) return read_config<List>(*document, file);
+    auto error = document.error();
+    return error.in(file);
 }
 
 /// Reads an open config.json.

@@ -20,6 +20,8 @@ public:
     explicit GgufSource(std::string_view bytes) : bytes_(bytes) {}
     explicit GgufSource(RegularFile file) : file_(std::move(file)) {}
 
+    /// Null for a file in memory.
+    [[nodiscard]] RegularFile const* file() const { return file_ ? &*file_ : nullptr; }
     [[nodiscard]] std::uint64_t size() const { return file_ ? file_->size() : bytes_.size(); }
 
     /// Copies out.size() bytes from `offset`; false where the system does not give them, which check() then tells too. The

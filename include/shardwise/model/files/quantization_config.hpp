@@ -173,4 +173,15 @@ private:
     return std::optional<CheckpointQuantization>{*std::move(read)};
 }
 
+/// The same of a whole config.json. Of a model whose text part alone is counted, that part's own comes first.
+[[nodiscard]] inline Result<std::optional<CheckpointQuantization>> read_quantization(JsonDocument const& config,
+                                                                                     std::string_view path,
+                                                                                     bool is_text_part) {
+    detail::ConfigObject const whole(config.root(), path, "");
+    auto const text = is_text_part ? whole.find_set("text_config") : std::nullopt;
+    auto read = text ? read_quantization(detail::ConfigObject(*text, path, "text_config."))
+                     : std::optional<CheckpointQuantization>{};
+    return read && !*read ? read_quantization(whole) : read;
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

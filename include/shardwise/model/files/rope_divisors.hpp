@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/json/value.hpp>
-#include <shardwise/model/files/config_json.hpp>
-#include <shardwise/model/files/gguf.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -71,42 +68,38 @@ struct RopeDivisors {
 
 namespace detail {
 
-[[nodiscard]] inline Result<RopeDivisors> gguf_rope_divisors(ModelSource const& source) {
-    auto file = source.open(source.weights.front());
-    if (!file) return file.error();
-    auto const header = read_gguf(*std::move(file));
-    if (!header) return header.error();
+[[nodiscard]] inline Result<RopeDivisors> gguf_rope_divisors(OpenCheckpoint& files) {
+    auto const named = files.named_gguf();
+    if (!named) return named.error();
+    auto const& file = (*named)->header.metadata.source();
+    auto const& name = files.source().weights.front();
     RopeDivisors out;
     // No head is that wide.
     constexpr std::int64_t most_bytes = std::int64_t{1} << 20U;
     std::vector<char> data;
-    for (auto const& tensor : header->tensors) {
+    for (auto const& tensor : (*named)->first_tensors()) {
         if (tensor.type != GgmlType::f32 || out.list_of(tensor.name) == nullptr) continue;
         if (tensor.bytes.count() > most_bytes) {
             return Error{ErrorCode::capacity_exceeded}
-                .in(source.weights.front())
+                .in(name)
                 .at(tensor.name)
                 .because("has more divisors than a head has pairs")
                 .got(tensor.shape.elements());
         }
         data.resize(static_cast<std::size_t>(tensor.bytes.count()));
-        if (!header->metadata.source().read(static_cast<std::uint64_t>(tensor.offset), data))
-            return header->metadata.source().check(source.weights.front()).error();
+        if (!file.read(static_cast<std::uint64_t>(tensor.offset), data)) return file.check(name).error();
         (void)out.take(tensor.name, std::as_bytes(std::span(data)));
     }
     return out;
 }
 
-[[nodiscard]] inline Result<RopeDivisors> config_rope_divisors(ModelSource const& source) {
+[[nodiscard]] inline Result<RopeDivisors> config_rope_divisors(OpenCheckpoint& files) {
     RopeDivisors out;
-    if (source.config.empty()) return out;
-    auto const file = source.open(source.config);
+    auto const file = files.config();
     if (!file) return file.error();
-    auto const text = read_text_file(*file, max_config_file);
-    if (!text) return text.error();
-    auto const document = parse_json(*text, {.may_repeat_keys = true});
-    if (!document) return Error{document.error()}.in(source.config);
-    auto root = document->root();
+    if (*file == nullptr) return out;
+    auto const& document = (*file)->document;
+    auto root = document.root();
     if (auto const part = root.find("text_config"); part && part->is_object()) root = *part;
     for (std::string_view const key : {"rope_scaling", "rope_parameters"}) {
         auto const rope = root.find(key);
@@ -120,7 +113,7 @@ namespace detail {
                 auto const number = value.real();
                 if (!number || !(*number > 0.0) || !std::isfinite(*number)) {
                     return Error{ErrorCode::invalid_field}
-                        .in(source.config)
+                        .in(files.source().config)
                         .at(std::string(key) + "." + name)
                         .because("must be a list of numbers above 0");
                 }
@@ -128,7 +121,7 @@ namespace detail {
             }
         }
     }
-    if (auto const clear = document->check_repeats(); !clear) return Error{clear.error()}.in(source.config);
+    if (auto const clear = document.check_repeats(); !clear) return Error{clear.error()}.in(files.source().config);
     return out;
 }
 
@@ -138,9 +131,9 @@ namespace detail {
 /// none.
 ///
 /// Errors  those of reading the files; invalid_field for a list of anything but numbers above 0
-[[nodiscard]] inline Result<RopeDivisors> read_rope_divisors(ModelSource const& source) {
-    bool const is_gguf = source.kind == SourceKind::gguf && !source.weights.empty();
-    return is_gguf ? detail::gguf_rope_divisors(source) : detail::config_rope_divisors(source);
+[[nodiscard]] inline Result<RopeDivisors> read_rope_divisors(OpenCheckpoint& files) {
+    bool const is_gguf = files.source().kind == SourceKind::gguf && !files.source().weights.empty();
+    return is_gguf ? detail::gguf_rope_divisors(files) : detail::config_rope_divisors(files);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

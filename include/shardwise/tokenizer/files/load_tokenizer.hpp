@@ -3,8 +3,7 @@
 
 #include <shardwise/core/files/text_file.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/model/files/gguf.hpp>
-#include <shardwise/model/files/model_source.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/tokenizer/files/special_token_texts.hpp>
 #include <shardwise/tokenizer/files/tokenizer_gguf.hpp>
 #include <shardwise/tokenizer/files/tokenizer_json.hpp>
@@ -125,7 +124,8 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
 /// to a tokenizer.json counts as that file alone.
 ///
 /// Errors  file_not_found, file_unreadable; as parse_tokenizer_json and read_gguf_tokenizer
-[[nodiscard]] inline Result<LoadedTokenizer> load_tokenizer(ModelSource const& source) {
+[[nodiscard]] inline Result<LoadedTokenizer> load_tokenizer(OpenCheckpoint& files) {
+    auto const& source = files.source();
     if (source.kind == SourceKind::preset) {
         return Error{ErrorCode::unsupported}
             .in(source.name)
@@ -133,16 +133,13 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
             .fix("give a folder with a tokenizer.json, or a .gguf file");
     }
     if (source.kind == SourceKind::gguf && !source.weights.empty()) {
-        auto file = source.open(source.weights.front());
-        if (!file) return file.error();
-        auto const path = file->path();
-        auto const header = read_gguf(std::move(*file));
-        if (!header) return header.error();
-        auto tokenizer = read_gguf_tokenizer(header->metadata, path);
+        auto const named = files.named_gguf();
+        if (!named) return named.error();
+        auto const& metadata = (*named)->header.metadata;
+        auto tokenizer = read_gguf_tokenizer(metadata, metadata.source().file()->path());
         if (!tokenizer) return tokenizer.error();
-        auto texts = detail::special_token_texts(*tokenizer, header->metadata);
-        return LoadedTokenizer{std::move(*tokenizer), header->metadata.text("tokenizer.chat_template"),
-                               std::move(texts)};
+        auto texts = detail::special_token_texts(*tokenizer, metadata);
+        return LoadedTokenizer{std::move(*tokenizer), metadata.text("tokenizer.chat_template"), std::move(texts)};
     }
     if (!source.folder.empty())
         return detail::load_tokenizer_files([&](std::string_view name) { return source.open(name); });
@@ -156,6 +153,12 @@ Result<LoadedTokenizer> load_tokenizer_files(Open open) {
     }
     return detail::load_tokenizer_files(
         [&](std::string_view name) { return RegularFile::open(folder + std::string(name)); });
+}
+
+/// The same, for files that are opened for it alone.
+[[nodiscard]] inline Result<LoadedTokenizer> load_tokenizer(ModelSource const& source) {
+    OpenCheckpoint files(source);
+    return load_tokenizer(files);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -3,23 +3,9 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/memory/request.hpp>
-#include <shardwise/model/files/checkpoint.hpp>
-
-#include <string>
+#include <shardwise/model/architecture.hpp>
 
 namespace shardwise::cli {
-
-/// A checkpoint whose weights can be computed with.
-struct RunnableModel {
-    ModelSource source;
-    Checkpoint checkpoint;
-};
-
-/// Finds the files of a MODEL and reads what they describe.
-///
-/// Errors  invalid_argument for a preset or a config without weights; unsupported for an unknown architecture; those of the
-///         readers
-[[nodiscard]] Result<RunnableModel> find_runnable(std::string const& name);
 
 /// A rank computes a query head, a layer, an expert at least: more ranks are wrong usage, which only the model tells.
 ///
