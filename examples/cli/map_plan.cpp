@@ -20,11 +20,10 @@ namespace shardwise::cli {
 namespace {
 
 /// The best of all contiguous placements, as the bound for what another strategy found.
-void certify(ModuleSequence const& modules, Budgets const& budgets, Objective objective, MapPlan& plan,
-             Placement const& placement) {
+void certify(ModuleSequence const& modules, Budgets const& budgets, Objective objective, MapPlan& plan) {
     auto const best = Optimal{.objective = objective}(modules, budgets);
     if (!best || !best->certificate) return;
-    Certificate certificate{objective, Optimal::objective_value(objective, modules, budgets, placement),
+    Certificate certificate{objective, Optimal::objective_value(objective, modules, budgets, plan.placement),
                             best->certificate->lower_bound};
     certificate.lower_bound = std::min(certificate.lower_bound, certificate.value);
     plan.certificate = certificate;
@@ -33,11 +32,8 @@ void certify(ModuleSequence const& modules, Budgets const& budgets, Objective ob
 template <PlacementStrategy Strategy>
 [[nodiscard]] Result<MapPlan> plan_by(Strategy strategy, ModuleSequence const& modules, Budgets const& budgets,
                                       Objective objective) {
-    DeviceMap<Strategy> const map(std::move(strategy));
-    auto plan = map.plan(modules, budgets);
-    if (!plan || !plan->fits || plan->certificate) return plan;
-    auto const placement = map.place(modules, budgets);
-    if (placement) certify(modules, budgets, objective, *plan, *placement);
+    auto plan = DeviceMap<Strategy>(std::move(strategy)).plan(modules, budgets);
+    if (plan && plan->fits && !plan->certificate) certify(modules, budgets, objective, *plan);
     return plan;
 }
 
@@ -154,7 +150,8 @@ struct LastKind {
 
 }  // namespace
 
-Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom, MapAnswer& answer) {
+Result<PlacedModules> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom,
+                               MapAnswer& answer) {
     if (auto const checked = task.check(request.estimate); !checked) return in_flags(checked.error());
     auto const is_answered = answer_inverse(task, request, answer);
     if (!is_answered) return is_answered.error();
@@ -198,11 +195,12 @@ Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry>
             device.capacity = device.total = std::nullopt;
         answer.devices.push_back(device);
     }
-    if (answer.fits) return {};
-    auto fixes = find_fixes(task, request.devices, request.estimate);
-    if (!fixes) return in_flags(fixes.error());
-    answer.fixes = *std::move(fixes);
-    return {};
+    if (!answer.fits) {
+        auto fixes = find_fixes(task, request.devices, request.estimate);
+        if (!fixes) return in_flags(fixes.error());
+        answer.fixes = *std::move(fixes);
+    }
+    return PlacedModules{std::move(modules), std::move(budgets), std::move(plan->placement)};
 }
 
 }  // namespace shardwise::cli

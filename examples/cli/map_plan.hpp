@@ -15,11 +15,18 @@
 
 namespace shardwise::cli {
 
+/// What was placed, on what, and where: `placement` is empty where the strategy found no place for all.
+struct PlacedModules {
+    ModuleSequence modules;
+    Budgets budgets;
+    Placement placement;
+};
+
 /// Fills in devices, map, certificate, shortfall and fixes by a strategy of our own; answers --max first.
 ///
 /// Errors  what the strategy refuses: not_covered, no_such_device for custom maps
-[[nodiscard]] Result<> plan_map(PlacementTask const& task, MapRequest& request, List<MapEntry> const& custom,
-                                MapAnswer& answer);
+[[nodiscard]] Result<PlacedModules> plan_map(PlacementTask const& task, MapRequest& request,
+                                             List<MapEntry> const& custom, MapAnswer& answer);
 
 /// Fills in devices and map as accelerate or transformers would make them.
 ///

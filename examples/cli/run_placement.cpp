@@ -16,10 +16,9 @@ namespace shardwise::cli {
 
 namespace {
 
-/// The device map that --strategy finds; an error where nothing fits.
-[[nodiscard]] Result<List<MapEntry>> find_map(Arguments const& arguments, PlacementTask const& task,
-                                              std::int64_t context, std::int64_t step_tokens,
-                                              std::string const& model) {
+/// What --strategy finds; an error where nothing fits.
+[[nodiscard]] Result<PlacedModules> find_placement(Arguments const& arguments, PlacementTask const& task,
+                                                   std::int64_t context, std::int64_t step_tokens) {
     auto words = arguments;
     // The degrees cut what a stage computes, not what devices hold.
     words.tp = words.pp = words.ep = std::nullopt;
@@ -28,17 +27,16 @@ namespace {
     request->estimate.context = context;
     request->estimate.prefill_chunk = step_tokens;
     MapAnswer answer;
-    if (auto const planned = plan_map(task, *request, {}, answer); !planned) return planned.error();
-    if (!answer.fits) {
+    auto planned = plan_map(task, *request, {}, answer);
+    if (planned && !answer.fits) {
         auto const help = answer.fixes.empty() ? std::string("name more or larger devices, or +cpu:64GiB")
                                                : sentence(answer.fixes.front(), answer);
         Error error{ErrorCode::out_of_memory};
-        error.in(model).because("does not fit on " + arguments.devices.value_or("the devices") + ": " + answer.reason);
+        error.in(arguments.model.value_or("the model"))
+            .because("does not fit on " + arguments.devices.value_or("the devices") + ": " + answer.reason);
         return error.fix(help);
     }
-    List<MapEntry> entries;
-    for (auto const& entry : answer.device_map) entries.push_back({entry.prefix, entry.device});
-    return entries;
+    return planned;
 }
 
 /// Room without end on every device that a map names.
@@ -50,6 +48,20 @@ namespace {
         if (!is_known) budgets.push_back({entry.device, Bytes{INT64_MAX / 2}});
     }
     return budgets;
+}
+
+/// What --map says.
+[[nodiscard]] Result<PlacedModules> read_placement(std::string const& file, PlacementTask const& task,
+                                                   std::int64_t context) {
+    auto entries = read_custom_map(file);
+    if (!entries) return entries.error();
+    EstimateRequest request;
+    request.context = context;
+    PlacedModules placed{task.sequence(request, Granularity::modules), budgets_of_map(*entries), {}};
+    auto placement = Custom{.entries = *std::move(entries)}(placed.modules, placed.budgets);
+    if (!placement) return placement.error();
+    placed.placement = *std::move(placement);
+    return placed;
 }
 
 }  // namespace
@@ -75,17 +87,10 @@ Result<> check_placement_flags(Arguments const& arguments) {
 Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t context, RunOptions& options) {
     auto const classes = model.tree.no_split_classes();
     PlacementTask const task(model, classes);
-    auto entries = arguments.map
-                       ? read_custom_map(*arguments.map)
-                       : find_map(arguments, task, context, options.step_tokens, arguments.model.value_or("the model"));
-    if (!entries) return entries.error();
-    EstimateRequest request;
-    request.context = context;
-    auto const modules = task.sequence(request, Granularity::modules);
-    auto const budgets = budgets_of_map(*entries);
-    auto const placement = Custom{.entries = *std::move(entries)}(modules, budgets);
-    if (!placement) return placement.error();
-    auto stages = stages_of_placement(modules, budgets, *placement);
+    auto const placed = arguments.map ? read_placement(*arguments.map, task, context)
+                                      : find_placement(arguments, task, context, options.step_tokens);
+    if (!placed) return placed.error();
+    auto stages = stages_of_placement(placed->modules, placed->budgets, placed->placement);
     if (!stages) return stages.error();
     if (arguments.pp && options.pp != stages->size()) {
         return Error{ErrorCode::invalid_argument}

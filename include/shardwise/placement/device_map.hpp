@@ -32,6 +32,8 @@ struct DeviceUse {
 /// A finished device map with what proves it, or the reason why there is none.
 struct MapPlan {
     bool fits = false;
+    /// Which budget holds each unit; empty where the strategy found no place for all.
+    Placement placement;
     List<MapEntry> device_map;
     List<DeviceUse> devices;
     Optional<Certificate> certificate;
@@ -95,7 +97,7 @@ public:
     /// Errors  what the strategy refuses for other reasons than memory; as check_placement
     [[nodiscard]] Result<MapPlan> plan(ModuleSequence const& modules, Budgets const& budgets) const {
         MapPlan plan;
-        auto const placement = place(modules, budgets);
+        auto placement = place(modules, budgets);
         if (!placement) {
             if (placement.error().code() != ErrorCode::out_of_memory) return placement.error();
             plan.reason = placement.error();
@@ -118,6 +120,7 @@ public:
             plan.shortfall = Shortfall{use.id, use.used - use.capacity};
             plan.reason = overfull_error(strategy_.name, modules, budgets, *placement, *full);
         }
+        plan.placement = *std::move(placement);
         return plan;
     }
 
