@@ -9,6 +9,7 @@
 #include "degree_flags.hpp"
 #include "embed_answer.hpp"
 #include "load_model.hpp"
+#include "log_lines.hpp"
 #include "requests.hpp"
 #include "values.hpp"
 
@@ -117,8 +118,11 @@ ExitCode run_embed(Arguments const& arguments) {
                           .fix("give a text with --text, several with --text each"),
                       Stage::arguments);
     }
-    auto const request = read_embed_request(arguments);
+    auto request = read_embed_request(arguments);
     if (!request) return failed(request.error(), Stage::arguments);
+    auto const lines = LogLines::from_environment();
+    if (!lines) return failed(lines.error(), Stage::arguments);
+    request->options.log = lines->log();
     auto const answer = answer_embed(arguments, *request);
     if (!answer) return failed(answer.error(), is_degree_flag(answer.error()) ? Stage::arguments : Stage::work);
     print_text(arguments.json ? embed_json(*answer) : embed_lines(*answer));

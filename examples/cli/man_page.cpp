@@ -29,6 +29,9 @@ constexpr std::array environment{
              "Where downloaded models lie: $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub."},
     ManEntry{"NO_COLOR", "Neither colours nor progress bars, unless --color always asks for them."},
     ManEntry{"TERM", "The same where it is dumb."},
+    ManEntry{"SHARDWISE_LOG",
+             "What run and embed tell on the error output, each line with its rank and the seconds of the monotonic clock: "
+             "error, warn, info or debug, which says what lies on which device, and why. Unset: nothing."},
 };
 
 constexpr std::array device_words{

@@ -9,6 +9,7 @@
 #include "degree_flags.hpp"
 #include "interactive.hpp"
 #include "load_model.hpp"
+#include "log_lines.hpp"
 #include "model_facts.hpp"
 #include "progress.hpp"
 #include "requests.hpp"
@@ -334,6 +335,10 @@ ExitCode run_run(Arguments const& arguments) {
     if (!request) return refuse(request.error());
     auto options = read_run_options(arguments);
     if (!options) return refuse(options.error());
+    auto const lines = LogLines::from_environment();
+    if (!lines) return refuse(lines.error());
+    // Before the ranks have met each knows the same of the placement: the first one tells.
+    if (ranks->is_first()) options->log = lines->log();
     if (auto const checked = check_combination(arguments, talks, ranks->is_group()); !checked)
         return refuse(checked.error());
     if (talks) {
@@ -360,6 +365,7 @@ ExitCode run_run(Arguments const& arguments) {
         if (!done) return refuse(done.error(), stage_of(done.error()));
         placed.emplace(*std::move(input));
     }
+    options->log = lines->log();
     if (auto const fits = ranks->fit(arguments, *options); !fits) return refuse(fits.error());
     auto const answer = answer_run(arguments, std::move(placed), *std::move(request), *options, *ranks, *color);
     if (!answer) return refuse(answer.error(), stage_of_input(answer.error()));

@@ -3,6 +3,7 @@
 
 #include <shardwise/executor/placed_stages.hpp>
 #include <shardwise/placement/custom.hpp>
+#include <shardwise/placement/max_memory.hpp>
 #include <shardwise/placement/placement_task.hpp>
 
 #include "custom_map.hpp"
@@ -18,7 +19,7 @@ namespace {
 
 /// What --strategy finds; an error where nothing fits.
 [[nodiscard]] Result<PlacedModules> find_placement(Arguments const& arguments, PlacementTask const& task,
-                                                   std::int64_t context, std::int64_t step_tokens) {
+                                                   std::int64_t context, std::int64_t step_tokens, Log const& log) {
     auto words = arguments;
     // The degrees cut what a stage computes, not what devices hold.
     words.tp = words.pp = words.ep = std::nullopt;
@@ -35,6 +36,14 @@ namespace {
         error.in(arguments.model.value_or("the model"))
             .because("does not fit on " + arguments.devices.value_or("the devices") + ": " + answer.reason);
         return error.fix(help);
+    }
+    if (!log.hears(LogLevel::debug)) return planned;
+    auto const& strategy = arguments.strategy.value_or("auto");
+    auto const reason = answer.certificate ? " (" + certificate_text(*answer.certificate) + ")" : std::string{};
+    for (auto const& entry : answer.device_map) {
+        log(LogLevel::debug, 0,
+            entry.prefix + " is placed on " + device_key(entry.device) + ": the strategy " + strategy + " puts it there" +
+                reason);
     }
     return planned;
 }
@@ -88,7 +97,7 @@ Result<> place_run(Arguments const& arguments, Model const& model, std::int64_t 
     auto const classes = model.tree.no_split_classes();
     PlacementTask const task(model, classes);
     auto const placed = arguments.map ? read_placement(*arguments.map, task, context)
-                                      : find_placement(arguments, task, context, options.step_tokens);
+                                      : find_placement(arguments, task, context, options.step_tokens, options.log);
     if (!placed) return placed.error();
     auto stages = stages_of_placement(placed->modules, placed->budgets, placed->placement);
     if (!stages) return stages.error();

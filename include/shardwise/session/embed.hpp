@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/host_rank.hpp>
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/log.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/rank_executor.hpp>
@@ -40,6 +41,8 @@ struct EmbedOptions {
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// How long one step may take.
     std::chrono::nanoseconds limit = std::chrono::hours(24);
+    /// Hears what every rank does.
+    Log log{};
 };
 
 /// The vectors of one text: one, or without pooling one for each token.
@@ -184,6 +187,12 @@ template <ReductionPolicy Policy>
         RankExecutor<Host, Policy>::create(host.context, model, parameters, {comm.size(), comm.rank()}, limits);
     if (!executor) return executor.error();
     auto const width = executor->output().width;
+    if (options.log.hears(LogLevel::debug)) {
+        options.log(LogLevel::debug, comm.rank(),
+                    "computes on the host's cores as tensor-parallel rank " + std::to_string(comm.rank()) + " of " +
+                        std::to_string(comm.size()) + " and has its share of every block: there is one stage; weights " +
+                        to_text(executor->weight_bytes()));
+    }
     auto states = Buffer<float, Host>::allocate(host.context, limits.step_tokens * width);
     if (!states) return states.error();
     Pooler pooler(options, texts, width);
@@ -211,6 +220,10 @@ template <ReductionPolicy Policy>
         }
     }
     if (comm.rank() == 0) embeddings = std::move(pooler).finish();
+    if (options.log.hears(LogLevel::info)) {
+        options.log(LogLevel::info, comm.rank(),
+                    "embedded " + std::to_string(texts.size()) + " texts in " + std::to_string(steps.size()) + " steps");
+    }
     return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/log.hpp>
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
@@ -56,6 +57,8 @@ struct RunOptions {
     /// Both are called on rank 0 only; the second for the requests of its group, 0, ep, 2 ep, ...
     OnToken on_token{};
     OnLogits on_logits{};
+    /// Hears what every rank does, in its own process.
+    Log log{};
     /// Where the times of the blocks go, on rank 0: those of each stage's first rank; null: they are not measured.
     BlockTimes* times = nullptr;
 

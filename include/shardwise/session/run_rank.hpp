@@ -16,6 +16,7 @@
 #include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/gather_memory.hpp>
 #include <shardwise/session/largest_of_ranks.hpp>
+#include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
@@ -85,6 +86,7 @@ public:
         TensorPlace const place{options_.tp, team().rank() % options_.tp};
         TensorPlace const experts{options_.ep, groups_ ? groups_->peers().rank() : 0};
         auto const& blocks = stages[static_cast<std::size_t>(stage)];
+        log_layout(model_, options_, blocks, world_.rank());
         auto const isa = host_.stream.isa();
         if (!isa) return isa.error();
         auto const formats = formats_of(parameters, options_.load);
@@ -251,17 +253,21 @@ public:
         return {};
     }
 
-    /// What each rank held.
-    [[nodiscard]] Result<> count_memory(RunReport& report) {
+    /// What this rank holds.
+    [[nodiscard]] RunMemory own_memory() {
         auto const beside = session_bytes(limits_, model_.config.vocab_size);
         auto const rows = exchange_ ? exchange_->bytes() : Bytes{0};
         auto staging = world_.staging_bytes() + (group_ ? group_->staging_bytes() : Bytes{0});
         if (groups_) staging += team_->staging_bytes() + groups_->peers().staging_bytes();
-        auto memory = gather_memory(world_, {.weights = executor_->weight_bytes(),
-                                             .cache = executor_->cache_bytes(),
-                                             .activations = executor_->activation_bytes() + rows + beside,
-                                             .predicted = predicted_ + beside + staging,
-                                             .peak = host_.context.memory().peak() + staging});
+        return {.weights = executor_->weight_bytes(),
+                .cache = executor_->cache_bytes(),
+                .activations = executor_->activation_bytes() + rows + beside,
+                .predicted = predicted_ + beside + staging,
+                .peak = host_.context.memory().peak() + staging};
+    }
+    /// What each rank held.
+    [[nodiscard]] Result<> count_memory(RunReport& report) {
+        auto memory = gather_memory(world_, own_memory());
         if (!memory) return memory.error();
         report.ranks = std::move(*memory);
         return {};
@@ -358,7 +364,10 @@ template <ReductionPolicy Policy>
         done = agree_on(world, queued);
     }
     report.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    if (done) log_loaded(options, rank.own_memory(), report.load_seconds, world.rank());
     if (done) done = rank.generate(requests, report);
+    if (done) log_generated(options, report, world.rank());
+    if (!done) options.log(LogLevel::error, world.rank(), done.error().message());
     if (done) done = rank.count_memory(report);
     if (!done) return rank.fail(done.error());
     return Result<RunReport>(std::move(report));
