@@ -91,7 +91,7 @@ TEST_CASE("SHARDWISE_LOG: a word that is no level is refused by name, by run and
              {"run", model.folder.path(), "--prompt-ids", "5"}, {"embed", model.folder.path(), "--text", "a"}}) {
         auto const ran = run(words, {{"SHARDWISE_LOG", "verbose"}});
         CHECK(ran.status == 2);
-        CHECK_MESSAGE(ran.says("SHARDWISE_LOG: verbose is no level of a log; use error, warn, info or debug"), ran.err);
+        CHECK_MESSAGE(ran.says("SHARDWISE_LOG: verbose: is no level of a log; use error, warn, info or debug"), ran.err);
     }
 }
 

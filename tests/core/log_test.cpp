@@ -33,7 +33,7 @@ TEST_CASE("parse_log_level: takes the four names and refuses another word by nam
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == ErrorCode::unknown_name);
     CHECK(refused.error().message() ==
-          "SHARDWISE_LOG: verbose is no level of a log; use error, warn, info or debug");
+          "SHARDWISE_LOG: verbose: is no level of a log; use error, warn, info or debug");
     CHECK_FALSE(parse_log_level("Debug", "SHARDWISE_LOG"));
     CHECK_FALSE(parse_log_level("", "SHARDWISE_LOG"));
 }
