@@ -21,7 +21,7 @@ struct Arguments {
     std::optional<std::string> profile;
     std::optional<std::string> color, shell, svg;
     std::optional<std::string> listed, topic;
-    std::optional<std::string> prefer, out, profile_out;
+    std::optional<std::string> prefer, out, profile_out, trace;
     std::optional<std::string> text, decode;
     std::vector<std::string> texts, stops;
     std::optional<std::string> pooling;
@@ -48,6 +48,7 @@ struct Arguments {
     bool auto_select = false;
     bool detect_only = false;
     bool dry_run = false;
+    bool monitor = false;
     bool json = false;
 };
 

@@ -88,6 +88,14 @@ constexpr std::array generation_table{
            .help = "write the measured seconds of each layer, which map --profile takes",
            .kind = ValueKind::file,
            .word = &Arguments::profile_out},
+    Option{.flag = "--trace",
+           .value = "FILE",
+           .help = "write what each rank did when, as Chrome trace JSON, which Perfetto shows",
+           .kind = ValueKind::file,
+           .word = &Arguments::trace},
+    Option{.flag = "--monitor",
+           .help = "measure what the run's tokens cost: joules, where the machine's counters may be read",
+           .is_set = &Arguments::monitor},
 };
 
 constexpr std::array rank_table{

@@ -120,7 +120,7 @@ void complain(Error const& error) {
 
 bool is_interactive(Arguments const& arguments) {
     bool const has_prompt = arguments.prompt || arguments.prompt_file || arguments.prompt_ids;
-    bool const has_file = arguments.json || arguments.logits || arguments.profile_out;
+    bool const has_file = arguments.json || arguments.logits || arguments.profile_out || arguments.trace;
     return !has_prompt && !has_file && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
 }
 

@@ -4,6 +4,7 @@
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/session/run_in_group.hpp>
 #include <shardwise/session/run_on_threads.hpp>
+#include <shardwise/session/trace_json.hpp>
 
 #include "commands.hpp"
 #include "degree_flags.hpp"
@@ -38,6 +39,8 @@ namespace shardwise::cli {
 namespace {
 
 constexpr std::int64_t most_count = std::int64_t{1} << 24;
+/// Of each rank: 13 MB, some 300 tokens of 30 layers.
+constexpr std::int64_t kept_trace_events = std::int64_t{1} << 17;
 
 /// The signal that came, set by the handler of interrupts; 0: none.
 volatile std::sig_atomic_t interrupt = 0;
@@ -188,6 +191,18 @@ void catch_interrupts(RunRanks& ranks) {
     if (ranks.world() != nullptr) std::signal(SIGTERM, ranks.is_first() ? +handle : SIG_IGN);
 }
 
+/// Says of each rank of which the trace does not have the beginning how many events are missing.
+[[nodiscard]] std::vector<std::string> trace_warnings(std::vector<RankTrace> const& traces) {
+    std::vector<std::string> warnings;
+    for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+        if (traces[rank].dropped == 0) continue;
+        warnings.push_back("--trace has the last " + std::to_string(traces[rank].events.size()) + " events of rank " +
+                           std::to_string(rank) + "; " + std::to_string(traces[rank].dropped) +
+                           " before them were dropped");
+    }
+    return warnings;
+}
+
 /// Runs this rank, and on the first one shows the text as it comes and writes the files that were asked for.
 [[nodiscard]] Result<RunAnswer> generate(Arguments const& arguments, RunInput& input, RunOptions options,
                                          RunRanks& ranks, ColorMode color) {
@@ -212,6 +227,7 @@ void catch_interrupts(RunRanks& ranks) {
             };
         }
     }
+    if (arguments.trace) options.trace_events = kept_trace_events;
     if (input.tokenizer) options.tokenizer = &*input.tokenizer;
     bool has_text = false;
     if (!arguments.json) {
@@ -245,6 +261,11 @@ void catch_interrupts(RunRanks& ranks) {
         auto const written =
             write_run_profile(*arguments.profile_out, answer.model, *times, static_cast<std::int64_t>(tokens));
         if (!written) return written.error();
+    }
+    if (arguments.trace && ranks.is_first()) {
+        if (auto const written = write_file(*arguments.trace, trace_json(answer.report.traces)); !written)
+            return written.error();
+        print_warnings(trace_warnings(answer.report.traces));
     }
     if (arguments.logits && ranks.is_first()) {
         if (auto const written = write_file(*arguments.logits, logits); !written) return written.error();
@@ -282,6 +303,11 @@ void catch_interrupts(RunRanks& ranks) {
 /// Checks what does not go together: a conversation has ranks that are threads, a profile layers that stay in memory.
 [[nodiscard]] Result<> check_combination(Arguments const& arguments, bool talks, bool is_group) {
     Error error{ErrorCode::unsupported};
+    if (arguments.trace && !has_trace) {
+        return error.in("--trace")
+            .because("was left out of this program: it was built with SHARDWISE_NO_TRACE")
+            .fix("build it without");
+    }
     if (arguments.profile_out && has_placement(arguments)) {
         return error.in("--profile-out")
             .because("measures layers where they compute, not those that a placement streams")
@@ -327,7 +353,7 @@ ExitCode run_run(Arguments const& arguments) {
         auto const ids = read_id_list("--prompt-ids", *arguments.prompt_ids, std::numeric_limits<std::int32_t>::max());
         if (!ids) return refuse(ids.error());
     }
-    for (auto const* const path : {&arguments.logits, &arguments.profile_out}) {
+    for (auto const* const path : {&arguments.logits, &arguments.profile_out, &arguments.trace}) {
         if (!*path || !ranks->is_first()) continue;
         if (auto const checked = check_output_path(**path); !checked) return refuse(checked.error(), Stage::work);
     }

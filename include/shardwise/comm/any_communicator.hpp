@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/call_trace.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/rank_names.hpp>
 #include <shardwise/core/bytes.hpp>
@@ -64,11 +65,19 @@ public:
     }
     [[nodiscard]] Result<> send_bytes(std::int32_t to, Dtype dtype, std::byte const* data, std::int64_t count,
                                       std::size_t element_bytes) {
-        return visit([=](auto& one) { return one.send_bytes(to, dtype, data, count, element_bytes); });
+        auto const send = [&] {
+            return std::visit([=](auto& one) { return one.send_bytes(to, dtype, data, count, element_bytes); }, one_);
+        };
+        if (!tracer_.is_on()) return send();
+        return detail::trace_message(tracer_, to, count * static_cast<std::int64_t>(element_bytes), true, send);
     }
     [[nodiscard]] Result<> receive_bytes(std::int32_t from, Dtype dtype, std::byte* data, std::int64_t count,
                                          std::size_t element_bytes) {
-        return visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); });
+        auto const receive = [&] {
+            return std::visit([=](auto& one) { return one.receive_bytes(from, dtype, data, count, element_bytes); }, one_);
+        };
+        if (!tracer_.is_on()) return receive();
+        return detail::trace_message(tracer_, from, count * static_cast<std::int64_t>(element_bytes), false, receive);
     }
     /// Makes every later call of every rank return `error`, unless another error came first; returns the first one.
     Result<> fail(Error const& error) {
@@ -90,11 +99,18 @@ public:
     /// Calls `use` with the communicator that it is: what the collectives do.
     template <class Use>
     [[nodiscard]] Result<> visit(Use&& use) {
-        return std::visit(std::forward<Use>(use), one_);
+        auto const call = [&] { return std::visit(std::forward<Use>(use), one_); };
+        return tracer_.is_on() ? detail::trace_collective(tracer_, traffic(), call) : call();
+    }
+    /// Tells of every call from now on, of its waits too; what `tracer` refers to outlives the calls.
+    void trace(Tracer const& tracer) {
+        tracer_ = tracer;
+        traffic().trace(tracer);
     }
 
 private:
     std::variant<Kinds...> one_;
+    Tracer tracer_{};
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

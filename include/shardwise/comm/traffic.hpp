@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/comm/call.hpp>
+#include <shardwise/core/trace_ring.hpp>
 
 #include <array>
 #include <cstddef>
@@ -42,10 +43,15 @@ public:
         kinds_[index(kind)].bytes += bytes;
     }
 
+    /// Where the waits of these calls are told.
+    constexpr void trace(Tracer const& tracer) { tracer_ = tracer; }
+    [[nodiscard]] constexpr Tracer const& tracer() const { return tracer_; }
+
 private:
     static constexpr std::size_t index(CollectiveKind kind) { return static_cast<std::size_t>(kind); }
 
     std::array<CollectiveTraffic, collective_kinds> kinds_{};
+    Tracer tracer_{};
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -43,12 +43,21 @@
 #define SHARDWISE_ASSERT_SUFFIX
 #endif
 
-#define SHARDWISE_JOIN_VERSION(major, minor, patch, suffix) v##major##_##minor##_##patch##suffix
-#define SHARDWISE_NAMESPACE_OF(major, minor, patch, suffix) SHARDWISE_JOIN_VERSION(major, minor, patch, suffix)
+/// SHARDWISE_NO_TRACE leaves out what a trace (core/trace_ring.hpp) asks at every operation and collective.
+#if defined(SHARDWISE_NO_TRACE)
+#define SHARDWISE_TRACE_SUFFIX _no_trace
+#else
+#define SHARDWISE_TRACE_SUFFIX
+#endif
+
+#define SHARDWISE_JOIN_VERSION(major, minor, patch, suffix, trace) v##major##_##minor##_##patch##suffix##trace
+#define SHARDWISE_NAMESPACE_OF(major, minor, patch, suffix, trace) \
+    SHARDWISE_JOIN_VERSION(major, minor, patch, suffix, trace)
 /// The inline namespace, v0_3_0 of version 0.3.0, v0_3_0_assert with assertions: inline functions of two versions, or with and
 /// without assertions, differ. They are different functions, so that two libraries of one program can each hold their own.
 #define SHARDWISE_NAMESPACE \
-    SHARDWISE_NAMESPACE_OF(SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH, SHARDWISE_ASSERT_SUFFIX)
+    SHARDWISE_NAMESPACE_OF(SHARDWISE_VERSION_MAJOR, SHARDWISE_VERSION_MINOR, SHARDWISE_VERSION_PATCH, \
+                           SHARDWISE_ASSERT_SUFFIX, SHARDWISE_TRACE_SUFFIX)
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/executor/block_cut.hpp>
+#include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/memory/activations.hpp>
@@ -30,6 +31,7 @@ struct HeldBlock {
     std::size_t body = 0;
     /// Of a layer, its number among the layers.
     std::int32_t number = 0;
+    bool is_layer = false;
     BlockCut cut;
     std::vector<HeldOperation<Backend, Policy>> operations;
     Buffer<float, Backend> frequencies;
@@ -48,6 +50,7 @@ struct StepView {
     KvCache<Backend>* cache = nullptr;
     /// Rows that the arena has room for of what experts make.
     std::int64_t routed_room = 0;
+    Tracer tracer{};
 };
 
 /// Where a walk is: the arena holds the hidden state of `rows` rows at `hidden`.

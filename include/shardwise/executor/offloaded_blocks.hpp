@@ -172,6 +172,9 @@ public:
         return {};
     }
 
+    /// True where some block's weights are fetched.
+    [[nodiscard]] bool has_any() const { return stream_.has_value(); }
+
     /// Calls walk(end) so that blocks before each offloaded one are walked, then it, then the rest of `blocks`.
     ///
     /// Errors  those of the walk and of reading; deadline_exceeded

@@ -4,6 +4,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/check_step.hpp>
 #include <shardwise/executor/executes_models.hpp>
@@ -88,6 +89,7 @@ public:
                 if (auto const whole = held ? Result<>{} : parameters.check_files(); !whole) return whole.error();
                 if (!held) return held.error();
                 held->number = block.first + i;
+                held->is_layer = block.is_numbered;
                 auto const kept = executor.offloaded_.add(context, executor.blocks_.size(), *held, stage.home(number));
                 if (!kept) return kept.error();
                 executor.blocks_.push_back(std::move(*held));
@@ -138,6 +140,7 @@ public:
         }
         StepView<Backend> step{{ids_.data(), {tokens}}, {positions_.data(), {tokens}}, parts, {}, &cache_};
         step.scratch = scratch_.view();
+        step.tracer = tracer_;
         step.routed_room =
             limits_.step_tokens * std::min(model_->config.experts_per_token,
                                            split_units(model_->config.experts, experts_.ranks, experts_.rank).size());
@@ -155,6 +158,7 @@ public:
         }
         std::size_t at = 0;
         auto const walk = [&](std::size_t end) -> Result<> {
+            if (offloaded_.has_any()) tracer_([](TraceRing& ring) { ring.end_gap("fetch weights"); });
             for (; at < end; ++at) {
                 auto const& plan = bodies_[blocks_[at].body].plan;
                 auto walked = walk_block(*model_, blocks_[at], plan, step, state, comm, exchange, stream);
@@ -212,6 +216,9 @@ public:
         times_ = &times;
         first_timed_ = static_cast<std::size_t>(first);
     }
+
+    /// Tells of every operation from now on; on a stream that runs what it is given at once.
+    void trace(Tracer const& tracer) { tracer_ = tracer; }
 
     [[nodiscard]] Model const& model() const { return *model_; }
     [[nodiscard]] KvCache<Backend>& cache() { return cache_; }
@@ -362,6 +369,7 @@ private:
     std::vector<Block> blocks_;
     BlockTimes* times_ = nullptr;
     std::size_t first_timed_ = 0;
+    Tracer tracer_;
     Bytes weight_bytes_{0};
     Bytes bytes_read_{0};
     KvCache<Backend> cache_;

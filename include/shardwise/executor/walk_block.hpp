@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/ops/executed_ops.hpp>
+#include <shardwise/op/work.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -31,10 +33,14 @@ template <ComputeBackend Backend, ReductionPolicy Policy, Communicator C>
     for (auto const& op : operations) {
         // What other ranks' experts make is computed once their rows have come.
         bool const is_later = exchange != nullptr && walk.is_routed(op);
+        step.tracer([&](TraceRing& ring) {
+            ring.begin_operation(name_of(op.kind), op.parameters[0], block.is_layer ? block.number : -1);
+        });
         auto const done = is_later ? Result<>{} : detail::visit_executed<Backend, Policy>(op.kind, [&](auto of) {
             return of.run(walk, op, number);
         });
         if (!done) return done;
+        step.tracer([&](TraceRing& ring) { ring.end_operation(walk.view(op.output).elements() * 4); });
         ++number;
     }
     state.hidden = walk.view(operations.back().output).data();

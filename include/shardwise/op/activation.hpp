@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -28,6 +29,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  inputs and out [rows, width]; one packed input has both halves, a gate may have one column
 struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
+    static constexpr std::string_view name = "activation";
     static constexpr bool is_element_wise = true;
 
     /// A gate of another value scales what it multiplies.

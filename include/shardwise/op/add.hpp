@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -11,6 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  both inputs and out [rows, width]
 struct AddOp : OpTraits<OpKind::add, OpUnit::vectors> {
+    static constexpr std::string_view name = "add";
     static constexpr bool is_element_wise = true;
 
     static constexpr bool keeps_partial(Operation const&, bool is_first_partial, bool is_second_partial) {

@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -43,6 +44,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Source  FlashAttention-2 (arXiv 2307.08691), section 3.1; absorbed MLA: DeepSeek-V2 (arXiv 2405.04434), section
 ///         2.1.2
 struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
+    static constexpr std::string_view name = "attention";
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& shape = op.attention;
         auto const& step = context.step;

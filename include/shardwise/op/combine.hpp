@@ -4,6 +4,7 @@
 #include <shardwise/op/route.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -12,6 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in [routed, width], out [tokens, width]
 /// Memory  the routing table
 struct CombineOp : OpTraits<OpKind::combine, OpUnit::vectors> {
+    static constexpr std::string_view name = "combine";
     static constexpr bool keeps_partial(Operation const&, bool, bool) { return true; }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -11,6 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in [rows, 1] ids, table [entries, width], out [rows, width]
 struct EmbeddingOp : OpTraits<OpKind::embedding, OpUnit::vectors, OpWeights::table> {
+    static constexpr std::string_view name = "embedding";
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
     }

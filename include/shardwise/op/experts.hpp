@@ -4,6 +4,7 @@
 #include <shardwise/op/route.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -13,6 +14,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in [tokens, k] in token order or [routed, k], weights [experts, n, k], out [routed, n]
 /// Memory  the routing table; rows are read where they lie
 struct ExpertsOp : OpTraits<OpKind::experts, OpUnit::products, OpWeights::experts> {
+    static constexpr std::string_view name = "experts";
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& in = context.value(op.inputs[0]);
         auto const columns = context.columns(in);

@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -18,6 +19,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in [m, k], weight [n, k], out [m, n]; a rank has n's share (column split) or k's (row split)
 struct LinearOp : OpTraits<OpKind::linear, OpUnit::products, OpWeights::dense> {
+    static constexpr std::string_view name = "linear";
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& out = context.value(op.output);
         // Sequence parallelism gathers the rows before a product and scatters them after it.

@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -25,6 +26,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Units   operations per element: rms 4 (square, sum, scale, weight), layer 7 (sum, centre, square, sum, scale,
 ///         weight, bias)
 struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
+    static constexpr std::string_view name = "norm";
     static constexpr bool is_element_wise = true;  // a row at a time
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

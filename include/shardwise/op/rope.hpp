@@ -4,6 +4,7 @@
 #include <shardwise/op/op_traits.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -11,6 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in and out [tokens, heads * head_dim], the same value
 struct RopeOp : OpTraits<OpKind::rope, OpUnit::vectors> {
+    static constexpr std::string_view name = "rope";
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.flops = 3.0 * static_cast<double>(context.elements(context.value(op.output))),
                 .traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};

@@ -3,12 +3,15 @@
 
 #include <shardwise/op/op_traits.hpp>
 
+#include <string_view>
+
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// Every element times op.factor, in place: one operation per element. Of partial sums it makes partial sums.
 ///
 /// Shapes  in and out [rows, width], the same value
 struct ScaleOp : OpTraits<OpKind::scale, OpUnit::vectors> {
+    static constexpr std::string_view name = "scale";
     static constexpr bool keeps_partial(Operation const&, bool, bool) { return true; }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

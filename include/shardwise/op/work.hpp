@@ -3,6 +3,8 @@
 
 #include <shardwise/op/visit_op.hpp>
 
+#include <string_view>
+
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What any operation costs on one rank.
@@ -11,6 +13,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// What the struct of a kind says of it.
+[[nodiscard]] constexpr std::string_view name_of(OpKind kind) {
+    return visit_op(kind, [](auto of) { return of.name; });
+}
 [[nodiscard]] constexpr bool is_element_wise(OpKind kind) {
     return visit_op(kind, [](auto of) { return of.is_element_wise; });
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/kernels/sample.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,5 +39,15 @@ struct Generation {
     /// Where there is a tokenizer, on rank 0: the text up to where a stop string would appear.
     std::string text{};
 };
+
+/// Called with each new token; false ends its sequence there (on every rank of a group alike).
+using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
+/// Called with the logits that each new token is chosen from.
+using OnLogits = std::function<void(std::int64_t request, std::span<float const> logits)>;
+
+/// What a session takes beside its executor: the logits and the chosen token of each sequence.
+[[nodiscard]] constexpr Bytes session_bytes(ExecutorLimits const& limits, std::int64_t vocabulary) {
+    return Bytes{4 * limits.sequences * (vocabulary + 1)};
+}
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

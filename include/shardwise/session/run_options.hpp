@@ -4,6 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/log.hpp>
+#include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
@@ -12,6 +13,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -59,6 +62,8 @@ struct RunOptions {
     OnLogits on_logits{};
     /// Hears what every rank does, in its own process.
     Log log{};
+    /// Events that each rank keeps of its steps, the last ones, for RunReport::traces; 0: there is no trace. The same on all ranks.
+    std::int64_t trace_events = 0;
     /// Where the times of the blocks go, on rank 0: those of each stage's first rank; null: they are not measured.
     BlockTimes* times = nullptr;
 
@@ -76,6 +81,21 @@ struct RunMemory {
     Bytes peak{};
 };
 
+/// What one rank did, by the clock of rank 0.
+struct RankTrace {
+    /// The machine that it ran on.
+    std::string host;
+    std::vector<TraceEvent> events;
+    /// Events that gave way to later ones.
+    std::int64_t dropped = 0;
+    /// What the clock of its machine is ahead of rank 0's, which was taken off; 0 where they cannot be told apart.
+    ///
+    /// Units  nanoseconds
+    std::int64_t clock_offset = 0;
+    /// What the events' texts lie in.
+    std::shared_ptr<std::string const> texts;
+};
+
 struct RunReport {
     /// In the order of the requests.
     std::vector<Generation> generations;
@@ -87,6 +107,8 @@ struct RunReport {
     std::int64_t prompt_tokens = 0;
     /// Those after the first of each request.
     std::int64_t decode_tokens = 0;
+    /// On rank 0, where there is a trace: those of all ranks.
+    std::vector<RankTrace> traces;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

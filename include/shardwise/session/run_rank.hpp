@@ -15,6 +15,7 @@
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/gather_memory.hpp>
+#include <shardwise/session/gather_trace.hpp>
 #include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/plan_stages.hpp>
@@ -140,6 +141,7 @@ public:
         auto session = RankSession::create(host_.context, *executor_, limits_, group(), host_.stream, relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
+        if (auto const done = begin_trace(); !done) return done;
         if (exchange_) session_->share_experts(*exchange_);
         if (is_first() && options_.on_logits) {
             session_->show_logits([this](std::int64_t own, std::span<float const> logits) {
@@ -272,6 +274,12 @@ public:
         report.ranks = std::move(*memory);
         return {};
     }
+    /// Gives rank 0 what every rank told of its steps; nothing is traced afterwards.
+    [[nodiscard]] Result<> end_trace(RunReport& report) {
+        if (!ring_) return {};
+        trace({});
+        return gather_trace(world_, *ring_, clock_offsets_, report.traces);
+    }
 
     /// Ends the groups that this rank is in with its error; the first one of all ranks.
     [[nodiscard]] Error fail(Error const& error) {
@@ -284,6 +292,27 @@ public:
     }
 
 private:
+    /// Compares the clocks, and tells of all that comes.
+    [[nodiscard]] Result<> begin_trace() {
+        if constexpr (!has_trace) return {};
+        if (options_.trace_events == 0) return {};
+        auto ring = TraceRing::create(options_.trace_events);
+        if (!ring) return ring.error();
+        auto offsets = measure_clocks(world_);
+        if (!offsets) return offsets.error();
+        clock_offsets_ = std::move(*offsets);
+        ring_.emplace(std::move(*ring));
+        trace(Tracer(*ring_));
+        return {};
+    }
+    void trace(Tracer const& tracer) {
+        auto const first = team_ ? world_.rank() - team_->rank() : 0;
+        world_.trace(tracer);
+        if (team_) team_->trace(tracer.counted_from(first));
+        if (group_) group_->trace(tracer);
+        if (groups_) groups_->peers().trace(tracer);
+        session_->trace(tracer);
+    }
     /// Completes rank 0's times with those of the other stages' first ranks.
     [[nodiscard]] Result<> gather_times() {
         if (!gathers_times_) return {};
@@ -346,6 +375,8 @@ private:
     std::optional<BlockTimes> own_times_;
     std::int64_t first_block_ = 0;
     bool gathers_times_ = false;
+    std::optional<TraceRing> ring_;
+    std::vector<std::int64_t> clock_offsets_;
 };
 
 template <ReductionPolicy Policy>
@@ -368,6 +399,7 @@ template <ReductionPolicy Policy>
     if (done) done = rank.generate(requests, report);
     if (done) log_generated(options, report, world.rank());
     if (!done) options.log(LogLevel::error, world.rank(), done.error().message());
+    if (done) done = rank.end_trace(report);
     if (done) done = rank.count_memory(report);
     if (!done) return rank.fail(done.error());
     return Result<RunReport>(std::move(report));

@@ -5,6 +5,7 @@
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/trace_ring.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/session/generation.hpp>
@@ -16,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,16 +24,6 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// Called with each new token; false ends its sequence there (on every rank of a group alike).
-using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
-/// Called with the logits that each new token is chosen from.
-using OnLogits = std::function<void(std::int64_t request, std::span<float const> logits)>;
-
-/// What a session takes beside its executor: the logits and the chosen token of each sequence.
-[[nodiscard]] constexpr Bytes session_bytes(ExecutorLimits const& limits, std::int64_t vocabulary) {
-    return Bytes{4 * limits.sequences * (vocabulary + 1)};
-}
 
 /// Generates tokens for many requests at once: prompts are computed in chunks, sequences that are done give their pages of the cache
 /// to those that wait, and every step is one pass through the model for all of them: one product by each weight.
@@ -134,6 +124,12 @@ public:
     /// Whom to show logits to, on the rank that wants them.
     void show_logits(OnLogits on_logits) { on_logits_ = std::move(on_logits); }
 
+    /// Tells of every step from now on, and of what the executor does in it.
+    void trace(Tracer const& tracer) {
+        tracer_ = tracer;
+        executor_->trace(tracer);
+    }
+
     /// True while there is something to compute.
     [[nodiscard]] bool is_busy() const { return !waiting_.empty() || !running_.empty() || !cancelled_.empty(); }
 
@@ -149,11 +145,14 @@ public:
         auto const rows = static_cast<std::int64_t>(plan.parts.size());
         auto const vocabulary = executor_->model().config.vocab_size;
         TensorView<float, 2, Backend> const logits(logits_.data(), {rows, vocabulary});
+        tracer_([](TraceRing& ring) { ring.begin_step(); });
         if (auto const done =
                 executor_->forward(plan.ids, plan.parts, logits, *comm_, exchange_, *stream_, relay_.links);
             !done)
             return done.error();
+        tracer_([](TraceRing& ring) { ring.begin_operation("sample"); });
         if (auto const done = choose(plan, logits, deadline); !done) return done.error();
+        tracer_([&](TraceRing& ring) { ring.end_step(static_cast<std::int64_t>(plan.ids.size()), rows); });
         ++steps_;
         take_tokens(plan, on_token, ended);
         return ended;
@@ -390,6 +389,7 @@ private:
     std::int64_t whole_tokens_ = 0;
     bool keeps_last_ = false;
     OnLogits on_logits_;
+    Tracer tracer_;
     std::int64_t next_request_ = 0;
     std::int64_t steps_ = 0;
     /// Goes first: what the stream still reads where a step's deadline has passed outlives it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/process_mark.hpp>
+#include <shardwise/comm/call_trace.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
@@ -307,6 +308,7 @@ private:
 
     /// Waits until all messages are done, or says why they never will be.
     [[nodiscard]] Result<> finish(std::vector<Message>& messages, std::string_view what) {
+        WaitTrace const traced(traffic_.tracer());
         std::optional<Error> failure;
         // Since when the sender of a message is known to have left: its last words may still be on their way.
         std::vector<std::optional<std::chrono::steady_clock::time_point>> left_at(messages.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/call_trace.hpp>
 #include <shardwise/comm/detail/call_mismatch.hpp>
 #include <shardwise/comm/detail/counts_mismatch.hpp>
 #include <shardwise/comm/detail/group_region.hpp>
@@ -146,6 +147,7 @@ public:
         own.core.store(current_core(), std::memory_order_relaxed);
         ++step_;
         StepProtocol::publish(own.arrived, step_);
+        WaitTrace const traced(traffic_.tracer());
         Waiter waiter(is_crowded_, options_.timeout);
         for (std::int32_t peer = 0; peer < size(); ++peer) {
             while (peer != rank_ && !has_arrived(peer)) {
@@ -346,6 +348,7 @@ private:
     template <class Condition>
     [[nodiscard]] Result<> wait_for(std::int32_t peer, std::string_view what, Condition const& is_met) {
         if (is_poisoned()) return *poisoned();
+        WaitTrace const traced(traffic_.tracer());
         Waiter waiter(is_crowded_, options_.timeout);
         while (!is_met()) {
             auto const needs_own_core = [&] {
@@ -356,10 +359,8 @@ private:
             if (is_poisoned()) return *poisoned();
             if (!waiter.is_time_to_look()) continue;
             auto const name = names_.name(peer);
-            std::string trouble;
-            if (region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left)
-                trouble = "left the group";
-            if (trouble.empty()) trouble = watch_(peer);
+            bool const has_left = region_->slot(peer).presence.load(std::memory_order_acquire) == Presence::left;
+            auto const trouble = has_left ? std::string("left the group") : watch_(peer);
             if (!trouble.empty() && !is_met()) {
                 return fail(Error{ErrorCode::rank_lost}
                                 .in(name)
