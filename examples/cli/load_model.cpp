@@ -4,7 +4,9 @@
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/presets.hpp>
 
+#include <cstdlib>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 
 namespace shardwise::cli {
@@ -16,9 +18,20 @@ namespace {
     if (!described) return described.error();
     return LoadedModel{.model = *std::move(described),
                        .name = std::string(preset.name),
+                       .source = {},
                        .not_described = {},
                        .warnings = {},
                        .files = {}};
+}
+
+/// How another program started elsewhere finds the MODEL; what is no path here stays as it is.
+[[nodiscard]] std::string place_of(std::string const& model) {
+    if (model == "-") return {};
+    if (model.front() == '/' || ::access(model.c_str(), F_OK) != 0) return model;
+    char* const folder = ::getcwd(nullptr, 0);
+    auto const place = folder == nullptr ? model : std::string(folder) + "/" + model;
+    std::free(folder);
+    return place;
 }
 
 [[nodiscard]] std::vector<std::string_view> preset_names() {
@@ -40,6 +53,7 @@ namespace {
     auto name = files.source().name;
     return LoadedModel{.model = std::move(checkpoint->model),
                        .name = std::move(name),
+                       .source = {},
                        .not_described = std::move(checkpoint->not_described),
                        .has_stored_sizes = checkpoint->has_stored_sizes,
                        .warnings = std::move(checkpoint->warnings),
@@ -90,7 +104,9 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
         if (auto const* preset = find_preset(is_preset ? source->name : model)) return load_preset(*preset);
     }
     if (!source) return source.error();
-    return load_files(*std::move(source), observer);
+    auto loaded = load_files(*std::move(source), observer);
+    if (loaded) loaded->source = place_of(model);
+    return loaded;
 }
 
 Result<LoadedModel> load_known_model(std::string const& model, Observer const& observer) {

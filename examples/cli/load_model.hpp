@@ -17,6 +17,8 @@ struct LoadedModel {
     Model model;
     /// Preset, "org/name", or the last part of the path.
     std::string name;
+    /// Where it is: an absolute path or "org/name"; "" for presets and for what came by standard input.
+    std::string source;
     /// Why no family describes a checkpoint: a tree without a program, of which only the weights are known.
     std::optional<Error> not_described;
     /// True where the sizes are those of the files.

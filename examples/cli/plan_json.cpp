@@ -2,6 +2,7 @@
 #include <shardwise/json/writer.hpp>
 #include <shardwise/model/tree_totals.hpp>
 #include <shardwise/placement/max_memory.hpp>
+#include <shardwise/plan/saved_plan.hpp>
 #include <shardwise/plan/tp_plan.hpp>
 
 #include "choices.hpp"
@@ -117,7 +118,7 @@ void write_ranks(JsonWriter& json, PlanAnswer const& answer) {
         auto const& terms = rank.terms;
         json.begin_object().member("rank", number++).key("device");
         write_id(json, device.id);
-        json.member("name", device.name.view()).member("node", device.node);
+        json.member("name", device.name.view()).member("kind", name_of(device.kind)).member("node", device.node);
         json.member("tp", rank.place.tp).member("pp", rank.place.pp);
         json.member("dp", rank.place.dp).member("ep", rank.place.ep);
         json.member("bytes", terms.total()).member("capacity", answer.capacity_of(rank));
@@ -185,8 +186,9 @@ void write_fixes(JsonWriter& json, PlanAnswer const& answer) {
 
 std::string plan_json(PlanAnswer const& answer) {
     JsonWriter json(2);
-    json.begin_object().member("schema", "shardwise.plan/1");
+    json.begin_object().member("schema", plan_schema);
     json.key("model").begin_object().member("name", answer.loaded.name);
+    write_text(json, "source", answer.loaded.source);
     write_text(json, "architecture", answer.loaded.architecture());
     json.member("parameters", count_parameters(answer.loaded.model.tree));
     json.member("partial", answer.loaded.model.config.is_text_part).end_object();

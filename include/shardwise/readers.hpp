@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Everything that reads files: JSON, config.json, module trees, the places where models lie, their tensors, measured profiles.
+/// Everything that reads files: JSON, config.json, module trees, the places where models lie, their tensors, measured profiles, plans.
 #include <shardwise/cost/profile_json.hpp>
 #include <shardwise/hardware/description.hpp>
 #include <shardwise/json/reader.hpp>
@@ -17,3 +17,4 @@
 #include <shardwise/model/files/safetensors_reader.hpp>
 #include <shardwise/model/files/tree_json.hpp>
 #include <shardwise/placement/measured_times.hpp>
+#include <shardwise/plan/read_plan.hpp>
