@@ -159,6 +159,21 @@ std::span<Command const> commands() {
                              {"shardwise deploy sglang ./model --devices 8xH100-80GB --format kubernetes --dry-run",
                               "a manifest"}},
                 .run = run_deploy},
+        Command{.name = "launch",
+                .summary = "start a plan on a cluster: a script for SLURM, a line for mpirun or torchrun, a Kubernetes Job",
+                .description =
+                    "Reads a plan that `shardwise plan --json` wrote and prints what starts it: a batch script for sbatch, "
+                    "a line for Open MPI's mpirun, a line for torchrun on each node, or an Indexed Job with its headless "
+                    "Service. Every rank runs the COMMAND behind --; without one, or with flags only, that is `shardwise "
+                    "run` as planned, with these flags. The batch script appends its own arguments to it: sbatch job.sh "
+                    "--prompt TEXT.",
+                .groups = {launcher_argument(), launch_script_options()},
+                .trailing = "COMMAND",
+                .examples = {{"shardwise launch slurm --plan plan.json > job.sh", "a script: sbatch job.sh --prompt Hello"},
+                             {"shardwise launch torchrun --plan plan.json --hosts a,b -- python train.py",
+                              "a line for each of two machines"},
+                             {"shardwise launch kubernetes --plan plan.json -- --prompt Hello", "a manifest"}},
+                .run = launch_scripts_command},
         Command{.name = "support",
                 .summary = "what runs where: strategies, operations and weight formats by back end",
                 .description =

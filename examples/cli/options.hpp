@@ -130,6 +130,10 @@ struct Command {
 [[nodiscard]] OptionGroup deploy_options();
 /// --image, --port, --host-address, --env, --cdi, --format, --claims, --dry-run, --detect-only.
 [[nodiscard]] OptionGroup container_options();
+/// Whose launcher `launch` writes for.
+[[nodiscard]] OptionGroup launcher_argument();
+/// --plan, --hosts, --name, --cpus-per-task, --gpu-type, --image of `launch`.
+[[nodiscard]] OptionGroup launch_script_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
 /// --svg.
