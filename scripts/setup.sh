@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # setup.sh [program|model|fresh]: installs what building and testing need and this machine lacks (Debian, as root or with sudo;
-# Conan from PyPI into a folder of its own). Elsewhere it says what to install and fails. Nothing missing: it does nothing, at
-# once. With `program` only what building the program needs, with `model` what scripts/fetch_model.sh needs, with `fresh` what
-# scripts/test_fresh.sh needs.
+# Conan and what checks manifests from PyPI into folders of their own). Elsewhere it says what to install and fails. Nothing
+# missing: it does nothing, at once. With `program` only what building the program needs, with `model` what
+# scripts/fetch_model.sh needs, with `fresh` what scripts/test_fresh.sh needs.
 set -euo pipefail
 
 purpose=${1:-all}
@@ -71,6 +71,7 @@ if [ "$purpose" = all ]; then
     need libgloo-dev has_header gloo/config.h
     need libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
     need iproute2 has ip
+    need slurm-wlm has slurmctld
     need hipcc has hipcc
     need libamdhip64-dev has_header hip/hip_runtime.h
     need rocm-device-libs has_device_libraries
@@ -84,7 +85,7 @@ install_missing() {
             printf '  %s\n' "${missing[@]}"
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
             echo "tests also both compilers, clang 16 and 19, libc++, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff,"
-            echo "mandoc, promtool, tmux, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, and hipcc with ROCm's device libraries)"
+            echo "mandoc, promtool, tmux, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, SLURM 22.05, and hipcc with ROCm's device libraries)"
         } >&2
         exit 1
     fi
@@ -116,7 +117,23 @@ install_conan() {
     fi
 }
 
+# Only the tests of manifests need these.
+install_schemas() {
+    local folder=${XDG_CACHE_HOME:-$HOME/.cache}/shardwise/schemas
+    [ -x "$folder/bin/kubernetes-validate" ] && return
+    echo "setup: installing kubernetes-validate and jsonschema into $folder" >&2
+    rm -rf "$folder"
+    if ! {
+        python3 -m venv "$folder" &&
+            "$folder/bin/python" -m pip install --quiet --disable-pip-version-check kubernetes-validate jsonschema
+    } >&2; then
+        rm -rf "$folder"
+        echo "setup: they could not be installed from PyPI; manifests will not be held to schemas" >&2
+    fi
+}
+
 install_missing
 if [ "$purpose" = all ]; then
     install_conan
+    install_schemas
 fi

@@ -14,7 +14,8 @@
 #include <string>
 #include <utility>
 #ifdef SHARDWISE_HAS_GLOO
-#include <shardwise/launch/detail/make_own_folder.hpp>
+#include <shardwise/comm/barrier.hpp>
+#include <shardwise/launch/detail/meeting_folder.hpp>
 #include <shardwise/launch/detail/own_address.hpp>
 #endif
 
@@ -26,7 +27,8 @@ struct DistributedOptions {
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// Ranks of MPI whatever variables are set.
     bool is_mpi = false;
-    /// A folder that all machines see and only this user may write, where ranks of several machines meet over Gloo.
+    /// A folder that all machines see and only this user may write, where ranks of several machines meet over Gloo. Where it
+    /// is not there, it is made and goes once they have met.
     std::string folder{};
     /// Asked while others are waited for: an error ends the waiting.
     std::function<std::optional<Error>()> gives_up{};
@@ -120,14 +122,18 @@ private:
                 .because("is not set, and ranks of several machines meet in a folder")
                 .fix("set it to an empty folder of this job that all machines see");
         }
-        if (options.folder.empty()) {
-            if (auto const made = detail::make_own_folder(folder); !made) return made.error();
-        }
+        auto const meeting = detail::MeetingFolder::open(folder, options.folder.empty());
+        if (!meeting) return meeting.error();
         // Any port will do where the launcher names none: nothing is sent to it.
         auto address = detail::own_address(environment.address, std::max(environment.port, 1));
         if (!address) return address.error();
-        return hold(environment, Gloo::join(folder, environment.rank, environment.ranks,
-                                            {.timeout = options.timeout, .address = *std::move(address)}));
+        auto joined = hold(environment, Gloo::join(folder, environment.rank, environment.ranks,
+                                                   {.timeout = options.timeout, .address = *std::move(address)}));
+        // Others may still read there until all have joined.
+        if (joined) {
+            if (auto const met = barrier(joined->world()); !met) return met.error();
+        }
+        return joined;
 #else
         (void)options;
         return Error{ErrorCode::unsupported}
