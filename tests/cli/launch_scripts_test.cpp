@@ -165,7 +165,8 @@ TEST_CASE("launch kubernetes: kubernetes-validate accepts the manifests, and ref
     processors.source = "org/name";
     for (auto const& text : {PlanText{}, one, processors}) {
         auto const plan = folder.write("plan.json", text.text());
-        auto const job = run({"launch", "kubernetes", "--plan", plan, "--cpus-per-task", "2", "--", "--prompt", "a b'c$(x)\ny"});
+        auto const job =
+            run({"launch", "kubernetes", "--plan", plan, "--cpus-per-task", "2", "--", "--prompt", "a b'c$(x)\ny"});
         REQUIRE_MESSAGE(job.status == 0, job.err);
         auto const ran = check(job.out);
         CHECK_MESSAGE(ran.status == 0, ran.out);

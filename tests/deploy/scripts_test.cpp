@@ -279,7 +279,8 @@ TEST_CASE("launch scripts: bash accepts them, and hostile words come to the comm
     bash.add("torchrun", "printf '<%s>\\n' \"$@\"");
     bash.add("mpirun", "printf '<%s>\\n' \"$@\"");
     bash.add("srun", "echo $MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS; printf '<%s>\\n' \"$@\"");
-    std::string const job = "export SLURM_JOB_NODELIST='n[1-2]' SLURM_JOB_ID=30007 SLURM_CPUS_PER_TASK=3\nunset OMP_NUM_THREADS\n";
+    std::string const job =
+        "export SLURM_JOB_NODELIST='n[1-2]' SLURM_JOB_ID=30007 SLURM_CPUS_PER_TASK=3\nunset OMP_NUM_THREADS\n";
     auto const words = lines_of_words(request.command);
 
     auto const script = slurm_script(request);

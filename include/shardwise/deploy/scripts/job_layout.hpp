@@ -3,6 +3,8 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/hardware/spec.hpp>
+#include <shardwise/hardware/topology.hpp>
+#include <shardwise/plan/parallel_plan.hpp>
 #include <shardwise/plan/saved_plan.hpp>
 
 #include <algorithm>
@@ -41,8 +43,8 @@ struct JobLayout {
 
 namespace detail {
 
-/// The devices on one node of a SPEC, by which plans are made; negative where the text is no SPEC (a description of
-/// machines that have no preset).
+/// The devices on one node of a SPEC, by which plans are made; negative where the text is none (that of
+/// machines without a preset).
 [[nodiscard]] inline std::int64_t devices_on_node(std::string_view spec, std::int32_t node) {
     auto const devices = parse_device_spec(spec);
     if (!devices) return -1;
@@ -51,51 +53,75 @@ namespace detail {
     });
 }
 
-}  // namespace detail
+/// Where one rank runs.
+struct RankOnNode {
+    std::int32_t node;
+    DeviceKind kind;
+    std::string_view device;
+};
 
-/// Finds out what machines a plan takes.
-///
-/// Errors  unsupported where ranks of one node do not have consecutive numbers; invalid_field where a node has more ranks
-///         than the plan's devices give it
-[[nodiscard]] inline Result<JobLayout> layout_of(SavedPlan const& plan) {
+/// Counts the ranks of each node; `spec` is what the plan was made for.
+[[nodiscard]] inline Result<JobLayout> gather_ranks(std::vector<RankOnNode> const& ranks, std::string_view spec) {
+    if (ranks.empty()) return Error{ErrorCode::invalid_field}.in("ranks").because("are none").fix("write the plan again");
     JobLayout layout;
+    layout.kind = ranks.front().kind;
     std::set<std::int32_t> seen;
     std::int32_t node = -1;
-    std::string const plan_devices = "ranks";
+    auto const node_text = [&node] { return "node " + std::to_string(node); };
     auto const check_node = [&]() -> Result<> {
         if (layout.ranks.empty()) return {};
-        auto const devices = detail::devices_on_node(plan.devices, node);
+        auto const devices = devices_on_node(spec, node);
         if (devices < 0 || layout.ranks.back() <= devices) return {};
         return Error{ErrorCode::invalid_field}
-            .in(plan_devices)
-            .at("node " + std::to_string(node))
-            .because("takes more devices than this node of the plan's devices, " + plan.devices + ", has")
+            .in("ranks")
+            .at(node_text())
+            .because("takes more devices than this node of the plan's devices, " + std::string(spec.substr(0, 100)) + ", has")
             .got(layout.ranks.back())
             .at_most(devices)
             .fix("write the plan again for the devices that there are");
     };
-    for (auto const& rank : plan.ranks) {
-        if (layout.ranks.empty() || rank.node != node) {
+    for (auto const& rank : ranks) {
+        if (rank.node != node || layout.ranks.empty()) {
             if (auto const checked = check_node(); !checked) return checked.error();
             node = rank.node;
             if (!seen.insert(node).second) {
                 return Error{ErrorCode::unsupported}
-                    .in(plan_devices)
-                    .at("node " + std::to_string(node))
+                    .in("ranks")
+                    .at(node_text())
                     .because("has ranks whose numbers do not follow each other, and launchers number ranks node by node")
                     .fix("plan with another --tp or --pp, or for devices that are alike");
             }
             layout.ranks.push_back(0);
         }
         ++layout.ranks.back();
-        layout.is_mixed = layout.is_mixed || rank.device_name != plan.ranks.front().device_name;
+        layout.is_mixed = layout.is_mixed || rank.device != ranks.front().device || rank.kind != layout.kind;
     }
     if (auto const checked = check_node(); !checked) return checked.error();
-    if (plan.ranks.empty()) {
-        return Error{ErrorCode::invalid_field}.in(plan_devices).because("are none").fix("write the plan again");
-    }
-    layout.kind = plan.ranks.front().kind;
     return layout;
+}
+
+}  // namespace detail
+
+/// Finds out what machines a saved plan takes.
+///
+/// Errors  unsupported where ranks of one node do not have consecutive numbers; invalid_field where a node has more ranks
+///         than the plan's devices give it
+[[nodiscard]] inline Result<JobLayout> layout_of(SavedPlan const& plan) {
+    std::vector<detail::RankOnNode> ranks;
+    for (auto const& rank : plan.ranks) ranks.push_back({rank.node, rank.kind, rank.device_name});
+    return detail::gather_ranks(ranks, plan.devices);
+}
+
+/// The same for a plan that was just made for a topology.
+///
+/// Errors  unsupported as above
+[[nodiscard]] inline Result<JobLayout> layout_of(ParallelPlan const& plan, Topology const& topology) {
+    std::vector<detail::RankOnNode> ranks;
+    for (auto const& rank : plan.ranks) {
+        auto const& device = topology.devices[static_cast<std::size_t>(rank.device)];
+        ranks.push_back({device.node, device.kind, device.name.view()});
+    }
+    return detail::gather_ranks(ranks, {});
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
