@@ -178,6 +178,18 @@ TEST_CASE("run: ranks on machines of their own meet in a folder and give the sam
     }
     // The ranks of another job in the same folder are not taken for these.
     CHECK(both()[0].says("a fresh folder per job"));
+    // A folder that is not there is made, and goes once they have met.
+    auto const fresh = [&](int rank) {
+        auto all = torchrun(rank, 2, port, 1);
+        all.emplace_back("SHARDWISE_RENDEZVOUS", model.folder / "fresh");
+        return run(words, all);
+    };
+    Ran second;
+    std::thread other([&] { second = fresh(1); });
+    auto const first = fresh(0);
+    other.join();
+    CHECK_MESSAGE((first.status == 0 && second.status == 0), first.err);
+    CHECK_FALSE(std::filesystem::exists(model.folder / "fresh"));
 }
 
 TEST_CASE("run: a process that dies is named, and the others end") {
