@@ -29,6 +29,7 @@ struct Arguments {
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
     std::optional<std::string> ranks, map;
     std::optional<std::string> interval, csv, listen;
+    std::optional<std::string> nproc, nnodes, node_rank, master_addr, master_port, max_restarts, log_dir, prefix, bind, grace;
     /// The words behind "--", as they are: a command to run.
     std::vector<std::string> command_line;
     std::optional<std::string> engine, sequences, image, port, host_address, format;
@@ -42,6 +43,7 @@ struct Arguments {
     bool deterministic = false;
     bool normalize = false;
     bool quick = false;
+    bool mask_devices = false;
     bool once = false;
     bool prometheus = false;
     bool cdi = false;

@@ -90,6 +90,26 @@ std::span<Command const> commands() {
                              {"shardwise monitor --json --interval 0.5", "a line of JSON each half second"},
                              {"shardwise monitor --once --devices cuda:0,cuda:1", "exit status 4 if they are not usable"}},
                 .run = run_monitor},
+        Command{.name = "launch",
+                .summary = "start a command once for each rank of this machine, and leave nothing behind",
+                .description =
+                    "Starts N processes of the COMMAND with torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, "
+                    "MASTER_ADDR, MASTER_PORT and their like. Each line of their output comes whole, with its rank "
+                    "before it. Where one fails all are ended, and the end names the first failure: rank, process, "
+                    "exit code or signal, and its last lines.\n\nA guard is the parent of all processes and ends "
+                    "what they leave, however they or this program end, kill -9 included. SIGINT, SIGTERM and SIGHUP "
+                    "are passed on; what still runs after --grace is killed, and at once by a second Ctrl-C. The exit "
+                    "status is 1 for a failure, and 130, 143 or 129 after those signals.\n\nOn several machines "
+                    "start it once on each, with --nnodes, --node-rank and the same --master-addr and --master-port.",
+                .groups = {launch_options(), launch_output_options()},
+                .trailing = "COMMAND",
+                .examples = {{"shardwise launch --nproc 4 -- python train.py", "four ranks on this machine"},
+                             {"shardwise launch --nproc 2 --mask-devices --log-dir logs -- ./server",
+                              "each rank sees its own GPU; logs/rank.N.out and rank.N.err"},
+                             {"shardwise launch --nproc 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port "
+                              "29500 -- python train.py",
+                              "the first of two machines"}},
+                .run = run_launch},
         Command{.name = "calibrate",
                 .summary = "measure this machine into a description file that plans take",
                 .description =

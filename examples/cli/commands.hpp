@@ -13,6 +13,7 @@ namespace shardwise::cli {
 [[nodiscard]] ExitCode run_plan(Arguments const& arguments);
 [[nodiscard]] ExitCode run_detect(Arguments const& arguments);
 [[nodiscard]] ExitCode run_monitor(Arguments const& arguments);
+[[nodiscard]] ExitCode run_launch(Arguments const& arguments);
 [[nodiscard]] ExitCode run_calibrate(Arguments const& arguments);
 [[nodiscard]] ExitCode run_support(Arguments const& arguments);
 [[nodiscard]] ExitCode run_run(Arguments const& arguments);

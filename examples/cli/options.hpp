@@ -124,6 +124,10 @@ struct Command {
 [[nodiscard]] OptionGroup monitor_options();
 /// --once, --json, --csv, --prometheus, --listen, --color of `monitor`.
 [[nodiscard]] OptionGroup monitor_output_options();
+/// --nproc, --nnodes, --node-rank, --master-addr, --master-port, --max-restarts, --mask-devices, --bind, --grace of `launch`.
+[[nodiscard]] OptionGroup launch_options();
+/// --prefix, --log-dir of `launch`.
+[[nodiscard]] OptionGroup launch_output_options();
 /// The engine of `deploy`.
 [[nodiscard]] OptionGroup engine_argument();
 /// --devices, --prefer, --auto-select, --dtype, --quant, --context, --sequences of `deploy`.
