@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -131,7 +132,7 @@ public:
     /// everything.
     void send(int signal) const {
         auto const order = static_cast<unsigned char>(signal);
-        if (orders_ >= 0) (void)!write(orders_, &order, 1);
+        if (orders_ >= 0) (void)::send(orders_, &order, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     /// Kills the guard itself, where it does not answer: its members die with it.
     void abandon() {
@@ -213,8 +214,9 @@ private:
         int news[2] = {-1, -1};
         int orders[2] = {-1, -1};
         if (pipe2(news, O_CLOEXEC) != 0) return error.in("pipe2").because(std::strerror(errno));
-        if (pipe2(orders, O_CLOEXEC) != 0) {
-            error.in("pipe2").because(std::strerror(errno));
+        // Not a pipe: who writes to a guard that has ended is told so by an error and not by a signal.
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders) != 0) {
+            error.in("socketpair").because(std::strerror(errno));
             close(news[0]);
             close(news[1]);
             return error;

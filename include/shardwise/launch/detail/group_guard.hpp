@@ -57,7 +57,7 @@ struct GroupCommand {
     std::int32_t count = 0;
     /// The members share the launcher's session, process group and input, as a command on a terminal does.
     bool is_attached = false;
-    /// The reading end of a pipe of orders: each byte is a signal to send. When the other end closes, all are killed.
+    /// The reading end of a socket of orders: each byte is a signal to send. When the other end closes, all are killed.
     int orders = -1;
     int news = -1;
     /// How long what the members leave behind has after SIGTERM.
