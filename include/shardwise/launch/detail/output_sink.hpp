@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <fcntl.h>
 #include <memory>
 #include <mutex>
 #include <poll.h>
@@ -32,7 +33,12 @@ public:
 
     /// `wake` is written to, as to an eventfd, when there is capacity again and when writing fails.
     OutputSink(int descriptor, int wake) : state_(std::make_shared<State>()) {
-        state_->descriptor = descriptor;
+        // Its own: the thread may still be in a write when whoever gave it has closed it.
+        state_->descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+        if (state_->descriptor < 0) {
+            state_->problem = errno;
+            return;
+        }
         state_->wake = wake;
         // Its failures come as errors and not as signals.
         sigset_t all;
@@ -86,6 +92,13 @@ public:
 
 private:
     struct State {
+        State() = default;
+        State(State const&) = delete;
+        State& operator=(State const&) = delete;
+        ~State() {
+            if (descriptor >= 0) ::close(descriptor);
+        }
+
         std::mutex mutex;
         std::condition_variable changed;
         std::string waiting;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "program.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <sys/prctl.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace shardwise::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr char const* mark = "SHARDWISE_LAUNCH_ORPHANS";
+
+/// Processes, those that have ended aside, whose environment has this mark.
+int count_marked(std::string const& value) {
+    auto const wanted = std::string(mark) + "=" + value;
+    int count = 0;
+    std::error_code problem;
+    for (auto const& entry : std::filesystem::directory_iterator("/proc", problem)) {
+        std::ifstream file(entry.path() / "environ", std::ios::binary);
+        for (std::string word; std::getline(file, word, '\0');) count += word == wanted ? 1 : 0;
+    }
+    return count;
+}
+template <class Condition>
+bool comes_true(std::chrono::milliseconds limit, Condition const& condition) {
+    auto const end = std::chrono::steady_clock::now() + limit;
+    do {
+        if (condition()) return true;
+        std::this_thread::sleep_for(2ms);
+    } while (std::chrono::steady_clock::now() < end);
+    return condition();
+}
+std::vector<pid_t> children_of(pid_t process) {
+    auto const number = std::to_string(process);
+    std::ifstream file("/proc/" + number + "/task/" + number + "/children");
+    std::vector<pid_t> out;
+    for (pid_t child = 0; file >> child;) out.push_back(child);
+    return out;
+}
+
+enum class Ending { success, failure, interrupt, terminate, hang_up, launcher_killed, guard_killed };
+constexpr Ending all_endings[] = {Ending::success, Ending::failure, Ending::interrupt, Ending::terminate, Ending::hang_up, Ending::launcher_killed, Ending::guard_killed};
+
+/// A rank that hears no signal, with a child in a session of its own and one that is stopped, which hear none either.
+std::string script(Ending ending) {
+    std::string const out = "trap '' TERM INT HUP; setsid sleep 100 & (sleep 100) & kill -STOP $!; ";
+    if (ending == Ending::success) return out + "sleep 0.1; exit 0";
+    if (ending == Ending::failure) return out + "sleep 0.1; exit 7";
+    return out + "sleep 100 & wait; sleep 100";
+}
+int status_of(Ending ending) {
+    switch (ending) {
+        case Ending::success: return 0;
+        case Ending::failure: return 1;
+        case Ending::interrupt: return 130;
+        case Ending::terminate: return 143;
+        case Ending::hang_up: return 129;
+        case Ending::launcher_killed: return -1;
+        case Ending::guard_killed: return 1;
+    }
+    return -1;
+}
+
+void check_cell(Ending ending, int number) {
+    auto const value = std::to_string(::getpid()) + "-" + std::to_string(static_cast<int>(ending)) + "-" + std::to_string(number);
+    CAPTURE(value);
+    std::chrono::steady_clock::time_point begin;
+    auto const ran = run_command_line(
+        {SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sh", "-c", script(ending)}, {{mark, value}}, [&](pid_t launcher) {
+            // The launcher, its guard, two ranks and what they have started; short ones are gone before.
+            if (ending != Ending::success && ending != Ending::failure)
+                CHECK(comes_true(10s, [&] { return count_marked(value) >= 10; }));
+            begin = std::chrono::steady_clock::now();
+            if (ending == Ending::interrupt) ::kill(launcher, SIGINT);
+            if (ending == Ending::terminate) ::kill(launcher, SIGTERM);
+            if (ending == Ending::hang_up) ::kill(launcher, SIGHUP);
+            if (ending == Ending::launcher_killed) ::kill(launcher, SIGKILL);
+            if (ending == Ending::guard_killed) {
+                auto const guards = children_of(launcher);
+                REQUIRE(guards.size() == 1);
+                ::kill(guards.front(), SIGKILL);
+            }
+        });
+    CHECK(ran.status == status_of(ending));
+    // Once the launcher has ended in order nothing is left; where it was killed, soon.
+    if (ending != Ending::launcher_killed) CHECK(count_marked(value) == 0);
+    CHECK(comes_true(1200ms, [&] { return count_marked(value) == 0; }));
+    if (ending != Ending::success && ending != Ending::failure) {
+        // Grace + 1 s; times ten, as all limits of the suite.
+        CHECK(std::chrono::steady_clock::now() - begin < 12s);
+    }
+    if (ending == Ending::guard_killed) CHECK_MESSAGE(ran.says("guard: was killed, and the ranks with it"), ran.err);
+}
+
+}  // namespace
+
+TEST_CASE("launch: nothing is left after success, failure, signals, and kill -9 of the launcher or the guard") {
+    for (auto const ending : all_endings) {
+        for (int i = 0; i < 3; ++i) check_cell(ending, i);
+    }
+}
+
+TEST_CASE("launch: nothing is left where guard and launcher are stopped or killed together") {
+    auto const value = std::to_string(::getpid()) + "-both";
+    (void)run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"}, {{mark, value}}, [&](pid_t launcher) {
+        CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
+        auto const guards = children_of(launcher);
+        REQUIRE(guards.size() == 1);
+        ::kill(guards.front(), SIGSTOP);
+        ::kill(launcher, SIGKILL);
+        ::kill(guards.front(), SIGKILL);
+    });
+    CHECK(comes_true(5s, [&] { return count_marked(value) == 0; }));
+    // A guard that is stopped is given up a second after the grace.
+    auto const stopped = run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"}, {{mark, value}}, [&](pid_t launcher) {
+        CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
+        auto const guards = children_of(launcher);
+        REQUIRE(guards.size() == 1);
+        ::kill(guards.front(), SIGSTOP);
+        ::kill(launcher, SIGTERM);
+    });
+    CHECK(stopped.status == 143);
+    CHECK(count_marked(value) == 0);
+}
+
+TEST_SUITE("long") {
+    TEST_CASE("launch: nothing is left, a hundred times") {
+        for (auto const ending : all_endings) {
+            for (int i = 0; i < 100; ++i) check_cell(ending, i);
+        }
+    }
+}
