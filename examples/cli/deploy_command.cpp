@@ -14,6 +14,7 @@
 #include "deploy_devices.hpp"
 #include "deploy_selection.hpp"
 #include "docker_facts.hpp"
+#include "docker_start.hpp"
 #include "load_model.hpp"
 #include "model_facts.hpp"
 #include "progress.hpp"
@@ -22,6 +23,8 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <dirent.h>
 #include <netinet/in.h>
@@ -41,6 +44,8 @@ struct DeployWish {
     EstimateRequest estimate{};
     DeployFormat format = DeployFormat::docker;
     DeployRequest request{};
+    /// Until the server must be healthy.
+    std::chrono::seconds limit{1800};
 };
 
 /// Words of TGI's own, planned as what holds as much or more.
@@ -121,11 +126,13 @@ struct DeployWish {
             .because("is for docker and compose")
             .fix(wish.format == DeployFormat::kubernetes ? "use --claims" : "leave it out");
     }
-    if (!arguments.dry_run && !arguments.detect_only) {
+    constexpr std::int64_t week = 7 * 24 * 3600;
+    if (auto const read = read_count("--timeout", arguments.timeout, week, wish.limit); !read) return read.error();
+    if (!arguments.dry_run && !arguments.detect_only && wish.format != DeployFormat::docker) {
         return Error{ErrorCode::invalid_argument}
-            .in("--dry-run")
-            .because("is needed, as this version starts no container")
-            .fix("add --dry-run and run what it prints");
+            .in("--format")
+            .because("is started by docker alone")
+            .fix("add --dry-run to print the file or line");
     }
     return wish;
 }
@@ -298,7 +305,12 @@ namespace {
     if (!planned) return planned.error();
     auto container = make_container(request);
     if (!container) return container.error();
-    bool const listens_here = found.is_own && wish.format == DeployFormat::docker;
+    bool const starts = !arguments.dry_run && !arguments.detect_only;
+    bool const listens_here = (found.is_own || starts) && wish.format == DeployFormat::docker;
+    if (starts && !found.is_own) {
+        warnings.push_back("devices of a SPEC are counted from 0, and nobody has looked whether this machine has them: name "
+                           "its own by number or UUID");
+    }
     if (listens_here && is_port_taken(container->host_address, container->host_port)) {
         return Error{ErrorCode::invalid_argument}
             .in("--port")
@@ -328,6 +340,7 @@ ExitCode run_deploy(Arguments const& arguments) {
     auto const container = make_deployment(arguments, *wish, *found, warnings);
     if (!container) return refuse_deployment(container.error());
     print_warnings(warnings);
+    if (!arguments.detect_only && !arguments.dry_run) return start_container(*container, wish->limit);
     print_text(arguments.detect_only ? describe_choice(wish->request, *container)
                                      : deployment_text(*container, wish->format, arguments.claims));
     return ExitCode::done;

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "docker_facts.hpp"
 
-#include <array>
+#include "child_command.hpp"
+
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <dirent.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string_view>
-#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace shardwise::cli {
 
 namespace {
 
 constexpr auto longest_answer = std::chrono::seconds(10);
-constexpr std::size_t most_answered = std::size_t{1} << 16U;
 
 /// A program of this name in PATH.
 [[nodiscard]] bool is_installed(std::string_view name) {
@@ -54,38 +51,8 @@ constexpr std::size_t most_answered = std::size_t{1} << 16U;
 }  // namespace
 
 CommandAnswer ask_command(std::vector<std::string> words) {
-    CommandAnswer answer;
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return answer;
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    auto const child = ::fork();
-    if (child == 0) {
-        int const nothing = ::open("/dev/null", O_RDWR);
-        if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(ends[1], 1) < 0 || ::dup2(nothing, 2) < 0) ::_exit(126);
-        ::execvp(arguments[0], arguments.data());
-        ::_exit(127);
-    }
-    ::close(ends[1]);
-    auto const deadline = std::chrono::steady_clock::now() + longest_answer;
-    bool is_late = child < 0;
-    while (!is_late && answer.out.size() < most_answered) {
-        auto const left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-        pollfd waited{ends[0], POLLIN, 0};
-        is_late = left.count() <= 0 || ::poll(&waited, 1, static_cast<int>(left.count())) <= 0;
-        if (is_late) break;
-        std::array<char, 4096> buffer{};
-        auto const count = ::read(ends[0], buffer.data(), buffer.size());
-        if (count <= 0) break;
-        answer.out.append(buffer.data(), static_cast<std::size_t>(count));
-    }
-    ::close(ends[0]);
-    if (child < 0) return answer;
-    if (is_late) (void)::kill(child, SIGKILL);
-    int status = 0;
-    if (::waitpid(child, &status, 0) == child && WIFEXITED(status) && !is_late) answer.status = WEXITSTATUS(status);
-    return answer;
+    auto answer = run_child(std::move(words), {.deadline = std::chrono::steady_clock::now() + longest_answer});
+    return {answer.status, std::move(answer.out)};
 }
 
 DockerFacts find_docker() {

@@ -132,7 +132,7 @@ struct Command {
 [[nodiscard]] OptionGroup engine_argument();
 /// --devices, --prefer, --auto-select, --dtype, --quant, --context, --sequences of `deploy`.
 [[nodiscard]] OptionGroup deploy_options();
-/// --image, --port, --host-address, --env, --cdi, --format, --claims, --dry-run, --detect-only.
+/// --image, --port, --host-address, --env, --cdi, --format, --claims, --timeout, --dry-run, --detect-only.
 [[nodiscard]] OptionGroup container_options();
 /// Whose launcher `launch` writes for.
 [[nodiscard]] OptionGroup launcher_argument();

@@ -122,7 +122,6 @@ TEST_CASE("deploy: refuses before anything starts, and takes the smallest change
     check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--host-address", "a b"}), 2,
                   "--host-address");
     check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--claims"}), 2, "--format kubernetes");
-    check_refusal(run({"deploy", "vllm", "llama-3-8b", "--devices", "1xH100-80GB"}), 2, "add --dry-run");
 }
 
 TEST_CASE("deploy: a folder is shown to the container, one with links out of it is refused") {

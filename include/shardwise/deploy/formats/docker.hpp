@@ -37,13 +37,11 @@ namespace detail {
     return address + ":" + std::to_string(container.host_port) + ":" + std::to_string(container.port);
 }
 
-}  // namespace detail
-
-/// The words of `docker run` for a container, a flag and its value as two.
-///
-/// Never run; to be held to: docker 28, `docker run --help`; --device with a CDI name needs docker 25
-[[nodiscard]] inline std::vector<std::string> docker_command(Container const& container) {
-    std::vector<std::string> words{"docker", "run", "--rm", "--name", container.name};
+/// The words of `docker run` with `first` flags; a flag and its value are two words.
+[[nodiscard]] inline std::vector<std::string> docker_words(Container const& container, std::vector<std::string> const& first) {
+    std::vector<std::string> words{"docker", "run"};
+    words.insert(words.end(), first.begin(), first.end());
+    words.insert(words.end(), {"--name", container.name});
     auto const add = [&words](std::string_view flag, std::string value) {
         words.emplace_back(flag);
         words.push_back(static_cast<std::string&&>(value));
@@ -71,6 +69,21 @@ namespace detail {
     words.push_back(container.image);
     words.insert(words.end(), container.arguments.begin(), container.arguments.end());
     return words;
+}
+
+}  // namespace detail
+
+/// The words of `docker run` for a container, a flag and its value as two: in the foreground, and gone when it ends.
+///
+/// Source  run with docker 20.10 (ports, volumes, variables, names, entry points); --gpus and AMD's nodes were refused there
+///         for want of devices; --device with a CDI name needs docker 25
+[[nodiscard]] inline std::vector<std::string> docker_command(Container const& container) {
+    return detail::docker_words(container, {"--rm"});
+}
+
+/// The same in the background: what it has said and how it ended are kept, and `label` (key=value) finds it again.
+[[nodiscard]] inline std::vector<std::string> docker_start_command(Container const& container, std::string const& label) {
+    return detail::docker_words(container, {"--detach", "--label", label});
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
