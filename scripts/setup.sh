@@ -72,6 +72,8 @@ if [ "$purpose" = all ]; then
     need libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
     need iproute2 has ip
     need slurm-wlm has slurmctld
+    need docker.io has dockerd
+    need busybox-static has busybox
     need hipcc has hipcc
     need libamdhip64-dev has_header hip/hip_runtime.h
     need rocm-device-libs has_device_libraries
@@ -85,7 +87,8 @@ install_missing() {
             printf '  %s\n' "${missing[@]}"
             echo "(g++ 12 or clang 14 and newer, CMake 3.24, Ninja, nlohmann_json 3.11, CLI11 2.1, Python 3 with pip; for the"
             echo "tests also both compilers, clang 16 and 19, libc++, doctest 2.4, Doxygen 1.9, pkg-config, zsh, fish, groff,"
-            echo "mandoc, promtool, tmux, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, SLURM 22.05, and hipcc with ROCm's device libraries)"
+            echo "mandoc, promtool, tmux, Eigen 3.4, DLPack, Open MPI 4.1, Gloo, oneDNN 2.6, iproute2, SLURM 22.05, docker with its daemon,"
+            echo "busybox, and hipcc with ROCm's device libraries)"
         } >&2
         exit 1
     fi

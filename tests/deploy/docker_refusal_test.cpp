@@ -48,8 +48,8 @@ TEST_CASE("docker_refusal: docker's own texts become what to do") {
 }
 
 TEST_CASE("docker_refusal: an unknown text is passed on by its last line, without control characters") {
-    CHECK(docker_refusal("pulling\ndocker: something new\x1b[2J\n\nRun 'docker run --help' for more information\n").message() ==
-          "docker: docker: something new\\x1b[2J; run what --dry-run prints to see all that docker says");
+    CHECK(docker_refusal("pulling\ndocker: Error response from daemon: something new\x1b[2J\n\nRun 'docker run --help' for more information\n").message() ==
+          "docker: something new\\x1b[2J; run what --dry-run prints to see all that docker says");
     CHECK(docker_refusal("").reason() == "failed and did not say why");
     for (auto const& row : docker_refusals) {
         // Fields of an error have a fixed capacity.

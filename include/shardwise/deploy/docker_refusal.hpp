@@ -78,6 +78,9 @@ namespace detail {
         if (end == std::string_view::npos) break;
         text.remove_prefix(end + 1);
     }
+    for (std::string_view const start : {"docker: ", "Error response from daemon: "}) {
+        if (last.substr(0, start.size()) == start) last.remove_prefix(start.size());
+    }
     return last;
 }
 
