@@ -226,12 +226,15 @@ void add_warnings(DeployRequest const& request, Topology const& topology, std::v
         warnings.push_back("--quant exl2 says no size: the plan holds the weights as they are stored");
     if (request.tp <= 2) return;
     auto const devices = topology.accelerators();
+    // Groups of tp devices that stand side by side share each layer.
+    auto const group = static_cast<std::size_t>(request.tp);
     for (std::size_t i = 0; i < devices.size(); ++i) {
-        for (std::size_t k = i + 1; k < devices.size(); ++k) {
+        for (std::size_t k = i + 1; k < devices.size() && k / group == i / group; ++k) {
             auto const type = topology.between(i, k).type;
             if (type == LinkType::nvlink || type == LinkType::infinity_fabric) continue;
-            warnings.push_back("tp " + std::to_string(request.tp) +
-                               " without NVLink between all devices: every layer waits for PCIe twice");
+            bool const is_apart = devices[i].node != devices[k].node;
+            warnings.push_back("tp " + std::to_string(request.tp) + " without NVLink between all devices: every layer waits for " +
+                               (is_apart ? "the network" : "PCIe") + " twice");
             return;
         }
     }
@@ -305,6 +308,12 @@ namespace {
     if (!planned) return planned.error();
     auto container = make_container(request);
     if (!container) return container.error();
+    if (container->nodes > 1 && wish.format != DeployFormat::kubernetes) {
+        return Error{ErrorCode::invalid_argument}
+            .in("--devices")
+            .because("are on several nodes, and a container runs on one")
+            .fix("add --format kubernetes, which makes a group of containers, or name the devices of one node");
+    }
     bool const starts = !arguments.dry_run && !arguments.detect_only;
     bool const listens_here = (found.is_own || starts) && wish.format == DeployFormat::docker;
     if (starts && !found.is_own) {

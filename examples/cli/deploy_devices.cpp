@@ -117,17 +117,14 @@ Result<DeployDevices> read_deploy_devices(Arguments const& arguments) {
     auto const accelerators = topology.accelerators();
     for (std::size_t i = 0; i < accelerators.size(); ++i) {
         auto const& device = accelerators[i];
-        if (device.node != accelerators[0].node) {
-            return Error{ErrorCode::invalid_argument}
-                .in("--devices")
-                .because("are on several nodes, and a container runs on one")
-                .fix("name the devices of one node");
-        }
+        std::int32_t on_node = 0;
+        for (auto const& other : found.devices) on_node += other.node == device.node ? 1 : 0;
         bool const has_address = !device.uuid.view().empty() || !device.pci.view().empty();
         found.is_own = found.is_own || (has_address && !is_description);
-        found.devices.push_back({.index = static_cast<std::int32_t>(i),
+        found.devices.push_back({.index = on_node,
                                  .uuid = {},
-                                 .render_node = static_cast<std::int32_t>(128 + i),
+                                 .render_node = 128 + on_node,
+                                 .node = device.node,
                                  .kind = device.kind,
                                  .name = std::string(device.name.view()),
                                  .architecture = std::string(device.architecture.view())});

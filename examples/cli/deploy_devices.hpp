@@ -25,7 +25,7 @@ struct DeployDevices {
 
 /// Reads --devices and --prefer; without --devices, all of this machine that may be used.
 ///
-/// Errors  as choose_devices; invalid_argument for devices of several nodes
+/// Errors  as choose_devices
 [[nodiscard]] Result<DeployDevices> read_deploy_devices(Arguments const& arguments);
 
 }  // namespace shardwise::cli

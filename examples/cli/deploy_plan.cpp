@@ -117,10 +117,11 @@ Result<> plan_deployment(LoadedModel const& loaded, EstimateRequest const& estim
     auto plan = plan_parallel(loaded.model, found.topology, asked);
     if (!plan) return with_fix(plan.error(), loaded, asked, found.topology, request.engine);
     if (plan->degrees.ranks() != count) {
-        // All that were asked for are used: the plan gives tensor parallelism what it did not take.
-        if (auto const checked = check_heads(config, count); !checked) return checked;
-        asked.pins.tp = count;
-        asked.pins.pp = 1;
+        // All that were asked for are used: tensor parallelism gets those of a node, and a stage of the pipeline is a node.
+        auto const nodes = request.node_count();
+        if (auto const checked = check_heads(config, count / nodes); !checked) return checked;
+        asked.pins.tp = count / nodes;
+        asked.pins.pp = nodes;
         plan = plan_parallel(loaded.model, found.topology, asked);
         if (!plan) return with_fix(plan.error(), loaded, asked, found.topology, request.engine);
     }

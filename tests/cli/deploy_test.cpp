@@ -5,6 +5,7 @@
 #include "program.hpp"
 
 #include <arpa/inet.h>
+#include <filesystem>
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
@@ -20,6 +21,14 @@ namespace {
 
 [[nodiscard]] bool has(std::string const& text, std::string_view part) {
     return text.find(part) != std::string::npos;
+}
+
+/// A GGUF file of the golden data.
+[[nodiscard]] std::string first_gguf() {
+    for (auto const& entry : std::filesystem::directory_iterator(SHARDWISE_SOURCE_DIR "/tests/golden/gguf")) {
+        if (entry.path().extension() == ".gguf") return entry.path().filename().string();
+    }
+    return {};
 }
 
 /// `deploy` with these words, as a dry run.
@@ -94,34 +103,78 @@ TEST_CASE("deploy: each engine and vendor gets a line") {
 }
 
 TEST_CASE("deploy: refuses before anything starts, and takes the smallest change") {
-    auto const large = deploy({"vllm", "llama-3-70b", "--devices", "1xA100-80GB"});
-    check_refusal(large, 3, "needs");
-    CHECK_MESSAGE(has(large.err, "--quant fp8"), large.err);
-    CHECK(deploy({"vllm", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", "fp8"}).status == 0);
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--context", "8193"}), 2, "at most 8192");
+    struct Row {
+        int status;
+        std::vector<std::string> words;
+        char const* reason;
+        /// The smallest change with which it is taken.
+        std::vector<std::string> changed;
+    };
+    std::string const gguf = SHARDWISE_SOURCE_DIR "/tests/golden/gguf/" + first_gguf();
+    for (auto const& [status, words, reason, changed] : std::vector<Row>{
+             {3, {"vllm", "llama-3-70b", "--devices", "1xA100-80GB"}, "--quant fp8",
+              {"vllm", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", "fp8"}},
+             {3, {"vllm", "llama-3-70b", "--devices", "2xA100-40GB"}, "needs",
+              {"vllm", "llama-3-70b", "--devices", "4xA100-40GB"}},
+             {2, {"tgi", "llama-3-8b", "--devices", "3xA100-80GB"},
+              "32 heads are not divisible by tp 3; name as many devices as one of the legal tensor-parallel degrees: 1, 2, 4, 8",
+              {"tgi", "llama-3-8b", "--devices", "2xA100-80GB"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "3xA100-80GB"}, "not divisible by tp 3",
+              {"vllm", "llama-3-8b", "--devices", "4xA100-80GB"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--context", "8193"}, "at most 8192",
+              {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--context", "8192"}},
+             {2, {"tei", "bert-base-uncased", "--devices", "2xL4"}, "tei runs on one device",
+              {"tei", "bert-base-uncased", "--devices", "1xL4"}},
+             {2, {"tei", "llama-3-8b", "--devices", "1xH100-80GB"}, "which tei does not serve",
+              {"tei", "qwen3-4b", "--devices", "1xH100-80GB"}},
+             {2, {"tei", "bert-base-uncased", "--devices", "1xL4", "--dtype", "bf16"}, "tei takes float16, float32",
+              {"tei", "bert-base-uncased", "--devices", "1xL4", "--dtype", "fp16"}},
+             {2, {"tei", "bert-base-uncased", "--devices", "cpu", "--dtype", "fp16"}, "float32 only",
+              {"tei", "bert-base-uncased", "--devices", "cpu", "--dtype", "fp32"}},
+             {2, {"tei", "bert-base-uncased", "--devices", "1xL4", "--image",
+                  "ghcr.io/huggingface/text-embeddings-inference:hopper-1.9"}, "built for compute capability 9.0",
+              {"tei", "bert-base-uncased", "--devices", "1xL4", "--image",
+               "ghcr.io/huggingface/text-embeddings-inference:86-1.9"}},
+             {2, {"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq", "--dtype", "fp16"}, "--quant",
+              {"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq"}},
+             {2, {"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--dtype", "fp32"}, "tgi takes float16, bfloat16",
+              {"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--dtype", "bf16"}},
+             {2, {"tgi", "llama-3-8b", "--devices", "2xH100-80GB", "--quant", "exl2"}, "one shard",
+              {"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "exl2"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "Q4_K_M"}, "vllm has no such quantisation",
+              {"llama-server", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "Q4_K_M"}},
+             {2, {"tgi", gguf, "--devices", "1xH100-80GB"}, "is a GGUF file, which tgi does not read",
+              {"llama-server", gguf, "--devices", "1xH100-80GB"}},
+             {2, {"tei", gguf, "--devices", "1xH100-80GB"}, "is a GGUF file, which tei does not read",
+              {"llama-server", gguf, "--devices", "cpu"}},
+             {2, {"vllm", "qwen3-4b", "--devices", "1xV100-32GB"}, "compute capability 7.0",
+              {"vllm", "qwen3-4b", "--devices", "1xT4"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "2x(2xH100-80GB)"}, "on several nodes, and a container runs on one",
+              {"vllm", "llama-3-8b", "--devices", "2x(2xH100-80GB)", "--format", "kubernetes"}},
+             {2, {"tgi", "llama-3-8b", "--devices", "2x(2xH100-80GB)", "--format", "kubernetes"}, "2 nodes, and tgi runs on one",
+              {"tgi", "llama-3-8b", "--devices", "2xH100-80GB", "--format", "kubernetes"}},
+             {2, {"sglang", "llama-3-8b", "--devices", "1x(2xH100-80GB)+1x(1xH100-80GB)", "--format", "kubernetes"},
+              "not equally many on each of the 2 nodes",
+              {"sglang", "llama-3-8b", "--devices", "1x(1xH100-80GB)+1x(1xH100-80GB)", "--format", "kubernetes"}},
+             {2, {"vllm", "smollm2-135m", "--devices", "cpu"}, "has no image for cpu",
+              {"vllm", "smollm2-135m", "--devices", "cpu", "--image", "mine:1"}},
+             {2, {"vlm", "llama-3-8b", "--devices", "1xH100-80GB"}, "did you mean vllm?",
+              {"vllm", "llama-3-8b", "--devices", "1xH100-80GB"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--port", "0"}, "--port",
+              {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--port", "1"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--host-address", "a b"}, "--host-address",
+              {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--host-address", "0.0.0.0"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--claims"}, "--format kubernetes",
+              {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--claims", "--format", "kubernetes"}},
+             {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--image", "a b"}, "--image",
+              {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--image", "a"}},
+         }) {
+        CAPTURE(reason);
+        check_refusal(deploy(words), status, reason);
+        auto const taken = deploy(changed);
+        CHECK_MESSAGE(taken.status == 0, taken.err);
+    }
     check_refusal(deploy({"vllm", "-", "--devices", "1xH100-80GB"}), 1, "config.json");
-    CHECK(deploy({"vllm", "llama-3-70b", "--devices", "4xA100-80GB"}).status == 0);
-    check_refusal(deploy({"tgi", "llama-3-8b", "--devices", "3xA100-80GB"}), 2,
-                  "32 heads are not divisible by tp 3; name as many devices as one of the legal");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "3xA100-80GB"}), 2, "not divisible by tp 3");
-    CHECK(deploy({"tgi", "llama-3-8b", "--devices", "2xA100-80GB"}).status == 0);
-    check_refusal(deploy({"tei", "bert-base-uncased", "--devices", "2xL4"}), 2, "tei runs on one device");
-    check_refusal(deploy({"tei", "llama-3-8b", "--devices", "1xH100-80GB"}), 2, "which tei does not serve");
-    check_refusal(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq", "--dtype", "fp16"}), 2,
-                  "--quant");
-    CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq"}).out, "--quantize awq"));
-    check_refusal(deploy({"tgi", "llama-3-8b", "--devices", "2xH100-80GB", "--quant", "exl2"}), 2, "one shard");
-    CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "exl2"}).out, "--quantize exl2"));
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "Q4_K_M"}), 2,
-                  "vllm has no such quantisation");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xV100-32GB"}), 2, "compute capability 7.0");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "2x(8xH100-80GB)"}), 2, "on several nodes");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "cpu"}), 2, "has no image for cpu");
-    check_refusal(deploy({"vlm", "llama-3-8b"}), 2, "did you mean vllm?");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--port", "0"}), 2, "--port");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--host-address", "a b"}), 2,
-                  "--host-address");
-    check_refusal(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--claims"}), 2, "--format kubernetes");
 }
 
 TEST_CASE("deploy: a folder is shown to the container, one with links out of it is refused") {

@@ -15,6 +15,7 @@
 
 using namespace shardwise;
 using shardwise::tests::deployment;
+using shardwise::tests::docker_line;
 
 namespace {
 
@@ -93,6 +94,67 @@ TEST_CASE("kubernetes_text: a Deployment and a Service with probes, shared memor
     CHECK(has(claims, "kind: ResourceClaimTemplate\n"));
     CHECK(has(claims, "deviceClassName: gpu.amd.com\n"));
     CHECK_FALSE(has(claims, "amd.com/gpu:"));
+}
+
+TEST_CASE("kubernetes_text: over several nodes a LeaderWorkerSet, whose leader serves") {
+    auto const group = [](Engine engine) {
+        auto request = deployment(engine, 4);
+        request.devices[2].node = request.devices[3].node = 1;
+        return *make_container(request);
+    };
+    auto const container = group(Engine::vllm);
+    CHECK(container.nodes == 2);
+    CHECK(container.devices.size() == 2);
+    auto const text = kubernetes_text(container, false);
+    CHECK(text.rfind("apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\n", 0) == 0);
+    for (auto const* const part :
+         {"    size: 2\n", "nvidia.com/gpu: \"2\"\n", "sizeLimit: 2Gi\n", "              - \"--tensor-parallel-size\"\n              - \"4\"\n",
+          "              - \"--nnodes\"\n              - \"$(LWS_GROUP_SIZE)\"\n              - \"--node-rank\"\n"
+          "              - \"$(LWS_WORKER_INDEX)\"\n              - \"--master-addr\"\n              - \"$(LWS_LEADER_ADDRESS)\"\n"
+          "            ports:\n",
+          "              - \"--headless\"\n            env:\n", "  selector:\n    app: \"shardwise-vllm-8000\"\n    role: leader\n"})
+        CHECK_MESSAGE(has(text, part), part);
+    CHECK(text.find("startupProbe") == text.rfind("startupProbe"));
+    auto const sglang = kubernetes_text(group(Engine::sglang), true);
+    CHECK(has(sglang, "- \"--dist-init-addr\"\n              - \"$(LWS_LEADER_ADDRESS):50000\"\n"));
+    CHECK_FALSE(has(sglang, "--headless"));
+    CHECK(has(sglang, "kind: ResourceClaimTemplate\n"));
+    CHECK(has(sglang, "            count: 2\n"));
+
+    auto request = deployment(Engine::llama_server, 4);
+    request.devices[3].node = 1;
+    CHECK(has(docker_line(request), "are on 2 nodes, and llama-server runs on one"));
+    request.engine = Engine::vllm;
+    request.tp = 4;
+    CHECK(has(docker_line(request), "not equally many on each of the 2 nodes"));
+}
+
+TEST_CASE("docker_command, apptainer_command: random deployments come back from bash") {
+    std::mt19937 random(25);
+    constexpr std::string_view letters = "ab \t'\"\\$`!*?[]{}()<>|&;#~=%^,./-_\xC3\xA9";
+    auto const word = [&] {
+        std::string text;
+        for (auto length = random() % 12; length > 0; --length) text += letters[random() % letters.size()];
+        return text;
+    };
+    std::string lines;
+    std::string expected;
+    for (int i = 0; i < 60; ++i) {
+        auto request = deployment(i % 2 == 0 ? Engine::vllm : Engine::sglang, 2);
+        request.place = i % 3 == 0 ? ModelPlace::hub : ModelPlace::folder;
+        request.model = "/" + word();
+        request.hub_cache = "/" + word();
+        request.image = "i" + word();
+        for (auto const& device : {0U, 1U}) request.devices[device].uuid = "GPU-" + word();
+        for (auto const* const name : {"A", "B", "C"}) request.environment.push_back({name, word()});
+        auto const container = make_container(request);
+        REQUIRE_MESSAGE(container.has_value(), container.error().message());
+        for (auto const& words : {docker_command(*container), docker_start_command(*container, "k=v"), apptainer_command(*container)}) {
+            lines += " " + shell_line(words);
+            for (auto const& one : words) expected += one + '\0';
+        }
+    }
+    CHECK(words_of_bash(lines) == expected);
 }
 
 TEST_CASE("apptainer_command: the host's network, devices by the runtime's variables") {

@@ -191,6 +191,34 @@ TEST_CASE("make_container: TEI's image is the one of the device's compute capabi
     CHECK(has(docker_line(request), " mine:1 --model-id"));
 }
 
+TEST_CASE("make_container: TEI's element types and images are held to its sources") {
+    // backends/candle/src/lib.rs and compute_cap.rs of TEI v1.9.0.
+    auto request = deployment(Engine::tei);
+    request.config.model_type = "gemma3_text";
+    CHECK(has(docker_line(request), "--dtype float32"));
+    request.dtype = "float16";
+    CHECK(has(docker_line(request), "tei runs gemma3_text here in float32 only"));
+    for (auto const* const family : {"mistral", "qwen2"}) {
+        request = deployment(Engine::tei);
+        request.config.model_type = family;
+        CHECK(has(docker_line(request), "--dtype float16 --pooling last-token"));
+        request.dtype = "float32";
+        CHECK(has(docker_line(request), "in float16 only"));
+        request = deployment(Engine::tei, 0);
+        request.config.model_type = family;
+        CHECK(has(docker_line(request), "on which tei has no kernels"));
+    }
+    for (auto const& [device, image] : {std::pair{75, 75}, {80, 80}, {86, 80}, {89, 80}, {86, 86}, {89, 86}, {89, 89}, {90, 90}})
+        CHECK(is_tei_capability(device, image));
+    for (auto const& [device, image] : {std::pair{80, 75}, {75, 80}, {90, 80}, {80, 86}, {86, 89}, {90, 89}, {89, 90}, {120, 100}})
+        CHECK_FALSE(is_tei_capability(device, image));
+    for (auto const& row : engine_images) {
+        if (row.engine == Engine::tei && row.kind == DeviceKind::cuda) CHECK(tei_image_capability(row.image) == row.capability);
+    }
+    CHECK(tei_image_capability("ghcr.io/huggingface/text-embeddings-inference:1.9") == 80);
+    CHECK(tei_image_capability("mine:86-1.9") == 0);
+}
+
 TEST_CASE("memory_fraction: the share holds the bytes and is the smallest ten-thousandth that does") {
     for (std::int64_t const device : {85899345920LL, 25757220864LL, 42949672961LL}) {
         for (std::int64_t part = 1; part < device; part += device / 37) {

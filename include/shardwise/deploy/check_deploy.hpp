@@ -9,6 +9,7 @@
 #include <shardwise/deploy/quant_words.hpp>
 #include <shardwise/plan/legal_degrees.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -111,6 +112,43 @@ namespace detail {
     return {};
 }
 
+/// What each engine takes by --dtype.
+[[nodiscard]] constexpr std::string_view dtype_words_of(Engine engine) {
+    switch (engine) {
+        case Engine::vllm:
+        case Engine::sglang: return "float16, bfloat16, float32";
+        case Engine::tgi: return "float16, bfloat16";
+        case Engine::tei: return "float16, float32";
+        case Engine::llama_server: return "no element type but the file's";
+    }
+    return "";
+}
+
+[[nodiscard]] inline Result<> check_dtype(DeployRequest const& request) {
+    auto const engine = std::string(name_of(request.engine));
+    auto const words = dtype_words_of(request.engine);
+    // No word is a part of another's end.
+    bool const is_known = request.dtype.empty() || (", " + std::string(words)).find(", " + request.dtype) != std::string::npos;
+    if (!is_known) {
+        return refuse_deploy("--dtype", "is " + request.dtype + ", in which " + engine + " runs no model",
+                             engine + " takes " + std::string(words));
+    }
+    if (request.engine != Engine::tei) return {};
+    auto const family = request.config.model_type.view();
+    auto const only = tei_dtype(family, request.devices.empty());
+    bool const has_one = needs_tei_gpu(family) || only == "float32";
+    if (needs_tei_gpu(family) && request.devices.empty()) {
+        return refuse_deploy("--devices", "are the processor, on which tei has no kernels for " + std::string(family),
+                             "name a GPU, or give a model of bert, roberta or qwen3");
+    }
+    if (has_one && !request.dtype.empty() && request.dtype != only) {
+        return refuse_deploy("--dtype", "is " + request.dtype + ", and tei runs " + std::string(family) + " here in " +
+                                            std::string(only) + " only",
+                             "leave --dtype out");
+    }
+    return {};
+}
+
 /// Engines refuse to start with more tokens than a model has positions; llama-server and TEI do not ask for a number.
 [[nodiscard]] inline Result<> check_context(DeployRequest const& request) {
     auto const most = request.config.max_positions;
@@ -122,10 +160,32 @@ namespace detail {
                          "write at most " + std::to_string(most));
 }
 
+/// "9.0" for 90.
+[[nodiscard]] inline std::string capability_text(std::int32_t capability) {
+    return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
 [[nodiscard]] inline Result<> check_devices_of(DeployRequest const& request) {
     auto const engine = std::string(name_of(request.engine));
     if (request.engine == Engine::tei && request.device_count() > 1)
         return refuse_deploy("--devices", "tei runs on one device", "name one of them, and start one tei for each");
+    auto const nodes = request.node_count();
+    bool const has_groups = request.engine == Engine::vllm || request.engine == Engine::sglang;
+    if (nodes > 1 && !has_groups) {
+        return refuse_deploy("--devices", "are on " + std::to_string(nodes) + " nodes, and " + engine + " runs on one",
+                             "name the devices of one node, or deploy vllm or sglang");
+    }
+    std::int64_t on_node = 0;
+    for (std::size_t i = 0; i < request.devices.size(); ++i) {
+        ++on_node;
+        bool const is_last = i + 1 == request.devices.size() || request.devices[i + 1].node != request.devices[i].node;
+        if (!is_last) continue;
+        if (on_node * nodes != request.device_count()) {
+            return refuse_deploy("--devices", "are not equally many on each of the " + std::to_string(nodes) + " nodes",
+                                 "name as many of each, like 2x(8xH100-80GB)");
+        }
+        on_node = 0;
+    }
     for (auto const& device : request.devices) {
         if (device.kind != request.kind())
             return refuse_deploy("--devices", "are of several vendors", "name those of one: --prefer cuda or hip");
@@ -134,13 +194,16 @@ namespace detail {
         auto const capability = capability_of(device.architecture);
         auto const least = min_capability(request.engine);
         if (device.kind == DeviceKind::cuda && capability && *capability < least) {
-            auto const written = [](std::int32_t number) {
-                return std::to_string(number / 10) + "." + std::to_string(number % 10);
-            };
             return refuse_deploy("--devices",
-                                 device.name + " has compute capability " + written(*capability) + ", and " + engine +
-                                     " needs " + written(least) + " or later",
+                                 device.name + " has compute capability " + capability_text(*capability) + ", and " + engine +
+                                     " needs " + capability_text(least) + " or later",
                                  "name newer devices, or deploy llama-server");
+        }
+        auto const image = tei_image_capability(request.image);
+        if (request.engine == Engine::tei && capability && image > 0 && !is_tei_capability(*capability, image)) {
+            return refuse_deploy("--image", "is built for compute capability " + capability_text(image) + ", and " +
+                                                device.name + " has " + capability_text(*capability),
+                                 "leave --image out, which takes the right one");
         }
     }
     return {};
@@ -159,6 +222,7 @@ namespace detail {
     if (auto const checked = detail::check_context(request); !checked) return checked;
     if (auto const checked = detail::check_quant(request); !checked) return checked;
     if (auto const checked = detail::check_devices_of(request); !checked) return checked;
+    if (auto const checked = detail::check_dtype(request); !checked) return checked;
     if (request.engine != Engine::llama_server) {
         if (auto const checked = check_heads(request.config, request.tp); !checked) return checked;
     }

@@ -35,7 +35,14 @@ struct Container {
     std::string host_address;
     std::int32_t host_port = 0;
     std::int32_t port = 0;
+    /// Those of one node.
     std::vector<ContainerDevice> devices;
+    /// Machines that each run this container.
+    std::int32_t nodes = 1;
+    /// Words for each of several nodes, in which LeaderWorkerSet's variables stand: $(LWS_WORKER_INDEX).
+    std::vector<std::string> node_arguments;
+    /// Words for all nodes but the first.
+    std::vector<std::string> worker_arguments;
     bool has_cdi = false;
 
     [[nodiscard]] DeviceKind kind() const { return devices.empty() ? DeviceKind::cpu : devices.front().kind; }

@@ -7,6 +7,7 @@
 #include <shardwise/model/config.hpp>
 #include <shardwise/quant/scheme.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ struct ContainerDevice {
     std::string uuid;
     /// AMD: the number of its /dev/dri/renderD node.
     std::int32_t render_node = 128;
+    /// The machine that it is in, of several.
+    std::int32_t node = 0;
     DeviceKind kind = DeviceKind::cuda;
     std::string name;
     /// Compute capability ("sm_90") or gfx name; "" where unknown.
@@ -108,6 +111,12 @@ struct DeployRequest {
 
     [[nodiscard]] DeviceKind kind() const { return devices.empty() ? DeviceKind::cpu : devices.front().kind; }
     [[nodiscard]] std::int64_t device_count() const { return static_cast<std::int64_t>(devices.size()); }
+    /// Machines that the devices are in; at least one. Devices of one machine stand side by side.
+    [[nodiscard]] std::int32_t node_count() const {
+        std::int32_t count = 1;
+        for (std::size_t i = 1; i < devices.size(); ++i) count += devices[i].node != devices[i - 1].node ? 1 : 0;
+        return count;
+    }
     [[nodiscard]] bool is_gguf() const {
         constexpr std::string_view suffix = ".gguf";
         return place == ModelPlace::file && model.size() > suffix.size() &&

@@ -6,6 +6,7 @@
 #include <shardwise/deploy/quant_words.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -61,14 +62,17 @@ inline void add_address(std::vector<std::string>& words, std::string_view host_f
                                               std::int32_t host_port, std::string_view cache) {
     Container container;
     container.image = static_cast<std::string&&>(image);
-    container.devices = request.devices;
+    container.nodes = request.node_count();
+    // check_deploy has seen that all nodes have as many.
+    auto const on_each = static_cast<std::ptrdiff_t>(request.devices.size()) / container.nodes;
+    container.devices.assign(request.devices.begin(), request.devices.begin() + on_each);
     container.has_cdi = request.has_cdi;
     container.port = port;
     container.host_port = request.port > 0 ? request.port : host_port;
     container.host_address = request.host_address;
     container.name = "shardwise-" + std::string(name_of(request.engine)) + "-" + std::to_string(container.host_port);
     // Ranks talk through /dev/shm: 1 GiB each, as TGI's documentation has it.
-    container.shared_memory = Bytes{(std::int64_t{1} << 30U) * std::max<std::int64_t>(request.device_count(), 1)};
+    container.shared_memory = Bytes{(std::int64_t{1} << 30U) * std::max<std::int64_t>(on_each, 1)};
     if (request.place == ModelPlace::hub) {
         if (!request.hub_cache.empty()) container.mounts.push_back({request.hub_cache, std::string(cache), false});
         container.environment.push_back({"HF_TOKEN", std::nullopt});

@@ -28,6 +28,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     if (!request.dtype.empty()) detail::add_flag(words, "--dtype", request.dtype);
     if (auto const quant = detail::quant_flag_value(request); !quant.empty())
         detail::add_flag(words, "--quantization", quant);
+    if (container.nodes > 1) {
+        auto& more = container.node_arguments;
+        detail::add_flag(more, "--nnodes", "$(LWS_GROUP_SIZE)");
+        detail::add_flag(more, "--node-rank", "$(LWS_WORKER_INDEX)");
+        detail::add_flag(more, "--master-addr", "$(LWS_LEADER_ADDRESS)");
+        container.worker_arguments = {"--headless"};
+    }
     return container;
 }
 

@@ -2,129 +2,32 @@
 #pragma once
 
 #include <shardwise/deploy/container.hpp>
-#include <shardwise/deploy/formats/docker.hpp>
+#include <shardwise/deploy/formats/kubernetes_pod.hpp>
+#include <shardwise/deploy/formats/leader_worker_set.hpp>
 #include <shardwise/deploy/formats/yaml_text.hpp>
 
-#include <cstddef>
 #include <string>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-namespace detail {
-
-/// A word of a command, in which $(NAME) would be replaced unless its dollar sign is doubled.
-[[nodiscard]] inline std::string kubernetes_word(std::string_view text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        out += text[i];
-        // "$$" is read as "$" as well.
-        if (text[i] == '$' && i + 1 < text.size() && (text[i + 1] == '(' || text[i + 1] == '$')) out += '$';
-    }
-    return yaml_text(out);
-}
-
-[[nodiscard]] inline std::string kubernetes_environment(Container const& container) {
-    if (container.environment.empty()) return {};
-    std::string text = "          env:\n";
-    for (auto const& entry : container.environment) {
-        text += "            - name: " + yaml_text(entry.name) + "\n";
-        if (entry.value) {
-            text += "              value: " + kubernetes_word(*entry.value) + "\n";
-            continue;
-        }
-        text += "              valueFrom:\n                secretKeyRef:\n                  name: " +
-                yaml_text(container.name) + "\n                  key: " + yaml_text(entry.name) +
-                "\n                  optional: true\n";
-    }
-    return text;
-}
-
-[[nodiscard]] inline std::string kubernetes_probe(std::string_view name, Container const& container,
-                                                  std::string_view limits) {
-    return "          " + std::string(name) + ":\n            httpGet:\n              path: " + health_path +
-           "\n              port: " + std::to_string(container.port) + "\n" + std::string(limits);
-}
-
-[[nodiscard]] inline std::string kubernetes_claim(Container const& container) {
-    bool const is_amd = container.kind() == DeviceKind::hip;
-    return "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata:\n  name: " +
-           yaml_text(container.name) +
-           "\nspec:\n  spec:\n    devices:\n      requests:\n        - name: gpu\n          exactly:\n"
-           "            deviceClassName: " +
-           (is_amd ? "gpu.amd.com" : "gpu.nvidia.com") +
-           "\n            allocationMode: ExactCount\n            count: " + std::to_string(container.devices.size()) +
-           "\n";
-}
-
-/// Folders of the pod: the host's, and what lives as long as the pod.
-[[nodiscard]] inline std::string kubernetes_volumes(Container const& container, bool is_mount) {
-    std::string text = is_mount ? "          volumeMounts:\n            - name: shm\n              mountPath: /dev/shm\n"
-                                : "      volumes:\n        - name: shm\n          emptyDir:\n            medium: Memory\n"
-                                  "            sizeLimit: " +
-                                      gib_word(container.shared_memory, "Gi") + "\n";
-    for (std::size_t i = 0; i < container.mounts.size(); ++i) {
-        auto const& mount = container.mounts[i];
-        auto const name = "volume-" + std::to_string(i);
-        if (is_mount) {
-            text += "            - name: " + name + "\n              mountPath: " + yaml_text(mount.target) + "\n";
-            if (mount.is_read_only) text += "              readOnly: true\n";
-        } else if (mount.is_host_path()) {
-            text += "        - name: " + name + "\n          hostPath:\n            path: " + yaml_text(mount.source) +
-                    "\n            type: " + (mount.is_read_only ? "Directory" : "DirectoryOrCreate") + "\n";
-        } else {
-            text += "        - name: " + name + "\n          emptyDir: {}\n";
-        }
-    }
-    return text;
-}
-
-}  // namespace detail
-
-/// A Deployment and a Service, and with `has_claims` a ResourceClaimTemplate in place of the device plugin's resource.
-/// Variables without a value come from a Secret that has the deployment's name; which devices the pod gets is the
-/// scheduler's to say.
+/// A Deployment and a Service, and with `has_claims` a ResourceClaimTemplate in place of the device plugin's resource; over
+/// several nodes a LeaderWorkerSet in place of the Deployment. Variables without a value come from a Secret that has the
+/// deployment's name; which devices a pod gets is the scheduler's to say.
 ///
 /// Source  Kubernetes 1.34: apps/v1, v1, resource.k8s.io/v1
 [[nodiscard]] inline std::string kubernetes_text(Container const& container, bool has_claims) {
-    auto const name = yaml_text(container.name);
-    auto const labels = "app: " + name;
-    bool const is_amd = container.kind() == DeviceKind::hip;
-    bool const has_devices = !container.devices.empty();
-    std::string text = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: " + name +
-                       "\nspec:\n  replicas: 1\n  selector:\n    matchLabels:\n      " + labels +
-                       "\n  strategy:\n    type: Recreate\n  template:\n    metadata:\n      labels:\n        " + labels +
-                       "\n    spec:\n      containers:\n        - name: engine\n          image: " +
-                       yaml_text(container.image) + "\n";
-    if (!container.entrypoint.empty())
-        text += "          command: [" + detail::kubernetes_word(container.entrypoint) + "]\n";
-    text += "          args:\n";
-    for (auto const& word : container.arguments) text += "            - " + detail::kubernetes_word(word) + "\n";
-    text += "          ports:\n            - name: http\n              containerPort: " +
-            std::to_string(container.port) + "\n";
-    text += detail::kubernetes_environment(container);
-    if (has_devices && has_claims) {
-        text += "          resources:\n            claims:\n              - name: gpu\n";
-    } else if (has_devices) {
-        text += "          resources:\n            limits:\n              " +
-                std::string(is_amd ? "amd.com/gpu" : "nvidia.com/gpu") + ": " +
-                yaml_text(std::to_string(container.devices.size())) + "\n";
+    auto const labels = "app: " + yaml_text(container.name);
+    bool const is_claimed = has_claims && !container.devices.empty();
+    auto const claim = is_claimed ? detail::kubernetes_claim(container) : std::string{};
+    if (container.nodes > 1) {
+        return leader_worker_set_text(container, has_claims) +
+               detail::kubernetes_service(container, "    " + labels + "\n    role: leader\n") + claim;
     }
-    // Half an hour for the image's weights.
-    text += detail::kubernetes_probe("startupProbe", container,
-                                     "            periodSeconds: 10\n            failureThreshold: 180\n");
-    text += detail::kubernetes_probe("readinessProbe", container, "            periodSeconds: 5\n");
-    text += detail::kubernetes_probe("livenessProbe", container,
-                                     "            periodSeconds: 10\n            failureThreshold: 6\n");
-    text += detail::kubernetes_volumes(container, true);
-    if (has_devices && has_claims)
-        text += "      resourceClaims:\n        - name: gpu\n          resourceClaimTemplateName: " + name + "\n";
-    text += detail::kubernetes_volumes(container, false);
-    text += "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: " + name + "\nspec:\n  selector:\n    " + labels +
-            "\n  ports:\n    - name: http\n      port: " + std::to_string(container.host_port) +
-            "\n      targetPort: http\n";
-    if (has_devices && has_claims) text += detail::kubernetes_claim(container);
-    return text;
+    return "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: " + yaml_text(container.name) +
+           "\nspec:\n  replicas: 1\n  selector:\n    matchLabels:\n      " + labels +
+           "\n  strategy:\n    type: Recreate\n  template:\n    metadata:\n      labels:\n        " + labels + "\n" +
+           detail::kubernetes_pod(container, has_claims, {}, true) +
+           detail::kubernetes_service(container, "    " + labels + "\n") + claim;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
