@@ -224,6 +224,11 @@ void add_warnings(DeployRequest const& request, Topology const& topology, std::v
     if (request.engine == Engine::tgi) warnings.push_back("tgi is in maintenance: its makers point to vllm and sglang");
     if (request.engine_quant == "exl2")
         warnings.push_back("--quant exl2 says no size: the plan holds the weights as they are stored");
+    auto const method = request.quant ? request.quant->method : QuantMethod::fp8;
+    bool const is_read = method == QuantMethod::awq || method == QuantMethod::gptq || request.engine_quant == "exl2" ||
+                         request.engine_quant == "marlin";
+    if (is_read && request.quant != request.stored_quant)
+        warnings.push_back("--quant is read here, not made: the checkpoint must hold such weights");
     if (request.tp <= 2) return;
     auto const devices = topology.accelerators();
     // Groups of tp devices that stand side by side share each layer.

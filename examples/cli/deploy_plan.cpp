@@ -36,6 +36,11 @@ namespace {
     return {};
 }
 
+/// True for quantisations that engines read and do not make.
+[[nodiscard]] bool is_read(std::string_view word) {
+    return word == "awq" || word.front() == 'Q';
+}
+
 /// The plan's error with the changes that would make it fit, those that the engine takes.
 [[nodiscard]] Error with_fix(Error error, LoadedModel const& loaded, PlanRequest const& plan, Topology const& topology,
                              Engine engine) {
@@ -47,7 +52,7 @@ namespace {
         if (longer.size() <= 190) advice = longer;
     };
     if (auto const word = quant_that_fits(engine, loaded, plan, topology); !word.empty())
-        add("quantise the weights: --quant " + std::string(word));
+        add((is_read(word) ? "give a quantised checkpoint: --quant " : "quantise the weights: --quant ") + std::string(word));
     for (auto const& fix : find_plan_fixes(answer)) {
         // Words of `plan` that are none here.
         if (fix.kind == "context" || (fix.kind == "devices" && engine != Engine::tei)) add(fix.text);

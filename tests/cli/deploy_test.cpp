@@ -145,6 +145,10 @@ TEST_CASE("deploy: refuses before anything starts, and takes the smallest change
               {"llama-server", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "Q4_K_M"}},
              {2, {"tgi", gguf, "--devices", "1xH100-80GB"}, "is a GGUF file, which tgi does not read",
               {"llama-server", gguf, "--devices", "1xH100-80GB"}},
+             {2, {"vllm", gguf, "--devices", "1xH100-80GB"}, "is a GGUF file, which vllm does not read",
+              {"sglang", gguf, "--devices", "1xH100-80GB"}},
+             {2, {"llama-server", gguf, "--devices", "1xH100-80GB", "--quant", "Q2_K"}, "cannot change the types of a GGUF file",
+              {"llama-server", gguf, "--devices", "1xH100-80GB"}},
              {2, {"tei", gguf, "--devices", "1xH100-80GB"}, "is a GGUF file, which tei does not read",
               {"llama-server", gguf, "--devices", "cpu"}},
              {2, {"vllm", "qwen3-4b", "--devices", "1xV100-32GB"}, "compute capability 7.0",
@@ -202,6 +206,8 @@ TEST_CASE("deploy: warns of what may disappoint") {
     CHECK(has(deploy({"tgi", "llama-3-8b", "--devices", "1xH100-80GB"}).err, "in maintenance"));
     CHECK(has(deploy({"vllm", "llama-3-8b", "--devices", "4xL4", "--context", "2k"}).err, "without NVLink"));
     CHECK_FALSE(has(deploy({"vllm", "llama-3-8b", "--devices", "4xH100-80GB"}).err, "without NVLink"));
+    CHECK(has(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "awq"}).err, "the checkpoint must hold"));
+    CHECK_FALSE(has(deploy({"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--quant", "fp8"}).err, "must hold"));
 }
 
 TEST_CASE("deploy: devices of this machine by number and UUID, refused where too little is free or the port is taken") {

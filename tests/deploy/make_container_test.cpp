@@ -86,28 +86,72 @@ TEST_CASE("make_container: AMD's devices are nodes, and processors get an image 
     CHECK(has(docker_line(deployment(Engine::sglang, 1, DeviceKind::hip)), "name an image by --image"));
 }
 
-TEST_CASE("make_container: every flag is in the committed list of its engine") {
-    std::map<std::string, std::set<std::string>> known;
+TEST_CASE("make_container: every flag is in the committed list of its engine, and so are its words") {
+    // Flag -> the words that it takes; none: anything.
+    std::map<std::string, std::map<std::string, std::set<std::string>>> known;
     std::ifstream file(SHARDWISE_SOURCE_DIR "/tests/golden/deploy/flags.txt");
     for (std::string line; std::getline(file, line);) {
         if (line.empty() || line[0] == '#') continue;
-        std::istringstream words(line);
+        CHECK_MESSAGE(line.find(" | ") != std::string::npos, line);
+        std::istringstream words(line.substr(0, line.find(" | ")));
         std::string engine;
-        words >> engine;
-        for (std::string flag; words >> flag;) known[engine].insert(flag);
+        std::string flag;
+        words >> engine >> flag;
+        auto& values = known[engine][flag];
+        for (std::string value; words >> value;) values.insert(value);
     }
+    std::set<std::string> emitted;
+    auto const check = [&](DeployRequest const& request) {
+        auto const container = make_container(request);
+        if (!container) return;
+        auto const engine = std::string(name_of(request.engine));
+        auto words = container->arguments;
+        words.insert(words.end(), container->node_arguments.begin(), container->node_arguments.end());
+        words.insert(words.end(), container->worker_arguments.begin(), container->worker_arguments.end());
+        bool const is_module = request.engine == Engine::sglang;
+        for (std::size_t i = is_module ? 2 : 0; i < words.size(); ++i) {
+            if (words[i][0] != '-') continue;
+            auto const found = known[engine].find(words[i]);
+            REQUIRE_MESSAGE(found != known[engine].end(), words[i]);
+            emitted.insert(engine + " " + words[i]);
+            bool const is_fixed = !found->second.empty() && words[i] != "-ngl";
+            if (is_fixed) CHECK_MESSAGE(found->second.count(words[i + 1]) == 1, (words[i] + " " + words[i + 1]));
+        }
+    };
     for (auto const engine : {Engine::vllm, Engine::sglang, Engine::llama_server, Engine::tgi, Engine::tei}) {
-        for (std::int32_t const count : {1, 2}) {
-            auto request = deployment(engine, engine == Engine::tei ? 1 : count);
-            if (engine == Engine::tei) request.config.model_type = "qwen3";
-            if (engine != Engine::tgi) request.dtype = engine == Engine::llama_server ? "" : "float16";
-            if (engine != Engine::llama_server && engine != Engine::tei) request.quant = QuantScheme::awq();
-            auto const container = make_container(request);
-            REQUIRE_MESSAGE(container.has_value(), container.error().message());
-            for (auto const& word : container->arguments) {
-                if (word[0] == '-') CHECK_MESSAGE(known[std::string(name_of(engine))].count(word) == 1, word);
+        for (std::int32_t const count : {0, 1, 2}) {
+            for (auto const* const dtype : {"", "float16", "bfloat16", "float32"}) {
+                auto request = deployment(engine, count);
+                request.image = "any";
+                request.dtype = dtype;
+                check(request);
+                for (auto const* const family : {"qwen3", "mistral", "gemma3"}) {
+                    request.config.model_type = family;
+                    check(request);
+                }
+                request.place = ModelPlace::file;
+                request.model = "/a.gguf";
+                check(request);
+            }
+            for (auto const* const word : {"awq", "gptq", "fp8", "int8", "nf4", "fp4", "Q8_0"}) {
+                auto request = deployment(engine, count);
+                request.image = "any";
+                request.quant = *parse_quant_scheme(word);
+                check(request);
+            }
+            for (auto const* const word : {"eetq", "marlin", "exl2"}) {
+                auto request = deployment(Engine::tgi, 1);
+                request.engine_quant = word;
+                check(request);
             }
         }
+        auto nodes = deployment(engine, 2);
+        nodes.devices[1].node = 1;
+        check(nodes);
+    }
+    // The list holds nothing that is never emitted.
+    for (auto const& [engine, flags] : known) {
+        for (auto const& [flag, values] : flags) CHECK_MESSAGE(emitted.count(engine + " " + flag) == 1, (engine + " " + flag));
     }
 }
 
@@ -150,8 +194,13 @@ TEST_CASE("make_container: refuses what the engine could not do, and takes the s
     CHECK(has(docker_line(request), "--quantization fp8"));
     request.stored_quant = request.quant;
     CHECK_FALSE(has(docker_line(request), "--quantization"));
+    request.quant = std::nullopt;
+    request.stored_quant = *parse_quant_scheme("nf4");
+    refused(request, "quantised by bitsandbytes");
+    request.engine = Engine::tgi;
+    CHECK(taken(request));
 
-    for (auto const engine : {Engine::tgi, Engine::tei}) {
+    for (auto const engine : {Engine::vllm, Engine::tgi, Engine::tei}) {
         request = deployment(engine);
         request.place = ModelPlace::file;
         request.model = "/models/a.gguf";

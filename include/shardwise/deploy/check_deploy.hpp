@@ -72,8 +72,18 @@ namespace detail {
                              "name one device, or use --quant gptq");
     }
     bool const is_asked = request.quant && request.quant != request.stored_quant;
+    if (is_asked && request.is_gguf()) {
+        return refuse_deploy("--quant", "cannot change the types of a GGUF file, which " + engine + " loads as it is",
+                             "leave it out, or quantise the file by llama.cpp's llama-quantize");
+    }
     if (is_asked && request.engine_quant.empty() && !quant_word(request.engine, *request.quant)) return lacks();
     bool const is_packed = static_cast<bool>(request.stored_quant);
+    auto const method = is_packed ? request.stored_quant->method : QuantMethod::fp8;
+    bool const is_bitsandbytes = method == QuantMethod::int8 || method == QuantMethod::nf4 || method == QuantMethod::fp4;
+    if (is_packed && is_bitsandbytes && request.engine == Engine::vllm) {
+        return refuse_deploy("MODEL", "is quantised by bitsandbytes, which vllm 0.33 does not read",
+                             "deploy tgi, or give the model as it was before quantisation");
+    }
     if (is_packed && request.engine == Engine::tei) {
         return refuse_deploy("MODEL", "is a quantised checkpoint, and tei reads plain ones",
                              "give the model as it was before quantisation");
@@ -83,8 +93,9 @@ namespace detail {
 
 [[nodiscard]] inline Result<> check_model_of(DeployRequest const& request) {
     auto const engine = std::string(name_of(request.engine));
-    bool const is_hugging_face = request.engine == Engine::tgi || request.engine == Engine::tei;
-    if (request.is_gguf() && is_hugging_face) {
+    // vLLM 0.33.0 has no reader of GGUF files any more.
+    bool const reads_gguf = request.engine == Engine::llama_server || request.engine == Engine::sglang;
+    if (request.is_gguf() && !reads_gguf) {
         return refuse_deploy("MODEL", "is a GGUF file, which " + engine + " does not read",
                              "give a folder of safetensors, or deploy llama-server");
     }

@@ -23,15 +23,15 @@ struct EngineImage {
     std::string_view image;
 };
 
-/// When this table was written. What was looked up then: that vLLM 0.33.0 and SGLang 0.5.23 are PyPI's newest, and that
-/// ghcr.io listed llama.cpp's server-cuda12-b9603. The other tags follow the makers' scheme of names and were not looked up;
-/// no image was pulled.
+/// When this table was written. What was looked up then: that vLLM 0.33.0 and SGLang 0.5.23 are PyPI's newest, that
+/// ghcr.io listed llama.cpp's server-cuda12-b9603, and by which workflows TGI v3.3.5 and TEI v1.9.0 name their images. The
+/// other tags follow the makers' scheme of names and were not looked up; no image was pulled.
 inline constexpr std::string_view images_checked = "2026-11-24";
 
 /// Images by engine and vendor.
 ///
-/// Source  pypi.org/project/vllm and /sglang (tags are "v" and the version), github.com/orgs/ggml-org/packages; those of
-///         TGI, of TEI, of AMD's and of processors are unconfirmed
+/// Source  pypi.org/project/vllm and /sglang (tags are "v" and the version), github.com/orgs/ggml-org/packages,
+///         .github/workflows/build.yaml and matrix.json of TGI and TEI; those of AMD's devices are unconfirmed
 inline constexpr std::array<EngineImage, 16> engine_images{{
     {Engine::vllm, DeviceKind::cuda, 0, "vllm/vllm-openai:v0.33.0"},
     {Engine::vllm, DeviceKind::hip, 0, "vllm/vllm-openai-rocm:v0.33.0"},

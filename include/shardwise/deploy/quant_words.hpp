@@ -12,7 +12,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The word of an engine for a quantisation that it applies or reads where the checkpoint does not say so: "" where it
 /// says nothing (files of llama.cpp), nothing where the engine lacks it.
 ///
-/// Unconfirmed for the pinned version; to be held to: vLLM 0.33 --quantization; SGLang 0.5.23 --quantization; TGI 3.3 --quantize; llama.cpp and TEI take none
+/// Source  tests/golden/deploy/flags.txt names the files: vLLM 0.33.0 (which has no bitsandbytes), SGLang 0.5.23, TGI 3.3.5;
+///         llama.cpp and TEI take none
 [[nodiscard]] inline Optional<std::string_view> quant_word(Engine engine, QuantScheme const& scheme) {
     if (engine == Engine::llama_server) {
         if (scheme.is_ggml()) return std::string_view{};
@@ -31,8 +32,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             if (is_tgi) return std::string_view{"bitsandbytes"};
             return std::nullopt;
         case QuantMethod::nf4:
-            if (scheme.double_quant || engine == Engine::sglang) return std::nullopt;
-            return std::string_view{is_tgi ? "bitsandbytes-nf4" : "bitsandbytes"};
+            if (is_tgi && !scheme.double_quant) return std::string_view{"bitsandbytes-nf4"};
+            return std::nullopt;
         case QuantMethod::fp4:
             if (is_tgi && !scheme.double_quant) return std::string_view{"bitsandbytes-fp4"};
             return std::nullopt;
@@ -47,7 +48,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// What each engine takes by --quant, for messages.
 [[nodiscard]] constexpr std::string_view quant_words_of(Engine engine) {
     switch (engine) {
-        case Engine::vllm: return "awq, gptq, fp8, nf4, or a quantised checkpoint";
+        case Engine::vllm: return "awq, gptq, fp8, or a quantised checkpoint";
         case Engine::sglang: return "awq, gptq, fp8, or a quantised checkpoint";
         case Engine::tgi: return "awq, gptq, fp8, int8, nf4, fp4, eetq, marlin, exl2";
         case Engine::llama_server: return "GGUF types such as Q4_K_M and Q8_0";

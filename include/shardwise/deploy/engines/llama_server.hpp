@@ -9,7 +9,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The container of llama.cpp's server: every layer on the devices, as many on each as the plan's stages have.
 ///
-/// Unconfirmed for the pinned version; to be held to: llama.cpp b9603, tools/server/README.md; -c counts the tokens of all sequences
+/// Source  the llama.cpp in llama-cpp-python 0.3.36, common/arg.cpp; not the build of the pinned image. -c counts the tokens of
+///         all sequences
 [[nodiscard]] inline Container llama_server_container(DeployRequest const& request, std::string image) {
     auto container = detail::base_container(request, static_cast<std::string&&>(image), 8080, 8080,
                                             "/root/.cache/huggingface/hub");

@@ -10,7 +10,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The container of SGLang's server.
 ///
-/// Unconfirmed for the pinned version; to be held to: SGLang 0.5.23, `python3 -m sglang.launch_server --help`
+/// Source  SGLang 0.5.23: tests/golden/deploy/flags.txt names the files
 [[nodiscard]] inline Container sglang_container(DeployRequest const& request, std::string image) {
     auto container = detail::base_container(request, static_cast<std::string&&>(image), 30000, 30000,
                                             "/root/.cache/huggingface/hub");

@@ -10,7 +10,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The container of Text Generation Inference; its image keeps models in /data.
 ///
-/// Unconfirmed for the pinned version; to be held to: TGI 3.3, `text-generation-launcher --help`
+/// Source  TGI v3.3.5, launcher/src/main.rs
 [[nodiscard]] inline Container tgi_container(DeployRequest const& request, std::string image) {
     auto container = detail::base_container(request, static_cast<std::string&&>(image), 80, 8080, "/data");
     auto& words = container.arguments;

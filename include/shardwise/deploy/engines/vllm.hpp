@@ -10,7 +10,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The container of vLLM's OpenAI-compatible server. Its compile cache outlives it in a volume.
 ///
-/// Unconfirmed for the pinned version; to be held to: vLLM 0.33, `vllm serve --help`
+/// Source  vLLM 0.33.0: tests/golden/deploy/flags.txt names the files
 [[nodiscard]] inline Container vllm_container(DeployRequest const& request, std::string image) {
     auto container = detail::base_container(request, static_cast<std::string&&>(image), 8000, 8000,
                                             "/root/.cache/huggingface/hub");
