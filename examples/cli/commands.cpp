@@ -91,7 +91,7 @@ std::span<Command const> commands() {
                              {"shardwise monitor --once --devices cuda:0,cuda:1", "exit status 4 if they are not usable"}},
                 .run = run_monitor},
         Command{.name = "launch",
-                .summary = "start a command once for each rank of this machine, and leave nothing behind",
+                .summary = "start a command once for each rank here, or print what starts a plan on a cluster",
                 .description =
                     "Starts N processes of the COMMAND with torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, "
                     "MASTER_ADDR, MASTER_PORT and their like. Each line of their output comes whole, with its rank "
@@ -100,15 +100,25 @@ std::span<Command const> commands() {
                     "what they leave, however they or this program end, kill -9 included. SIGINT, SIGTERM and SIGHUP "
                     "are passed on; what still runs after --grace is killed, and at once by a second Ctrl-C. The exit "
                     "status is 1 for a failure, and 130, 143 or 129 after those signals.\n\nOn several machines "
-                    "start it once on each, with --nnodes, --node-rank and the same --master-addr and --master-port.",
-                .groups = {launch_options(), launch_output_options()},
+                    "start it once on each, with --nnodes, --node-rank and the same --master-addr and --master-port."
+                    "\n\nWith a LAUNCHER it starts nothing: it reads a plan that `shardwise plan --json` wrote and "
+                    "prints what starts it: a batch script for sbatch, a line for Open MPI's mpirun, a line for torchrun "
+                    "on each node, or an Indexed Job with its headless Service. Every rank runs the COMMAND behind --; "
+                    "without one, or with flags only, that is `shardwise run` as planned, with these flags. The batch "
+                    "script appends its own arguments to it: sbatch job.sh --prompt TEXT.",
+                .groups = {launcher_argument(), launch_options(), launch_output_options(), launch_script_options()},
+                .is_argument_optional = true,
                 .trailing = "COMMAND",
                 .examples = {{"shardwise launch --nproc 4 -- python train.py", "four ranks on this machine"},
                              {"shardwise launch --nproc 2 --mask-devices --log-dir logs -- ./server",
                               "each rank sees its own GPU; logs/rank.N.out and rank.N.err"},
                              {"shardwise launch --nproc 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port "
                               "29500 -- python train.py",
-                              "the first of two machines"}},
+                              "the first of two machines"},
+                             {"shardwise launch slurm --plan plan.json > job.sh", "a script: sbatch job.sh --prompt Hello"},
+                             {"shardwise launch torchrun --plan plan.json --hosts a,b -- python train.py",
+                              "a line for each of two machines"},
+                             {"shardwise launch kubernetes --plan plan.json -- --prompt Hello", "a manifest"}},
                 .run = run_launch},
         Command{.name = "calibrate",
                 .summary = "measure this machine into a description file that plans take",
@@ -179,21 +189,6 @@ std::span<Command const> commands() {
                              {"shardwise deploy sglang ./model --devices 8xH100-80GB --format kubernetes --dry-run",
                               "a manifest"}},
                 .run = run_deploy},
-        Command{.name = "launch",
-                .summary = "start a plan on a cluster: a script for SLURM, a line for mpirun or torchrun, a Kubernetes Job",
-                .description =
-                    "Reads a plan that `shardwise plan --json` wrote and prints what starts it: a batch script for sbatch, "
-                    "a line for Open MPI's mpirun, a line for torchrun on each node, or an Indexed Job with its headless "
-                    "Service. Every rank runs the COMMAND behind --; without one, or with flags only, that is `shardwise "
-                    "run` as planned, with these flags. The batch script appends its own arguments to it: sbatch job.sh "
-                    "--prompt TEXT.",
-                .groups = {launcher_argument(), launch_script_options()},
-                .trailing = "COMMAND",
-                .examples = {{"shardwise launch slurm --plan plan.json > job.sh", "a script: sbatch job.sh --prompt Hello"},
-                             {"shardwise launch torchrun --plan plan.json --hosts a,b -- python train.py",
-                              "a line for each of two machines"},
-                             {"shardwise launch kubernetes --plan plan.json -- --prompt Hello", "a manifest"}},
-                .run = launch_scripts_command},
         Command{.name = "support",
                 .summary = "what runs where: strategies, operations and weight formats by back end",
                 .description =

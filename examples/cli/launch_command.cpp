@@ -9,9 +9,11 @@
 #include "detect_options.hpp"
 #include "launch_request.hpp"
 #include "monitor_signals.hpp"
+#include "options.hpp"
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace shardwise::cli {
@@ -30,9 +32,17 @@ namespace {
     return {};
 }
 
-}  // namespace
+/// Refuses options that belong to the other half of the command.
+[[nodiscard]] Result<> check_unused(Arguments const& arguments, OptionGroup const& group, std::string_view fix) {
+    for (auto const& option : group.options) {
+        bool const is_given = option.is_switch() ? arguments.*option.is_set : (arguments.*option.word).has_value();
+        if (is_given) return Error{ErrorCode::invalid_argument}.in(option.flag).because("has no meaning here").fix(fix);
+    }
+    return {};
+}
 
-ExitCode run_launch(Arguments const& arguments) {
+/// Starts the ranks of this machine.
+[[nodiscard]] ExitCode launch_here(Arguments const& arguments) {
     auto request = read_launch_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     // Before any thread is made.
@@ -56,6 +66,22 @@ ExitCode run_launch(Arguments const& arguments) {
     // What failed in a rank has been said, in the order of its output.
     if (end->problem && end->signal == 0) (void)report(*end->problem, Stage::work, arguments.json);
     return static_cast<ExitCode>(end->exit_code());
+}
+
+}  // namespace
+
+ExitCode run_launch(Arguments const& arguments) {
+    auto checked = Result<>{};
+    if (arguments.launcher) {
+        for (auto const& group : {launch_options(), launch_output_options()})
+            if (checked) checked = check_unused(arguments, group, "it is for ranks that are started here: leave it or the launcher out");
+        if (!checked) return report(checked.error(), Stage::arguments, arguments.json);
+        return launch_scripts_command(arguments);
+    }
+    checked = check_unused(arguments, launch_script_options(),
+                           "it is for slurm, mpirun, torchrun or kubernetes: shardwise launch slurm --plan plan.json");
+    if (!checked) return report(checked.error(), Stage::arguments, arguments.json);
+    return launch_here(arguments);
 }
 
 }  // namespace shardwise::cli
