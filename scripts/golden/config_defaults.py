@@ -28,7 +28,9 @@ OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/config_defa
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "granite",
+    "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4",
+    "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet",
 ]
 
 # Nothing of these changes a size, a name or a generation's end.
@@ -94,8 +96,30 @@ NOTES = {
                 "num_local_experts absent: 128; experts_per_token is not read, num_experts_per_tok is"],
 }
 NOTES |= {
+    "xlm-roberta": ["tied unless the config says otherwise", "the pooler is in XLMRobertaModel only", "type_vocab_size absent: 2 (published configs say 1)"],
+    "distilbert": ["tied unless the config says otherwise", "no token types, no pooler", "norms add 1e-12 to the variance, no field says so"],
+    "mpnet": ["tied unless the config says otherwise", "the pooler is in MPNetModel only", "the padding id is 1 and the buckets are 32, whatever the config says"],
+    "modernbert": ["tied unless the config says otherwise", "layer i sees everything when i % global_attn_every_n_layers == 0, the others local_attention // 2 tokens on each side and themselves",
+                   "layer 0 has no attn_norm", "attention_bias is for Wqkv and Wo, mlp_bias for Wi and Wo", "Wi: first the half that is activated"],
     "granite": ["num_key_value_heads null or absent: num_attention_heads", HEAD_DIM, "attention_bias is for q, k, v and o; mlp_bias for gate, up and down",
                 "multipliers: of embeddings, of what attention and MLP add, of scores (in place of 1 / sqrt(head_dim)); logits are divided by logits_scaling"],
+    "cohere": [HEAD_DIM, "attention_bias is for q, k, v and o", "use_qk_norm: norms of heads with a weight for each head", "neighbours turn together", "tied unless the config says otherwise"],
+    "cohere2": [HEAD_DIM, "attention_bias is for q, k, v and o", "layer_types absent: layer i is full when (i + 1) % sliding_window_pattern == 0, the pattern absent: 4", "full layers do not turn",
+                "neighbours turn together", "tied unless the config says otherwise"],
+    "olmo2": [HEAD_DIM, "attention_bias is for q, k, v and o", "q_norm and k_norm are over all heads"],
+    "olmo3": [HEAD_DIM, "attention_bias is for q, k, v and o", "q_norm and k_norm are over all heads", "layer_types absent: layer i is full when (i + 1) % 4 == 0",
+              "rope_scaling is for full layers"],
+    "exaone4": [HEAD_DIM, "no biases whatever the config says", "layer_types absent: layer i is full when (i + 1) % sliding_window_pattern == 0", "where there is a window full layers do not turn"],
+    "smollm3": ["num_key_value_heads null: num_attention_heads", "head_dim is no field of the class: read when present, else hidden_size // num_attention_heads",
+                "no_rope_layers: 1 for a layer that turns; null or absent: all but each no_rope_layer_interval-th", "attention_bias is for q, k, v and o; mlp_bias for gate, up and down",
+                "layer_types absent: layers that do not turn slide when use_sliding_window and sliding_window is not null, else all are full", "tied unless the config says otherwise"],
+    "stablelm": ["head_dim is not read", "use_qkv_bias is for q, k and v; o and the MLP have none", "use_parallel_residual: no post_attention_layernorm", "qk_layernorm: a layer norm for each head, without bias"],
+    "starcoder2": ["use_bias is for all linear layers of a block", "norms have biases in any case", "the window is for all layers", "tied unless the config says otherwise"],
+    "seed_oss": ["num_key_value_heads null: num_attention_heads", "head_dim absent: 128; null: hidden_size // num_attention_heads", "attention_bias is for q, k and v, attention_out_bias for o"],
+    "ernie4_5": ["num_key_value_heads null: num_attention_heads", "head_dim absent: 128; null: hidden_size // num_attention_heads", "use_bias is for all linear layers of a block",
+                 "neighbours turn together", "tied unless the config says otherwise"],
+    "hunyuan_v1_dense": ["num_key_value_heads null or absent: num_attention_heads", "head_dim null is an error", "attention_bias is for q, k, v and o", "query_layernorm and key_layernorm are over head_dim, after the rotation",
+                         "rope_scaling of type dynamic with alpha: theta * alpha ** (head_dim / (head_dim - 2)) for every sequence"],
 }
 ATTRIBUTES = ["head_dim", "num_key_value_heads", "tie_word_embeddings", "attention_bias", "is_gated_act", "partial_rotary_factor", "rope_theta", "qk_head_dim", "max_position_embeddings"]
 BASE = ["tie_word_embeddings", "is_encoder_decoder", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "architectures", "dtype", "pad_token_id", "bos_token_id", "eos_token_id", "num_labels"]
@@ -157,7 +181,7 @@ def describe(model_type):
         if name in fields and (value := attempt(lambda: getattr(cls.from_dict({name: None}), name))) is not None:
             null[name] = value
     mapping = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    if model_type in ("bert", "roberta"):
+    if model_type in ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert", "mpnet"):
         mapping = auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if model_type == "t5":
         mapping = auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES

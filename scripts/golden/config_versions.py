@@ -33,16 +33,18 @@ OUT = ROOT / "tests/golden/versions"
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "granite",
+    "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4",
+    "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet",
 ]
 
 # Why a key need not be read; "family.key" is for one family.
 GENERATION = ("bad_words_ids begin_suppress_tokens bos_token_id decoder_start_token_id diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
               "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty max_length min_length no_repeat_ngram_size "
-              "num_beam_groups num_beams num_return_sequences pad_token_id eos_token_id remove_invalid_values repetition_penalty return_dict_in_generate sep_token_id "
+              "num_beam_groups num_beams num_return_sequences pad_token_id eos_token_id eod_token_id remove_invalid_values repetition_penalty return_dict_in_generate sep_token_id "
               "suppress_tokens temperature top_k top_p typical_p use_cache output_scores prefix")
 TRAINING = ("initializer_range init_std initializer_factor attention_dropout hidden_dropout dropout activation_dropout resid_pdrop embd_pdrop attn_pdrop dropout_rate "
-            "classifier_dropout attention_probs_dropout_prob hidden_dropout_prob layerdrop router_aux_loss_coef router_jitter_noise output_router_logits "
+            "classifier_dropout embedding_dropout residual_dropout qa_dropout seq_classif_dropout mlp_dropout initializer_cutoff_factor attention_probs_dropout_prob hidden_dropout_prob layerdrop router_aux_loss_coef router_jitter_noise output_router_logits "
             "aux_loss_alpha seq_aux summary_first_dropout problem_type")
 OUTPUTS = "output_attentions output_hidden_states return_dict label2id finetuning_task task_specific_params tokenizer_class transformers_version _name_or_path"
 OTHERS = {
@@ -50,9 +52,14 @@ OTHERS = {
     "tf_legacy_loss": "TensorFlow", "use_bfloat16": "TensorFlow", "tie_encoder_decoder": "read for t5; elsewhere the class ignores it",
     "cross_attention_hidden_size": "cross-attention is refused", "add_cross_attention": "refused for bert, roberta and gpt2; elsewhere the class ignores it",
     "is_decoder": "the class ignores it", "pretraining_tp": "how it was trained; the sums are the same", "slow_but_exact": "the same sums in another order",
-    "bert.is_decoder": None, "roberta.is_decoder": None, "gpt2.reorder_and_upcast_attn": "the precision of the scores",
+    "bert.is_decoder": None, "roberta.is_decoder": None, "xlm-roberta.is_decoder": None, "gpt2.reorder_and_upcast_attn": "the precision of the scores",
     "gpt2.summary_activation": "a head that is not described", "gpt2.summary_proj_to_labels": "a head that is not described",
     "gpt2.summary_type": "a head that is not described", "gpt2.summary_use_proj": "a head that is not described",
+    "distilbert.sinusoidal_pos_embds": "how the table of positions begins", "modernbert.cls_token_id": "a token", "modernbert.sep_token_id": "a token",
+    "modernbert.rope_theta": "written beside global_rope_theta",
+    "modernbert.classifier_pooling": "a head that is not described", "modernbert.deterministic_flash_attn": "how it is computed",
+    "modernbert.sparse_prediction": "which scores are computed", "modernbert.sparse_pred_ignore_index": "which scores are computed",
+    "modernbert.reference_compile": "how it is computed", "modernbert.repad_logits_with_grad": "how it is computed",
     "gemma.hidden_activation": "the class reads hidden_act", "gpt_oss.hidden_act": "the class has its own activation",
     "gpt_neox.partial_rotary_factor": "written beside rotary_pct", "gpt_neox.rope_theta": "written beside rotary_emb_base",
     "t5.relative_attention_max_distance": "sizes do not depend on it, and t5 is planned only",

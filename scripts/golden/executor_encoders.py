@@ -19,6 +19,9 @@ from executor_logits import fill
 
 COMMON = dict(vocab_size=61, hidden_size=36, intermediate_size=52, num_hidden_layers=3, num_attention_heads=6,
               max_position_embeddings=40)
+DISTILBERT = dict(model_type="distilbert", vocab_size=61, dim=36, hidden_dim=52, n_layers=3, n_heads=6, max_position_embeddings=40)
+MODERNBERT = dict(model_type="modernbert", local_attention=6, pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1,
+                  eos_token_id=2)
 CASES = {
     "bert": (AutoModel, 0, dict(COMMON, model_type="bert")),
     "bert_seed": (AutoModel, 1, dict(COMMON, model_type="bert", hidden_act="gelu_new", type_vocab_size=1)),
@@ -30,6 +33,16 @@ CASES = {
                                           layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
     "llama_headless": (AutoModel, 6, dict(COMMON, model_type="llama", num_key_value_heads=2, num_hidden_layers=2)),
     "roberta_masked": (AutoModelForMaskedLM, 4, dict(COMMON, model_type="roberta", num_hidden_layers=1)),
+    "xlm_roberta": (AutoModel, 0, dict(COMMON, model_type="xlm-roberta", type_vocab_size=1, layer_norm_eps=1e-5)),
+    "xlm_roberta_masked": (AutoModelForMaskedLM, 2, dict(COMMON, model_type="xlm-roberta", num_hidden_layers=1)),
+    "distilbert": (AutoModel, 0, DISTILBERT),
+    "distilbert_masked": (AutoModelForMaskedLM, 3, dict(DISTILBERT, n_layers=1, activation="relu")),
+    "modernbert": (AutoModel, 0, dict(COMMON, **MODERNBERT, num_hidden_layers=5)),
+    "modernbert_biases": (AutoModel, 4, dict(COMMON, **MODERNBERT, attention_bias=True, mlp_bias=True, hidden_activation="silu",
+                                             global_attn_every_n_layers=2)),
+    "mpnet": (AutoModel, 0, dict(COMMON, model_type="mpnet")),
+    "mpnet_masked": (AutoModelForMaskedLM, 5, dict(COMMON, model_type="mpnet", num_hidden_layers=1)),
+    "modernbert_masked": (AutoModelForMaskedLM, 1, dict(COMMON, **MODERNBERT)),
 }
 
 
@@ -38,9 +51,7 @@ def rows(values):
 
 
 def write(out, path):
-    with open(path, "w") as file:
-        json.dump(out, file, separators=(",", ":"))
-        file.write("\n")
+    path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in out.items()) + "\n}\n")
 
 
 def embed(folder):
@@ -68,13 +79,15 @@ def main(folder):
         model = fill(kind.from_config(made, torch_dtype=torch.float32).eval(), seed)
         sequences = [[(5 * i + 3 * n + 2) % 61 for i in range(n)] for n in (1, 7, 12)]
         # An id of roberta's padding does not count as a position.
-        if config["model_type"] == "roberta":
+        if config["model_type"] in ("roberta", "xlm-roberta", "mpnet"):
             sequences[1][3] = 1
         hidden, result = [], []
         with torch.no_grad():
             for ids in sequences:
-                got = model(torch.tensor([ids]), output_hidden_states=True)
-                hidden += rows(got.hidden_states[-1])
+                got = model(torch.tensor([ids]))
+                # The last of modernbert's hidden_states lacks the last norm.
+                base = getattr(model, model.base_model_prefix, model)
+                hidden += rows(base(torch.tensor([ids])).last_hidden_state)
                 last = got.get("logits", got.get("pooler_output"))
                 result += rows(got.last_hidden_state if last is None else last)
         out[case] = {

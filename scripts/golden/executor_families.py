@@ -13,6 +13,19 @@ CASES = {
                     attention_multiplier=0.125, logits_scaling=0.25),
     "granite_biases": dict(COMMON, model_type="granite", num_hidden_layers=2, attention_bias=True, mlp_bias=True,
                            embedding_multiplier=0.5, attention_multiplier=0.3, tie_word_embeddings=True),
+    "cohere": dict(COMMON, model_type="cohere", logit_scale=2.0),
+    "cohere_biases": dict(COMMON, model_type="cohere", num_hidden_layers=2, attention_bias=True, head_dim=8, logit_scale=3.0,
+                          tie_word_embeddings=False, num_key_value_heads=6),
+    "cohere2": dict(COMMON, model_type="cohere2", num_hidden_layers=5, sliding_window=6, logit_scale=2.5),
+    "olmo2": dict(COMMON, model_type="olmo2", attention_bias=True),
+    "olmo3": dict(COMMON, model_type="olmo3", num_hidden_layers=5, sliding_window=6, max_position_embeddings=64,
+                  rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8, beta_fast=32.0,
+                                    beta_slow=1.0, attention_factor=1.2)),
+    "exaone4": dict(COMMON, model_type="exaone4", num_hidden_layers=5, sliding_window=6),
+    "exaone4_full": dict(COMMON, model_type="exaone4", num_hidden_layers=2, head_dim=8, sliding_window=None,
+                         layer_types=["full_attention"] * 2, tie_word_embeddings=True,
+                         rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                           original_max_position_embeddings=32)),
 }
 
 if __name__ == "__main__":

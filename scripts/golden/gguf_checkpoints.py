@@ -86,21 +86,48 @@ CASES = {
                         routed_scaling_factor=2.5, rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=1.0)),
     "granite": dict(COMMON, model_type="granite", embedding_multiplier=12.0, residual_multiplier=0.25,
                     attention_multiplier=0.125, logits_scaling=8.0, tie_word_embeddings=True, rope_theta=1e7),
+    "cohere": dict(ALONE, model_type="cohere", logit_scale=0.0625),
+    "cohere2": dict(COMMON, model_type="cohere2", num_hidden_layers=5, sliding_window=6, logit_scale=0.25),
+    "olmo2": dict(ALONE, model_type="olmo2", rope_theta=5e5),
+    "olmo3": dict(COMMON, model_type="olmo3", num_hidden_layers=5, sliding_window=6,
+                  rope_scaling=dict(YARN, attention_factor=1.2)),
+    "exaone4": dict(COMMON, model_type="exaone4", num_hidden_layers=5, sliding_window=6, head_dim=16),
+    "exaone4_full": dict(COMMON, model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2,
+                         rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                           original_max_position_embeddings=32)),
+    "smollm3": dict(COMMON, model_type="smollm3", num_hidden_layers=5),
+    "stablelm": dict(COMMON, model_type="stablelm", head_dim=8, partial_rotary_factor=0.5, use_qkv_bias=True,
+                     use_parallel_residual=False),
+    "stablelm_parallel": dict(COMMON, model_type="stablelm", partial_rotary_factor=0.25, use_parallel_residual=True),
+    "starcoder2": dict(COMMON, model_type="starcoder2", rope_theta=1e5),
+    "seed_oss": dict(COMMON, model_type="seed_oss", head_dim=16, rope_theta=1e7),
+    "ernie4_5": dict(COMMON, model_type="ernie4_5", head_dim=16),
+    "hunyuan": dict(COMMON, model_type="hunyuan_v1_dense", head_dim=16, tie_word_embeddings=True),
     "bert": dict(ALONE, model_type="bert", type_vocab_size=2, max_position_embeddings=32),
     "roberta": dict(ALONE, model_type="roberta", type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
                     max_position_embeddings=32),
+    "xlm_roberta": dict(ALONE, model_type="xlm-roberta", type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
+                        max_position_embeddings=32),
+    "distilbert": dict(model_type="distilbert", vocab_size=VOCABULARY, dim=32, hidden_dim=64, n_layers=2, n_heads=4,
+                       max_position_embeddings=32, pad_token_id=0),
+    "modernbert": dict(ALONE, model_type="modernbert", num_hidden_layers=5, local_attention=6, max_position_embeddings=64,
+                       cls_token_id=1, sep_token_id=2),
     "t5": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2,
                num_heads=4, feed_forward_proj="relu", decoder_start_token_id=0, pad_token_id=0),
     "t5_gated": dict(model_type="t5", vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2,
                      num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
                      decoder_start_token_id=0, pad_token_id=0),
 }
+ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert")
 COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
     llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
-    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0 granite-q8_0""".split()
+    deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0 granite-q8_0
+    cohere-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
+    smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
+    xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
-ALSO = {"gpt2": dict(n_ctx=64)}
+ALSO = {"gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
 
 
@@ -127,13 +154,14 @@ def make(config):
     if config["model_type"] == "t5":
         model = T5ForConditionalGeneration(made)
     else:
-        kind = AutoModel if config["model_type"] in ("bert", "roberta") else AutoModelForCausalLM
+        kind = AutoModel if config["model_type"] in ENCODERS else AutoModelForCausalLM
         model = kind.from_config(made)
     model = as_published(fill(model.float().eval()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # [inputs, outputs]: gpt2's Conv1D and the stacked experts of gpt_oss.
-            is_transposed = (".c_" in name or ".experts." in name and config["model_type"] == "gpt_oss")
+            is_transposed = (config["model_type"] == "gpt2" and ".c_" in name or
+                             config["model_type"] == "gpt_oss" and ".experts." in name)
             if "kv_b_proj" in name:
                 # Blocks run along its inputs in one half and along its outputs in the other.
                 parameter.copy_(torch.sign(parameter) * 127 / 512)
@@ -168,20 +196,22 @@ def save_packed(place, packed):
 
 def set_vocab(self):
     tokens = ["<unk>", "<s>", "</s>"] + [chr(ord("A") + i) for i in range(VOCABULARY - 3)]
-    # RobertaModel.set_vocab writes a BPE vocabulary, by whose merges the reader knows the family.
-    is_merged = self.hparams["model_type"] == "roberta"
-    self.gguf_writer.add_tokenizer_model("gpt2" if is_merged else "llama")
-    if is_merged:
+    # The kind of vocabulary that the class's own set_vocab writes: the reader knows roberta by merges, xlm-roberta by scores.
+    family = self.hparams["model_type"]
+    kind = {"bert": "bert", "distilbert": "bert", "roberta": "gpt2", "modernbert": "gpt2", "xlm-roberta": "t5"}.get(family, "llama")
+    self.gguf_writer.add_tokenizer_model(kind)
+    if kind == "gpt2":
         self.gguf_writer.add_token_merges(["A B"])
     self.gguf_writer.add_tokenizer_pre("default")
     self.gguf_writer.add_token_list(tokens)
-    self.gguf_writer.add_token_scores([float(-i) for i in range(VOCABULARY)])
+    if kind in ("llama", "t5"):
+        self.gguf_writer.add_token_scores([float(-i) for i in range(VOCABULARY)])
     self.gguf_writer.add_token_types([2, 3, 3] + [1] * (VOCABULARY - 3))
     self.gguf_writer.add_bos_token_id(1)
     self.gguf_writer.add_eos_token_id(2)
-    # What BertModel.set_vocab and RobertaModel.set_vocab write besides the vocabulary.
-    if "type_vocab_size" in self.hparams:
-        self.gguf_writer.add_token_type_count(self.hparams["type_vocab_size"])
+    # What these classes write besides the vocabulary.
+    if family in ("bert", "roberta", "xlm-roberta", "distilbert"):
+        self.gguf_writer.add_token_type_count(self.hparams.get("type_vocab_size", 1))
 
 
 def convert(folder, kind, path):

@@ -203,6 +203,45 @@ FAMILIES = {
 }
 
 
+def distilbert(d):
+    d.set(**{d.one_of("dim", "hidden_size"): d.hidden, d.one_of("n_heads", "num_attention_heads"): d.heads,
+             d.one_of("n_layers", "num_hidden_layers"): d.size(1, 4)}, hidden_dim=d.size(1, 90))
+    d.maybe("max_position_embeddings", d.size(3, 99))
+    d.maybe("activation", "gelu", "relu")
+
+
+def mpnet(d):
+    common(d)
+    d.maybe("max_position_embeddings", d.size(3, 99))
+    d.maybe("hidden_act", *ACTIVATIONS)
+
+
+def modernbert(d):
+    common(d)
+    d.set(pad_token_id=0)
+    d.flags("attention_bias", "mlp_bias", "decoder_bias")
+    d.maybe("global_attn_every_n_layers", 1, 2, 3)
+    d.maybe("local_attention", 4, 9)
+    d.maybe("hidden_activation", *ACTIVATIONS)
+
+
+def smollm3(d):
+    decoder("attention_bias", "mlp_bias", "use_sliding_window")(d)
+    d.maybe("no_rope_layer_interval", 1, 2, 3)
+
+
+def stablelm(d):
+    decoder("use_qkv_bias", "use_parallel_residual", head_dim=False, window=())(d)
+    d.maybe("partial_rotary_factor", 0.4, 0.5, 1.0)
+
+
+def with_head_dim(draw):
+    def drawn(d):
+        draw(d)
+        d.set(head_dim=d.one_of(2, 4, 8))
+    return drawn
+
+
 def multipliers(*keys, draw):
     def drawn(d):
         draw(d)
@@ -211,10 +250,33 @@ def multipliers(*keys, draw):
     return drawn
 
 
+def with_pattern(draw):
+    def drawn(d):
+        draw(d)
+        d.maybe("sliding_window_pattern", 2, 3)
+    return drawn
+
+
 # Each has a generator of its own: a family more leaves the rows of the others.
 SEPARATE = {
+    "xlm-roberta": (bert, "XLMRobertaForMaskedLM XLMRobertaModel"),
+    "distilbert": (distilbert, "DistilBertForMaskedLM DistilBertModel"),
+    "modernbert": (modernbert, "ModernBertForMaskedLM ModernBertModel"),
+    "mpnet": (mpnet, "MPNetForMaskedLM MPNetModel"),
     "granite": (multipliers("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling",
                             draw=decoder("attention_bias", "mlp_bias", window=())), "GraniteForCausalLM GraniteModel"),
+    "cohere": (multipliers("logit_scale", draw=decoder("attention_bias", window=())), "CohereForCausalLM CohereModel"),
+    "cohere2": (with_pattern(decoder("attention_bias", window=(8,))), "Cohere2ForCausalLM Cohere2Model"),
+    "olmo2": (decoder("attention_bias", window=()), "Olmo2ForCausalLM Olmo2Model"),
+    "olmo3": (decoder("attention_bias", window=(8,)), "Olmo3ForCausalLM Olmo3Model"),
+    "exaone4": (with_pattern(decoder(window=(8,))), "Exaone4ForCausalLM Exaone4Model"),
+    "smollm3": (smollm3, "SmolLM3ForCausalLM SmolLM3Model"),
+    "stablelm": (stablelm, "StableLmForCausalLM StableLmModel"),
+    "starcoder2": (decoder("use_bias"), "Starcoder2ForCausalLM Starcoder2Model"),
+    "seed_oss": (decoder("attention_bias", "attention_out_bias", "mlp_bias", window=()), "SeedOssForCausalLM SeedOssModel"),
+    "ernie4_5": (decoder("use_bias", window=()), "Ernie4_5ForCausalLM Ernie4_5Model"),
+    "hunyuan_v1_dense": (with_head_dim(decoder("attention_bias", head_dim=False, window=())),
+                         "HunYuanDenseV1ForCausalLM HunYuanDenseV1Model"),
 }
 
 

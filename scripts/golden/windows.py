@@ -12,7 +12,7 @@ import json
 import families
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text",
-            "phi3", "gpt_oss")
+            "phi3", "gpt_oss", "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense")
 
 
 def window_of(attention, config, layer):
@@ -22,7 +22,7 @@ def window_of(attention, config, layer):
     if config.model_type == "qwen2_moe":
         return window if config.use_sliding_window and layer >= config.max_window_layers else 0
     # mistral, mixtral and phi3 hand config.sliding_window to every layer's attention; llama and gemma have none.
-    return window if config.model_type in ("mistral", "mixtral", "phi3") else 0
+    return window if config.model_type in ("mistral", "mixtral", "phi3", "starcoder2") else 0
 
 
 def runs(windows):

@@ -95,7 +95,7 @@ private:
     }
 };
 
-using Olmo2 = Olmo2Norms<false>;
-static_assert(ModelArchitecture<Olmo2>);
+using OwnOlmo2 = Olmo2Norms<false>;
+static_assert(ModelArchitecture<OwnOlmo2>);
 
 }  // namespace shardwise::testing

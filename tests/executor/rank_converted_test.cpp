@@ -62,7 +62,7 @@ std::vector<float> run_converted(Converted const& one, std::int32_t ranks, std::
     auto const checkpoint = read_converted(one.name, source);
     auto const parameters = StoredParameters::open(source, checkpoint.model);
     REQUIRE_MESSAGE(parameters, (parameters ? "" : parameters.error().message()));
-    bool const is_encoder = checkpoint.model.config.type_vocab_size > 0;
+    bool const is_encoder = is_bidirectional(checkpoint.model);
     auto const count = static_cast<std::int64_t>(one.ids.size());
     std::vector<float> out;
     auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
@@ -102,10 +102,35 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
         if (is_decoder) CHECK(worst(run_converted(one, 1, 5), one.output) < 1e-4);
     }
     // The converter knows no opt and writes mistral as llama; t5 is not executed.
-    std::set<std::string> const expected{"bert",    "bloom",     "deepseek_v2", "deepseek_v3", "falcon",
-                                         "gemma",   "gemma2",    "gemma3_text", "gpt2",        "gpt_neox", "granite",
-                                         "gpt_oss", "llama",     "mixtral",     "phi",         "phi3",
-                                         "qwen2",   "qwen2_moe", "qwen3",       "qwen3_moe",   "roberta"};
+    std::set<std::string> const expected{
+        "bert",
+        "bloom",
+        "cohere",
+        "cohere2",
+        "deepseek_v2",
+        "deepseek_v3",
+        "exaone4",
+        "falcon",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "gpt2",
+        "gpt_neox",
+        "gpt_oss",
+        "granite",
+        "llama",
+        "mixtral",
+        "olmo2",
+        "olmo3",
+        "phi",
+        "phi3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "roberta",
+        "ernie4_5", "hunyuan_v1_dense", "seed_oss", "smollm3", "stablelm", "starcoder2", "xlm-roberta", "distilbert", "modernbert",
+    };
     CHECK(families == expected);
 }
 

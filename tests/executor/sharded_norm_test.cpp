@@ -65,7 +65,7 @@ std::vector<GoldenCase> cases() {
 TEST_CASE("RankExecutor: a norm over all heads gives transformers' logits within 1e-4 over tp x pp ranks") {
     for (auto const& one : cases()) {
         CAPTURE(one.name);
-        Olmo2Model<Olmo2> const model(one);
+        Olmo2Model<OwnOlmo2> const model(one);
         for (std::int32_t const tp : {1, 2, 3, 4}) {
             for (std::int32_t const pp : {1, 2}) {
                 CAPTURE(tp);
@@ -81,7 +81,7 @@ TEST_CASE("RankExecutor: a norm over all heads gives transformers' logits within
 TEST_CASE("RankExecutor: under Deterministic a norm over all heads has the bits of one rank") {
     for (auto const& one : cases()) {
         CAPTURE(one.name);
-        Olmo2Model<Olmo2> const model(one);
+        Olmo2Model<OwnOlmo2> const model(one);
         auto const alone = compute<Deterministic>(model, one, 1);
         REQUIRE(alone.size() == one.logits.size());
         for (std::size_t i = 0; i < alone.size(); ++i) CHECK(worst(alone[i], one.logits[i].second) < 1e-4);

@@ -36,8 +36,9 @@ public:
         return split_units(op.experts, experts_.ranks, experts_.rank);
     }
 
-    /// A parameter's full name; a `*` in it is the expert's number.
+    /// A parameter's full name; a `*` in it is the expert's number, and after a / it is the full one already.
     [[nodiscard]] std::string name_of(std::string_view parameter, std::int64_t expert = 0) const {
+        if (parameter.starts_with('/')) return std::string(parameter.substr(1));
         auto name = prefix_.empty() ? std::string(parameter) : prefix_ + "." + std::string(parameter);
         if (auto const star = name.find('*'); star != std::string::npos) name.replace(star, 1, std::to_string(expert));
         return name;

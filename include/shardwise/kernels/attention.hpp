@@ -154,7 +154,7 @@ struct HostAttention {
 ///
 /// Shapes  q [queries, heads * key_dim], k [keys, kv_heads * key_dim], v [keys, kv_heads * value_dim], of bytes a scale per key
 ///         and key-value head; out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
-///         empty: ALiBi's, times the distance; workspace [attention_workspace(...)] or empty: then queries and heads alone are
+///         empty: ALiBi's, times the distance, or with bias_reach [heads, 2 * bias_reach + 1]: what a score gains by the key's offset; workspace [attention_workspace(...)] or empty: then queries and heads alone are
 ///         split over threads
 /// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`
@@ -209,8 +209,10 @@ template <ActivationElement T, CacheElement Cache>
         return differs("the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim);
     if (!sinks.empty() && sinks.elements() != shape.heads)
         return differs("each head needs a sink", sinks.elements(), shape.heads);
-    if (!slopes.empty() && slopes.elements() != shape.heads)
-        return differs("each head needs a slope", slopes.elements(), shape.heads);
+    auto const per_head = score_numbers(shape);
+    if ((!slopes.empty() || per_head > 1) && slopes.elements() != shape.heads * per_head)
+        return differs(per_head > 1 ? "each head needs a bias for each distance" : "each head needs a slope",
+                       slopes.elements(), shape.heads * per_head);
     auto const needed = attention_workspace(options, queries, keys);
     if (!workspace.empty() && workspace.elements() < needed)
         return error.because("the workspace is too small").got(workspace.elements()).at_least(needed);

@@ -5,8 +5,13 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/arch/bert.hpp>
 #include <shardwise/model/arch/bloom.hpp>
+#include <shardwise/model/arch/cohere.hpp>
+#include <shardwise/model/arch/cohere2.hpp>
 #include <shardwise/model/arch/deepseek_v2.hpp>
 #include <shardwise/model/arch/deepseek_v3.hpp>
+#include <shardwise/model/arch/distilbert.hpp>
+#include <shardwise/model/arch/ernie4_5.hpp>
+#include <shardwise/model/arch/exaone4.hpp>
 #include <shardwise/model/arch/falcon.hpp>
 #include <shardwise/model/arch/gemma.hpp>
 #include <shardwise/model/arch/gemma2.hpp>
@@ -15,9 +20,14 @@
 #include <shardwise/model/arch/gpt_neox.hpp>
 #include <shardwise/model/arch/gpt_oss.hpp>
 #include <shardwise/model/arch/granite.hpp>
+#include <shardwise/model/arch/hunyuan_v1_dense.hpp>
 #include <shardwise/model/arch/llama.hpp>
 #include <shardwise/model/arch/mistral.hpp>
 #include <shardwise/model/arch/mixtral.hpp>
+#include <shardwise/model/arch/modernbert.hpp>
+#include <shardwise/model/arch/mpnet.hpp>
+#include <shardwise/model/arch/olmo2.hpp>
+#include <shardwise/model/arch/olmo3.hpp>
 #include <shardwise/model/arch/opt.hpp>
 #include <shardwise/model/arch/phi.hpp>
 #include <shardwise/model/arch/phi3.hpp>
@@ -26,7 +36,12 @@
 #include <shardwise/model/arch/qwen3.hpp>
 #include <shardwise/model/arch/qwen3_moe.hpp>
 #include <shardwise/model/arch/roberta.hpp>
+#include <shardwise/model/arch/seed_oss.hpp>
+#include <shardwise/model/arch/smollm3.hpp>
+#include <shardwise/model/arch/stablelm.hpp>
+#include <shardwise/model/arch/starcoder2.hpp>
 #include <shardwise/model/arch/t5.hpp>
+#include <shardwise/model/arch/xlm_roberta.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <string_view>
@@ -53,7 +68,10 @@ struct ArchitectureList {
 /// Every family that this version knows. Adding one: docs/how-to/add-an-architecture.md.
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
                                        Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon,
-                                       Bert, Roberta, T5, DeepseekV2, DeepseekV3, Granite>;
+                                       Bert, Roberta, T5, DeepseekV2, DeepseekV3, Granite, Cohere,
+                                       Cohere2, Olmo2, Olmo3, Exaone4,
+                                       SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
+                                       XlmRoberta, DistilBert, ModernBert, MpNet>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

@@ -33,6 +33,10 @@ public:
         return find_module(tree_, &module_, path) != nullptr;
     }
 
+    /// The same for a module with a weight.
+    [[nodiscard]] constexpr bool has_weight(std::string_view path) const {
+        return parameter_of(path, "weight") != nullptr;
+    }
     /// The path of a module within another.
     [[nodiscard]] constexpr std::string_view path(std::string_view within, std::string_view name) {
         return names_.join(within, ".", name);
@@ -129,6 +133,10 @@ private:
 
     static constexpr Tensor without_parameters{};
 
+    [[nodiscard]] constexpr Tensor const* parameter_of(std::string_view path, std::string_view tensor) const {
+        auto const* const module = find_module(tree_, &module_, path);
+        return module == nullptr ? nullptr : find_own_tensor(tree_, *module, tensor);
+    }
     [[nodiscard]] constexpr Tensor const* parameter(std::string_view name) const {
         return name.empty() ? nullptr : find_parameter(tree_, module_, name);
     }

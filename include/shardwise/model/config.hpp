@@ -94,6 +94,7 @@ struct ModelConfig {
     bool yarn_scores = false;         // deepseek: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
+    bool head_bias = true;            // modernbert: decoder_bias
     bool norm_affine = true;          // opt: layer_norm_elementwise_affine
     bool residual_from_norm = false;  // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn

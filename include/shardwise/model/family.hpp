@@ -25,7 +25,8 @@ struct GgufForm {
 /// may change the model. A family that has such keys lists them as `unread_keys`.
 struct UnreadKey {
     std::string_view key;
-    /// The class's default, with which the model is the one that is described: a number, true, false or {} (nothing in it).
+    /// The class's default, with which the model is the one that is described: a number, true, false, a
+    /// quoted word, or {} (nothing in it).
     std::string_view normal;
 };
 

@@ -60,6 +60,8 @@ struct Field {
     std::int64_t source_factor = 1;
     /// The words of a choice, in the order of their values; they outlive the row.
     Span<std::string_view const> choices{};
+    /// Of an integer: may also be letters, L for each layer before the one that is G ("LLLG" is 4).
+    bool has_letters = false;
     /// GGUF metadata key after "<arch>." ("embedding_length"); empty: GGUF does not store it.
     std::string_view gguf{};
     /// GGUF metadata without the key means 0, not the default (writers leave out what is null).
@@ -133,6 +135,12 @@ struct Field {
     [[nodiscard]] constexpr Field zero_in_gguf() const {
         auto copy = *this;
         copy.is_zero_in_gguf = true;
+        return copy;
+    }
+    /// May be letters of layers instead.
+    [[nodiscard]] constexpr Field or_letters() const {
+        auto copy = *this;
+        copy.has_letters = true;
         return copy;
     }
     /// Absent is an error that names the field.

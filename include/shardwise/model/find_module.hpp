@@ -43,8 +43,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return nullptr;
 }
 
-/// The stored tensor that a parameter's dotted name means from `from` on; null where there is none.
+/// The stored tensor that a parameter's dotted name means from `from` on, after a / from the root on; null where there is none.
 [[nodiscard]] constexpr Tensor const* find_parameter(ModuleTree const& tree, Module const& from, std::string_view name) {
+    if (name.starts_with('/')) return find_parameter(tree, tree.module(tree.root()), name.substr(1));
     auto const dot = name.rfind('.');
     auto const* const owner = dot == std::string_view::npos ? &from : find_module(tree, &from, name.substr(0, dot));
     if (owner == nullptr) return nullptr;

@@ -6,8 +6,10 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/presets_classic.hpp>
 #include <shardwise/model/presets_deepseek.hpp>
+#include <shardwise/model/presets_encoders.hpp>
 #include <shardwise/model/presets_gemma.hpp>
 #include <shardwise/model/presets_llama.hpp>
+#include <shardwise/model/presets_near_llama.hpp>
 #include <shardwise/model/presets_others.hpp>
 #include <shardwise/model/presets_phi.hpp>
 #include <shardwise/model/presets_qwen.hpp>
@@ -88,6 +90,16 @@ inline constexpr std::array model_presets{
     ModelPreset{"deepseek-v3", &presets::deepseek_v3, "deepseek-r1"},
     ModelPreset{"granite-3.3-2b", &presets::granite_3_3_2b, "granite-3.3-2b-instruct"},
     ModelPreset{"granite-3.3-8b", &presets::granite_3_3_8b, "granite-3.3-8b-instruct"},
+    ModelPreset{"command-r", &presets::command_r, "c4ai-command-r-v01"},
+    ModelPreset{"olmo-2-7b", &presets::olmo_2_7b, "olmo-2-1124-7b"},
+    ModelPreset{"olmo-3-7b", &presets::olmo_3_7b, "olmo-3-1025-7b"},
+    ModelPreset{"exaone-4.0-1.2b", &presets::exaone_4_0_1_2b},
+    ModelPreset{"smollm3-3b", &presets::smollm3_3b, "smollm3"},
+    ModelPreset{"stablelm-3b-4e1t", &presets::stablelm_3b, "stablelm-3b"},
+    ModelPreset{"starcoder2-3b", &presets::starcoder2_3b},
+    ModelPreset{"seed-oss-36b", &presets::seed_oss_36b},
+    ModelPreset{"ernie-4.5-0.3b", &presets::ernie_4_5_0_3b},
+    ModelPreset{"hunyuan-7b", &presets::hunyuan_7b},
     ModelPreset{"gpt2", &presets::gpt2, "gpt2-small"},
     ModelPreset{"gpt2-medium", &presets::gpt2_medium},
     ModelPreset{"gpt2-large", &presets::gpt2_large},
@@ -110,6 +122,12 @@ inline constexpr std::array model_presets{
     ModelPreset{"bert-base", &presets::bert_base, "bert-base-uncased"},
     ModelPreset{"bert-large", &presets::bert_large, "bert-large-uncased"},
     ModelPreset{"roberta-base", &presets::roberta_base},
+    ModelPreset{"xlm-roberta-base", &presets::xlm_roberta_base},
+    ModelPreset{"xlm-roberta-large", &presets::xlm_roberta_large},
+    ModelPreset{"distilbert-base", &presets::distilbert_base, "distilbert-base-uncased"},
+    ModelPreset{"mpnet-base", &presets::mpnet_base, "all-mpnet-base-v2"},
+    ModelPreset{"modernbert-base", &presets::modernbert_base},
+    ModelPreset{"modernbert-large", &presets::modernbert_large},
     ModelPreset{"t5-small", &presets::t5_small},
     ModelPreset{"t5-base", &presets::t5_base},
     ModelPreset{"t5-large", &presets::t5_large},

@@ -17,6 +17,32 @@ namespace detail {
     return config;
 }
 
+[[nodiscard]] constexpr ModelConfig command_r_preset() {
+    auto config = tied(decoder_preset("cohere", "Command-R", Dtype::f16, {256000, 8192, 22528, 40, 64, 64, 128, 8192},
+                                      8000000.0, 1e-5));
+    config.logit_scale = 0.0625;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig olmo3_preset(char const* name, DecoderSizes const& sizes) {
+    auto config = decoder_preset("olmo3", name, Dtype::bf16, sizes, 500000.0, 1e-6);
+    config.sliding_window = 4096;
+    config.rope.kind = RopeKind::yarn;
+    config.rope.factor = 8.0;
+    config.rope.original_max_positions = 8192;
+    config.rope.attention_factor = 1.2079441541679836;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig exaone4_small_preset() {
+    auto config = tied(decoder_preset("exaone4", "EXAONE-4.0-1.2B", Dtype::bf16,
+                                      {102400, 2048, 4096, 30, 32, 8, 64, 65536}, 1000000.0, 1e-5));
+    config.rope.kind = RopeKind::llama3;
+    config.rope.factor = 16.0;
+    config.rope.original_max_positions = 8192;
+    return config;
+}
+
 }  // namespace detail
 
 namespace presets {
@@ -25,6 +51,12 @@ inline constexpr auto granite_3_3_2b =
     detail::granite_preset("Granite-3.3-2B", {49159, 2048, 8192, 40, 32, 8, 64, 131072}, 0.015625, 8.0);
 inline constexpr auto granite_3_3_8b =
     detail::granite_preset("Granite-3.3-8B", {49159, 4096, 12800, 40, 32, 8, 128, 131072}, 0.0078125, 16.0);
+
+inline constexpr auto command_r = detail::command_r_preset();
+inline constexpr auto olmo_2_7b = detail::decoder_preset("olmo2", "OLMo-2-7B", Dtype::f32,
+                                                         {100352, 4096, 11008, 32, 32, 32, 128, 4096}, 500000.0, 1e-6);
+inline constexpr auto olmo_3_7b = detail::olmo3_preset("Olmo-3-7B", {100278, 4096, 11008, 32, 32, 32, 128, 65536});
+inline constexpr auto exaone_4_0_1_2b = detail::exaone4_small_preset();
 
 }  // namespace presets
 

@@ -41,10 +41,13 @@ public:
     constexpr void block(std::string_view module, Write const& write) {
         add_block(path(module), hidden(), write);
     }
-    /// The same for a module beside the base model, where the tree has it: the head.
+    /// The same for a module beside the base model, where the tree has it: the head. With Rows::sequences it reads a row for each
+    /// sequence, which the block before it chose.
     template <class Write>
-    constexpr void head_block(std::string_view module, Write const& write) {
-        if (find_module(tree_, module) != nullptr) add_block(module, hidden(), write);
+    constexpr void head_block(std::string_view module, Write const& write, Rows rows = Rows::tokens) {
+        auto input = hidden();
+        if (rows == Rows::sequences) input = Value{.name = "first", .rows = rows, .width = width_};
+        add_block(module, input, write);
     }
 
     // clang 14 does not instantiate what a lambda of these would need in a constant expression: they open and close blocks themselves.

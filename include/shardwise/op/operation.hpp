@@ -50,16 +50,24 @@ struct AttentionShape {
     bool is_causal = true;
     /// Attends to the encoder's output: its cache is filled once.
     bool is_cross = false;
+    /// Scores have a bias by distance, which is the same for all keys so far away or further; 0: none (mpnet).
+    std::int64_t bias_reach = 0;
     /// What multiplies the scores; 0: 1 / sqrt(key_dim).
     double score_scale = 0.0;
 };
+
+/// The numbers of a head that change its scores: a sink or a slope, or a bias for each offset of a key from -bias_reach on.
+[[nodiscard]] constexpr std::int64_t score_numbers(AttentionShape const& shape) {
+    return shape.bias_reach > 0 ? 2 * shape.bias_reach + 1 : 1;
+}
 
 /// One step of a block: what it reads, what it makes, and its sizes. Plain data for estimator, cost model and executor.
 struct Operation {
     OpKind kind = OpKind::add;
     std::array<ValueId, 4> inputs{no_value, no_value, no_value, no_value};
     ValueId output = no_value;
-    /// Parameters relative to the block's module ("self_attn.q_proj.weight"); a `*` stands for every expert.
+    /// Parameters relative to the block's module ("self_attn.q_proj.weight"); a `*` stands for every expert. After a / the name is
+    /// a full one: of what several blocks share.
     std::array<std::string_view, 4> parameters{};
     /// Of linear, experts, embedding (rows, width) and norm (width, -).
     std::int64_t in_features = 0;

@@ -52,7 +52,8 @@ struct HeadRun {
 ///
 /// Shapes  `options` and `share` as of the whole model (share: head_share); q [queries, own heads * key_dim],
 ///         k [keys, own kv heads * key_dim], v [keys, own kv heads * value_dim], out [queries, own heads * value_dim];
-///         workspace [attend_heads_workspace(...)] or empty; sinks and slopes [own heads], or empty
+///         workspace [attend_heads_workspace(...)] or empty; sinks and slopes [own heads], or empty; of biases by distance
+///         slopes [own heads, 2 * bias_reach + 1]
 /// Order   on `stream`
 /// Errors  shape_mismatch
 template <ComputeBackend Backend, CacheElement Cache>
@@ -93,7 +94,8 @@ template <ComputeBackend Backend, CacheElement Cache>
                       k.columns(first_kv * shape.key_dim, kv_heads * shape.key_dim, first_kv, kv_heads),
                       v.columns(first_kv * shape.value_dim, kv_heads * shape.value_dim, first_kv, kv_heads),
                       out.columns(first * shape.value_dim, heads * shape.value_dim), part, stream, workspace,
-                      part_of(sinks, first, heads), part_of(slopes, first, heads));
+                      part_of(sinks, first, heads),
+                      part_of(slopes, first * score_numbers(shape), heads * score_numbers(shape)));
         if (!done) return done;
         head = run.query.end;
     }

@@ -63,7 +63,9 @@ std::map<std::string, std::set<std::string>> golden_names() {
 bool is_beyond_gguf(std::string_view family, std::string_view name) {
     auto const has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
     if (family == "bert") return has("cls.");
-    if (family == "roberta") return has("lm_head.");
+    if (family == "roberta" || family == "xlm-roberta") return has("lm_head.") || has("classifier.");
+    if (family == "distilbert") return has("vocab_") || has("classifier.") || has("qa_outputs.");
+    if (family == "modernbert") return has("head.") || has("decoder.");
     if (family == "t5") return has(".embed_tokens.");  // tied to shared.weight
     if (family == "deepseek_v2" || family == "deepseek_v3") return has("expert") && has(".bias");
     if (family == "phi") return has("_layernorm.") && has("self_attn");

@@ -4,11 +4,13 @@
 #include <shardwise/executor/ops/executed_op.hpp>
 #include <shardwise/executor/step_room.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
+#include <shardwise/op/relative_buckets.hpp>
 #include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
@@ -31,6 +33,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
             std::vector<float> const part(slopes.begin() + own.begin, slopes.begin() + own.end);
             return hold(hold_floats<Backend>(from.context(), part));
         }
+        if (op.attention.bias_reach > 0) return load_biases(from, op, own);
         if (op.parameters[0].empty()) return Held{};
         // A sink for each head (gpt_oss).
         auto const stored = from.find(op.parameters[0]);
@@ -43,7 +46,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat) {
         auto const& heads = block.cut.heads;
-        if (heads) to.add_vector(op, 0, heads->query.size());
+        if (heads) to.add_vector(op, 0, heads->query.size() * score_numbers(op.attention));
         if (heads && block.model.config.alibi) to.weights += 4 * heads->query.size();
         if (!op.attention.is_causal) return {};
         auto const bytes = kv_layer_bytes(kv_layer(op.attention, *heads), kv_room(block.limits));
@@ -73,8 +76,9 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         auto const* const numbers = std::get_if<HeldVector<Backend>>(&walk.held(number));
         Vector const none;
         Vector const per_head = numbers != nullptr ? Vector(numbers->values.view()) : none;
-        auto const sinks = config.alibi ? none : per_head;
-        auto const slopes = config.alibi ? per_head : none;
+        bool const is_by_distance = config.alibi || op.attention.bias_reach > 0;
+        auto const sinks = is_by_distance ? none : per_head;
+        auto const slopes = is_by_distance ? per_head : none;
         auto const& share = *walk.block.cut.heads;
         auto const& shape = op.attention;
         auto q = walk.view(op.inputs[0]);
@@ -135,6 +139,22 @@ private:
     [[nodiscard]] static Result<Held> hold(Result<Buffer<float, Backend>> values) {
         if (!values) return values.error();
         return Held{HeldVector<Backend>{std::move(*values)}};
+    }
+
+    /// What the scores of the rank's heads gain by distance: of a head all keys from bias_reach before a query to as many after it.
+    [[nodiscard]] static Result<Held> load_biases(Loader const& from, Operation const& op, UnitRange own) {
+        auto const stored = from.find(op.parameters[0]);
+        if (!stored) return stored.error();
+        auto const buckets = from.model().config.position_buckets;
+        auto const heads = op.attention.heads;
+        auto const table = from.parameters().floats(*stored, buckets * heads, std::nullopt);
+        if (!table) return table.error();
+        std::vector<float> biases;
+        for (auto head = own.begin; head < own.end; ++head) {
+            for (auto offset = -op.attention.bias_reach; offset <= op.attention.bias_reach; ++offset)
+                biases.push_back((*table)[static_cast<std::size_t>(relative_bucket(offset, buckets) * heads + head)]);
+        }
+        return hold(hold_floats<Backend>(from.context(), biases));
     }
 
     /// What multiplies an attention's scores; 0: 1 / sqrt(key_dim).

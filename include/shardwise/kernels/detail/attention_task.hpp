@@ -37,6 +37,7 @@ struct AttentionTask {
     float scale;
     float soft_cap;
     std::int64_t first_query;
+    /// Of each head its slope, or with a bias_reach its bias for each offset of a key from -bias_reach on.
     float const* slopes;
 
     /// The keys that a query sees.

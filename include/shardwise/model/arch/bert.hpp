@@ -85,7 +85,7 @@ struct Bert {
         ModuleTree tree;
         auto const model = detail::add_bert_model(tree, config, layout, has_pooler(config));
         tree.set_root(model);
-        if (config.labels > 0) detail::add_classifier(tree, config, "bert", model, false);
+        if (config.labels > 0) detail::add_classifier(tree, config, "bert", model);
         if (!has_head(config)) return tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const transform = tree.add("BertPredictionHeadTransform", {},
@@ -105,7 +105,7 @@ struct Bert {
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
         ProgramBuilder model(tree, "bert");
-        detail::append_bert_model(model, config, layout);
+        detail::append_encoder(model, config, layout);
         detail::append_classifier(model, config);
         detail::append_masked_head(model, "cls.predictions", "transform.dense", "transform.LayerNorm", config.activation);
         return std::move(model).finish();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/model/arch/detail/bert_layout.hpp>
+#include <shardwise/model/arch/detail/roberta_layout.hpp>
 #include <shardwise/model/architecture.hpp>
 
 #include <array>
@@ -37,29 +37,7 @@ struct Roberta {
         refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
     };
 
-    static constexpr std::array aliases{
-        NameAlias{"token_embd.weight", "roberta.embeddings.word_embeddings.weight"},
-        NameAlias{"position_embd.weight", "roberta.embeddings.position_embeddings.weight"},
-        NameAlias{"token_types.weight", "roberta.embeddings.token_type_embeddings.weight"},
-        NameAlias{"token_embd_norm.weight", "roberta.embeddings.LayerNorm.weight"},
-        NameAlias{"token_embd_norm.bias", "roberta.embeddings.LayerNorm.bias"},
-        NameAlias{"blk.{}.attn_q.weight", "roberta.encoder.layer.{}.attention.self.query.weight"},
-        NameAlias{"blk.{}.attn_q.bias", "roberta.encoder.layer.{}.attention.self.query.bias"},
-        NameAlias{"blk.{}.attn_k.weight", "roberta.encoder.layer.{}.attention.self.key.weight"},
-        NameAlias{"blk.{}.attn_k.bias", "roberta.encoder.layer.{}.attention.self.key.bias"},
-        NameAlias{"blk.{}.attn_v.weight", "roberta.encoder.layer.{}.attention.self.value.weight"},
-        NameAlias{"blk.{}.attn_v.bias", "roberta.encoder.layer.{}.attention.self.value.bias"},
-        NameAlias{"blk.{}.attn_output.weight", "roberta.encoder.layer.{}.attention.output.dense.weight"},
-        NameAlias{"blk.{}.attn_output.bias", "roberta.encoder.layer.{}.attention.output.dense.bias"},
-        NameAlias{"blk.{}.attn_output_norm.weight", "roberta.encoder.layer.{}.attention.output.LayerNorm.weight"},
-        NameAlias{"blk.{}.attn_output_norm.bias", "roberta.encoder.layer.{}.attention.output.LayerNorm.bias"},
-        NameAlias{"blk.{}.ffn_up.weight", "roberta.encoder.layer.{}.intermediate.dense.weight"},
-        NameAlias{"blk.{}.ffn_up.bias", "roberta.encoder.layer.{}.intermediate.dense.bias"},
-        NameAlias{"blk.{}.ffn_down.weight", "roberta.encoder.layer.{}.output.dense.weight"},
-        NameAlias{"blk.{}.ffn_down.bias", "roberta.encoder.layer.{}.output.dense.bias"},
-        NameAlias{"blk.{}.layer_output_norm.weight", "roberta.encoder.layer.{}.output.LayerNorm.weight"},
-        NameAlias{"blk.{}.layer_output_norm.bias", "roberta.encoder.layer.{}.output.LayerNorm.bias"},
-    };
+    static constexpr auto aliases = detail::gguf_roberta;
 
     static constexpr detail::BertLayout layout{.prefix = "Roberta", .has_padding_row = true};
 
@@ -72,42 +50,9 @@ struct Roberta {
         return detail::complete_bert(config);
     }
 
-    static constexpr ModuleTree tree(auto const& config) {
-        ModuleTree tree;
-        auto const model = detail::add_bert_model(tree, config, layout, has_pooler(config));
-        tree.set_root(model);
-        if (!detail::is_base_class(config)) {
-            tree.keep_whole("RobertaSelfAttention");
-            tree.keep_whole("RobertaSdpaSelfAttention");
-        }
-        if (config.labels > 0) detail::add_classifier(tree, config, "roberta", model, true);
-        if (!has_head(config)) return tree;
-        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const head =
-            tree.add("RobertaLMHead", {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
-                     {{"dense", part.linear(config.hidden_size, config.hidden_size, true)},
-                      {"layer_norm", detail::add_layer_norm(part, config.hidden_size)},
-                      {"decoder", detail::add_masked_decoder(part, config)}});
-        tree.set_root(tree.add("RobertaForMaskedLM", {}, {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
-        if (config.tie_word_embeddings) tree.tie("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight");
-        tree.tie("lm_head.bias", "lm_head.decoder.bias");
-        return tree;
-    }
-
+    static constexpr ModuleTree tree(auto const& config) { return detail::roberta_tree(config, layout); }
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        ProgramBuilder model(tree, "roberta");
-        detail::append_bert_model(model, config, layout);
-        detail::append_classifier(model, config);
-        detail::append_masked_head(model, "lm_head", "dense", "layer_norm", ActivationKind::gelu);
-        return std::move(model).finish();
-    }
-
-private:
-    static constexpr bool has_pooler(ModelConfig const& config) {
-        return detail::is_base_class(config) || detail::is_for(config, "ForMultipleChoice");
-    }
-    static constexpr bool has_head(ModelConfig const& config) {
-        return config.model_class.view() == "RobertaForMaskedLM";
+        return detail::roberta_program(config, layout, tree);
     }
 };
 

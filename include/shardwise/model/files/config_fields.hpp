@@ -176,6 +176,14 @@ private:
             config.*field.integer = 0;
             return {};
         }
+        if (field.has_letters && found.is_string()) {
+            auto const letters = string(key, found);
+            if (!letters) return letters.error();
+            if (letters->find_first_not_of('L') + 1 != letters->size() || letters->back() != 'G')
+                return error(ErrorCode::unsupported, key, "is not a G after any number of L");
+            config.*field.integer = static_cast<std::int64_t>(letters->size());
+            return {};
+        }
         bool const may_be_zero = field.rule == FieldRule::natural || field.rule == FieldRule::any;
         auto const value = integer(key, found, may_be_zero ? 0 : 1);
         if (!value) return value.error();

@@ -22,6 +22,7 @@ inline constexpr std::array<UnreadKey, 1> common_unread_keys{{{"pruned_heads", "
 [[nodiscard]] inline bool is_normal(JsonValue value, std::string_view normal) {
     if (value.is_null()) return true;
     if (auto const flag = value.boolean()) return normal == (*flag ? "true" : "false");
+    if (auto const text = value.string()) return normal == '"' + std::string(*text) + '"';
     if (value.is_object() || value.is_array()) return normal == "{}" && value.empty();
     return value.real() && *value.real() == std::strtod(std::string(normal).c_str(), nullptr);
 }

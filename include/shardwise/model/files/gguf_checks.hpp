@@ -82,6 +82,12 @@ template <ModelArchitecture Arch>
             .because("is not what the family's router does")
             .got(*value)
             .expected(gating);
+    // llama.cpp's files name it where they may have one or another (modern-bert).
+    if (auto const named = header.metadata.text(prefix + "hidden_activation"); !named.empty()) {
+        auto const kind = parse_activation(named);
+        if (!kind || *kind != config.activation)
+            return refused("hidden_activation").because("is not the activation that the family has");
+    }
     bool const is_encoder = requires {
         Arch::gguf_class;
     }

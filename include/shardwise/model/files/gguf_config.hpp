@@ -89,8 +89,9 @@ private:
         return error(ErrorCode::unknown_name, "general.architecture", reason)
             .fix("known: " + known.substr(0, known.size() - 2));
     }
-    /// A marker is a tensor's name pattern, or a key with another value than 0.
+    /// A marker is a tensor's name pattern, or a key with another value than 0; with a ! before it the file lacks it.
     [[nodiscard]] bool has_marker(std::string_view marker) const {
+        if (marker.substr(0, 1) == "!") return !has_marker(marker.substr(1));
         if (patterns_.count(std::string(marker)) > 0) return true;
         auto const value = header_.metadata.find(marker);
         return value && value->integer.value_or(1) != 0;
@@ -124,7 +125,7 @@ private:
                 .got(layers)
                 .at_most(LayerSet::capacity);
         }
-        if (auto const done = read_window_pattern(config); !done) return done.error();
+        if (auto const done = read_window_pattern<Arch>(config); !done) return done.error();
         if (auto const done = check_gguf_values<Arch>(header_, path_, config); !done) return done.error();
         return config;
     }
@@ -144,9 +145,10 @@ private:
             }
         }
     }
-    /// Which layers slide, where the file states it: a flag for each, or n where every n-th layer sees everything.
+    /// Which layers slide, where the file states it: a flag for each, or n where the last of n layers sees everything, or the first.
     ///
     /// Source  llama.cpp 0c1e570, src/llama-model.cpp (load_swa_pattern), src/llama-hparams.cpp (set_swa_pattern)
+    template <ModelArchitecture Arch>
     Result<> read_window_pattern(ModelConfig& config) const {
         auto const value = value_of("attention.sliding_window_pattern");
         if (!value || config.sliding_window == 0) return {};
@@ -156,8 +158,9 @@ private:
             slides = header_.metadata.integers(*value, count);
         } else if (value->integer && *value->integer >= 0) {
             auto const n = *value->integer;
+            auto const full = requires { Arch::gguf_full_layer_first; } ? 0 : n - 1;
             for (std::int64_t layer = 0; layer < config.layers; ++layer)
-                slides.push_back(n == 0 || layer % n < n - 1 ? 1 : 0);
+                slides.push_back(n == 0 || layer % n != full ? 1 : 0);
         }
         if (slides.size() != count || count == 0) {
             return error(ErrorCode::invalid_field, architecture_ + ".attention.sliding_window_pattern",

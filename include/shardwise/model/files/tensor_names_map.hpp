@@ -128,8 +128,8 @@ private:
 
     /// The name as it is, under the base model's name, or without prefixes that wrappers add.
     [[nodiscard]] std::optional<TensorSet> find_prefixed(std::string_view name) const {
-        constexpr std::array<std::string_view, 10> wrappers{
-            "model.",          "transformer.", "bert.",       "roberta.", "gpt_neox.",
+        constexpr std::array<std::string_view, 12> wrappers{
+            "model.",          "transformer.", "bert.",       "roberta.", "distilbert.", "mpnet.", "gpt_neox.",
             "language_model.", "text_model.",  "base_model.", "module.",  "_orig_mod."};
         for (int stripped = 0; stripped < 4; ++stripped) {
             if (auto const set = tensors_.find(name)) return set;

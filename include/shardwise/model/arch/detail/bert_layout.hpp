@@ -3,6 +3,7 @@
 
 #include <shardwise/core/list.hpp>
 #include <shardwise/model/arch/detail/classic_decoder.hpp>
+#include <shardwise/op/relative_buckets.hpp>
 
 #include <array>
 #include <string_view>
@@ -26,29 +27,52 @@ struct BertLayout {
     return config.position_kind == 0;
 }
 
-/// The checks and derived sizes of both families.
-[[nodiscard]] constexpr Result<> complete_bert(ModelConfig& config) {
+/// The modules of a layer where they are not bert's (distilbert, mpnet).
+struct EncoderNames {
+    std::string_view query = "attention.self.query";
+    std::string_view key = "attention.self.key";
+    std::string_view value = "attention.self.value";
+    std::string_view out = "attention.output.dense";
+    std::string_view middle_norm = "attention.output.LayerNorm";
+    std::string_view up = "intermediate.dense";
+    std::string_view down = "output.dense";
+    std::string_view last_norm = "output.LayerNorm";
+    /// A table that changes the scores, where the tree has it: of relative positions, or with `has_biases` of biases by distance.
+    std::string_view scores = "attention.self.distance_embedding.weight";
+    bool has_biases = false;
+};
+
+/// The checks and derived sizes of encoders.
+[[nodiscard]] constexpr Result<> complete_encoder(ModelConfig& config, ConfigKeys const& keys = {}) {
     config.kv_heads = config.heads;
-    if (auto const ok = check_sizes(config, {}); !ok) return ok;
+    if (auto const ok = check_sizes(config, keys); !ok) return ok;
     if (auto const ok = check_size("max_position_embeddings", config.max_positions); !ok) return ok;
-    if (auto const ok = check_size("type_vocab_size", config.type_vocab_size); !ok) return ok;
     config.head_dim = config.hidden_size / config.heads;
     config.attention_bias = config.attention_out_bias = config.mlp_bias = true;
     config.is_bidirectional = true;
     return {};
 }
 
+/// The same for those with token types.
+[[nodiscard]] constexpr Result<> complete_bert(ModelConfig& config) {
+    if (auto const ok = check_size("type_vocab_size", config.type_vocab_size); !ok) return ok;
+    return complete_encoder(config);
+}
+
+/// A buffer of the numbers of all positions, which files do not store.
+[[nodiscard]] constexpr Tensor position_indices(ModelConfig const& config, std::string_view name = "position_ids") {
+    return {.name = name,
+            .shape = {1, config.max_positions},
+            .dtype = Dtype::i64,
+            .kind = TensorKind::transient_buffer};
+}
+
 /// embeddings: tables of tokens, positions and token types, a norm, and the index buffers that files do not store.
 [[nodiscard]] constexpr ModuleId add_bert_embeddings(ModuleTree& tree, ModelConfig const& config,
                                                      BertLayout const& layout) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
-    auto const indices = [&](std::string_view name) {
-        return Tensor{.name = name,
-                      .shape = {1, config.max_positions},
-                      .dtype = Dtype::i64,
-                      .kind = TensorKind::transient_buffer};
-    };
-    return tree.add(part.name(layout.prefix, "Embeddings"), {indices("position_ids"), indices("token_type_ids")},
+    return tree.add(part.name(layout.prefix, "Embeddings"),
+                    {position_indices(config), position_indices(config, "token_type_ids")},
                     {{"word_embeddings", part.vocabulary(config.vocab_size, config.hidden_size)},
                      {"position_embeddings", part.table(config.max_positions, config.hidden_size)},
                      {"token_type_embeddings", part.table(config.type_vocab_size, config.hidden_size)},
@@ -110,7 +134,8 @@ struct BertLayout {
 constexpr void append_bert_embeddings(ProgramBuilder& model, ModelConfig const& config, BertLayout const& layout) {
     model.ids_block("embeddings", [&](BlockBuilder& body) {
         auto sum = body.embedding(body.input(), "word_embeddings");
-        sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings"));
+        if (body.has("token_type_embeddings"))
+            sum = body.add(sum, body.table(body.input(), TableIndex::token_type, "token_type_embeddings"));
         if (has_absolute_positions(config)) {
             auto const first = layout.has_padding_row ? config.padding_id + 1 : 0;
             auto const skipped = layout.has_padding_row ? config.padding_id : -1;
@@ -121,22 +146,24 @@ constexpr void append_bert_embeddings(ProgramBuilder& model, ModelConfig const& 
 }
 
 /// One encoder layer: attention over the whole sequence, norms after the residual sums.
-constexpr void write_bert_layer(BlockBuilder& body, ModelConfig const& config) {
-    auto const q = body.linear(body.input(), "q", "attention.self.query");
-    auto const k = body.linear(body.input(), "k", "attention.self.key");
-    auto const v = body.linear(body.input(), "v", "attention.self.value");
-    auto const context =
-        body.attention(q, k, v, plain_attention(config, false), "attention.self.distance_embedding.weight");
-    auto const attended = body.linear(context, "attention_out", "attention.output.dense");
-    auto const middle = body.layer_norm(body.add(body.input(), attended), "attention.output.LayerNorm");
-    auto const mlp = append_mlp(body, config, middle, "intermediate.dense", "output.dense");
-    (void)body.layer_norm(body.add(middle, mlp), "output.LayerNorm");
+constexpr void write_encoder_layer(BlockBuilder& body, ModelConfig const& config, EncoderNames const& names) {
+    auto const in = body.input();
+    auto const q = body.linear(in, "q", names.query);
+    auto const k = body.linear(in, "k", names.key);
+    auto const v = body.linear(in, "v", names.value);
+    auto shape = plain_attention(config, false);
+    if (names.has_biases) shape.bias_reach = relative_reach;
+    auto const context = body.attention(q, k, v, shape, names.scores);
+    auto const middle = body.layer_norm(body.add(in, body.linear(context, "attention_out", names.out)), names.middle_norm);
+    auto const mlp = append_mlp(body, config, middle, names.up, names.down);
+    (void)body.layer_norm(body.add(middle, mlp), names.last_norm);
 }
 
 /// Embeddings, layers, and where the class has one the pooler: the first token through a dense layer and tanh.
-constexpr void append_bert_model(ProgramBuilder& model, ModelConfig const& config, BertLayout const& layout) {
+constexpr void append_encoder(ProgramBuilder& model, ModelConfig const& config, BertLayout const& layout,
+                              EncoderNames const& names = {}, std::string_view layers = "encoder.layer") {
     append_bert_embeddings(model, config, layout);
-    model.layers("encoder.layer", [&](BlockBuilder& body) { write_bert_layer(body, config); });
+    model.layers(layers, [&](BlockBuilder& body) { write_encoder_layer(body, config, names); });
     if (!model.has("pooler")) return;
     model.block("pooler", [](BlockBuilder& body) {
         auto const dense = body.linear(body.first_token(body.input()), "pooled", "dense");
@@ -159,17 +186,18 @@ constexpr void append_masked_head(ProgramBuilder& model, std::string_view module
                        TensorUse::head);
 }
 
-/// Makes the class that is counted out of the base model and its classifier: a linear layer, or roberta's two for texts.
+/// Makes the class that is counted out of the base model and its classifier: a linear layer, or roberta's two for texts, a module
+/// of the class `dense_head`.
 constexpr void add_classifier(ModuleTree& tree, ModelConfig const& config, std::string_view base, ModuleId model,
-                              bool has_dense_head) {
+                              std::string_view dense_head = {}) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const scores = part.linear(config.labels, config.hidden_size, true, {}, TensorUse::head);
     List<Child> children{{base, model}};
     if (is_for(config, "ForQuestionAnswering")) {
         children.push_back({"qa_outputs", scores, ModuleRole::head});
-    } else if (has_dense_head && is_for(config, "ForSequenceClassification")) {
+    } else if (!dense_head.empty() && is_for(config, "ForSequenceClassification")) {
         auto const dense = part.linear(config.hidden_size, config.hidden_size, true);
-        auto const head = tree.add("RobertaClassificationHead", {},
+        auto const head = tree.add(dense_head, {},
                                    {{"dense", dense}, {"dropout", part.plain("Dropout")}, {"out_proj", scores}});
         children.push_back({"classifier", head, ModuleRole::head});
     } else {

@@ -145,6 +145,13 @@ template <class Slides>
     return {};
 }
 
+/// Makes rope_free_layers the layers without a window. Call it when windows are completed.
+constexpr void turn_windows_only(ModelConfig& config) {
+    config.rope_free_layers = {};
+    for (std::int64_t layer = 0; layer < config.layers; ++layer)
+        if (!config.sliding_layers.contains(layer)) config.rope_free_layers.insert(layer);
+}
+
 /// Refuses impossible numbers of experts.
 ///
 /// Errors  invalid_field, capacity_exceeded

@@ -26,15 +26,22 @@ template <std::size_t... Sizes>
     return joined;
 }
 
-/// What stands around the layers, and the norm and the output projection of attention.
-inline constexpr std::array gguf_frame{
+/// What stands around the layers, and the output projection of attention.
+inline constexpr std::array gguf_ends{
     NameAlias{"token_embd.weight", "model.embed_tokens.weight"},
     NameAlias{"output_norm.weight", "model.norm.weight"},
     NameAlias{"output.weight", "lm_head.weight"},
-    NameAlias{"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"},
     NameAlias{"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight"},
     NameAlias{"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias"},
 };
+
+/// The norm before attention.
+inline constexpr std::array gguf_first_norm{
+    NameAlias{"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"},
+};
+
+/// Both.
+inline constexpr auto gguf_frame = join_aliases(gguf_ends, gguf_first_norm);
 
 /// Separate q, k and v projections.
 inline constexpr std::array gguf_qkv{
@@ -68,6 +75,12 @@ inline constexpr std::array gguf_second_norm{
 inline constexpr std::array gguf_four_norms{
     NameAlias{"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
     NameAlias{"blk.{}.ffn_norm.weight", "model.layers.{}.pre_feedforward_layernorm.weight"},
+    NameAlias{"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
+};
+
+/// The norms of what attention and MLP give where there are no others (olmo2, exaone4).
+inline constexpr std::array gguf_result_norms{
+    NameAlias{"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
     NameAlias{"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
 };
 

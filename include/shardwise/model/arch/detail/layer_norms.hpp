@@ -26,4 +26,7 @@ inline constexpr LayerNorms four_norms{input_norm, post_attention_norm, pre_feed
 /// Norms of the results alone (olmo2, exaone4).
 inline constexpr LayerNorms result_norms{{}, post_attention_norm, {}, post_feedforward_norm};
 
+/// One norm, for attention and MLP side by side (cohere).
+inline constexpr LayerNorms one_norm{input_norm, {}, {}, {}};
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/model/arch/detail/bert_layout.hpp>
+#include <shardwise/model/field.hpp>
+
+#include <array>
+
+/// What roberta and xlm-roberta share beyond bert's encoder: heads, classifiers, GGUF's names.
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// GGUF stores the encoder without a head.
+inline constexpr std::array gguf_roberta{
+    NameAlias{"token_embd.weight", "roberta.embeddings.word_embeddings.weight"},
+    NameAlias{"position_embd.weight", "roberta.embeddings.position_embeddings.weight"},
+    NameAlias{"token_types.weight", "roberta.embeddings.token_type_embeddings.weight"},
+    NameAlias{"token_embd_norm.weight", "roberta.embeddings.LayerNorm.weight"},
+    NameAlias{"token_embd_norm.bias", "roberta.embeddings.LayerNorm.bias"},
+    NameAlias{"blk.{}.attn_q.weight", "roberta.encoder.layer.{}.attention.self.query.weight"},
+    NameAlias{"blk.{}.attn_q.bias", "roberta.encoder.layer.{}.attention.self.query.bias"},
+    NameAlias{"blk.{}.attn_k.weight", "roberta.encoder.layer.{}.attention.self.key.weight"},
+    NameAlias{"blk.{}.attn_k.bias", "roberta.encoder.layer.{}.attention.self.key.bias"},
+    NameAlias{"blk.{}.attn_v.weight", "roberta.encoder.layer.{}.attention.self.value.weight"},
+    NameAlias{"blk.{}.attn_v.bias", "roberta.encoder.layer.{}.attention.self.value.bias"},
+    NameAlias{"blk.{}.attn_output.weight", "roberta.encoder.layer.{}.attention.output.dense.weight"},
+    NameAlias{"blk.{}.attn_output.bias", "roberta.encoder.layer.{}.attention.output.dense.bias"},
+    NameAlias{"blk.{}.attn_output_norm.weight", "roberta.encoder.layer.{}.attention.output.LayerNorm.weight"},
+    NameAlias{"blk.{}.attn_output_norm.bias", "roberta.encoder.layer.{}.attention.output.LayerNorm.bias"},
+    NameAlias{"blk.{}.ffn_up.weight", "roberta.encoder.layer.{}.intermediate.dense.weight"},
+    NameAlias{"blk.{}.ffn_up.bias", "roberta.encoder.layer.{}.intermediate.dense.bias"},
+    NameAlias{"blk.{}.ffn_down.weight", "roberta.encoder.layer.{}.output.dense.weight"},
+    NameAlias{"blk.{}.ffn_down.bias", "roberta.encoder.layer.{}.output.dense.bias"},
+    NameAlias{"blk.{}.layer_output_norm.weight", "roberta.encoder.layer.{}.output.LayerNorm.weight"},
+    NameAlias{"blk.{}.layer_output_norm.bias", "roberta.encoder.layer.{}.output.LayerNorm.bias"},
+};
+
+[[nodiscard]] constexpr bool has_roberta_pooler(ModelConfig const& config) {
+    return is_base_class(config) || is_for(config, "ForMultipleChoice");
+}
+
+/// The tree of the counted class.
+[[nodiscard]] constexpr ModuleTree roberta_tree(ModelConfig const& config, BertLayout const& layout) {
+    ModuleTree tree;
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const model = add_bert_model(tree, config, layout, has_roberta_pooler(config));
+    tree.set_root(model);
+    if (!is_base_class(config)) {
+        tree.keep_whole(part.name(layout.prefix, "SelfAttention"));
+        tree.keep_whole(part.name(layout.prefix, "SdpaSelfAttention"));
+    }
+    if (config.labels > 0)
+        add_classifier(tree, config, "roberta", model, part.name(layout.prefix, "ClassificationHead"));
+    if (!is_for(config, "ForMaskedLM")) return tree;
+    auto const head = tree.add(part.name(layout.prefix, "LMHead"),
+                               {part.tensors().bias(config.vocab_size, ShardRule::units(0, config.vocab_size))},
+                               {{"dense", part.linear(config.hidden_size, config.hidden_size, true)},
+                                {"layer_norm", add_layer_norm(part, config.hidden_size)},
+                                {"decoder", add_masked_decoder(part, config)}});
+    tree.set_root(tree.add(part.name(layout.prefix, "ForMaskedLM"), {},
+                           {{"roberta", model}, {"lm_head", head, ModuleRole::head}}));
+    if (config.tie_word_embeddings) tree.tie("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight");
+    tree.tie("lm_head.bias", "lm_head.decoder.bias");
+    return tree;
+}
+
+/// The program of the counted class.
+[[nodiscard]] constexpr BlockProgram roberta_program(ModelConfig const& config, BertLayout const& layout,
+                                                     ModuleTree const& tree) {
+    ProgramBuilder model(tree, "roberta");
+    append_encoder(model, config, layout);
+    append_classifier(model, config);
+    append_masked_head(model, "lm_head", "dense", "layer_norm", ActivationKind::gelu);
+    return std::move(model).finish();
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
