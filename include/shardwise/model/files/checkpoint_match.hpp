@@ -4,6 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/family.hpp>
+#include <shardwise/model/files/file_tensor.hpp>
 #include <shardwise/model/files/stored_sizes.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
 
@@ -18,16 +19,6 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// A tensor as any checkpoint file lists it.
-struct FileTensor {
-    std::string_view name;
-    /// Nothing where only the name is known: an index without its shards.
-    std::optional<Shape> shape;
-    std::int64_t bytes = 0;
-    /// Nothing for block formats.
-    std::optional<Dtype> dtype;
-};
 
 /// Compares the tensors of a checkpoint with those of the model that its config describes, and collects what the file
 /// stores for each.

@@ -5,7 +5,7 @@
 #include <shardwise/core/observer.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/checkpoint_index.hpp>
-#include <shardwise/model/files/checkpoint_match.hpp>
+#include <shardwise/model/files/file_tensor.hpp>
 #include <shardwise/model/files/gguf.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/safetensors_reader.hpp>

@@ -11,7 +11,7 @@
 #include <shardwise/model/files/config_keys.hpp>
 #include <shardwise/model/files/config_rope.hpp>
 #include <shardwise/model/files/config_task.hpp>
-#include <shardwise/model/files/open_checkpoint.hpp>
+#include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 

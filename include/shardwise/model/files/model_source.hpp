@@ -24,6 +24,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Units  bytes
 inline constexpr std::size_t max_config_file = std::size_t{4} << 20U;
 
+/// The most values that a config.json may hold; thousands are the names of a classifier's labels.
+inline constexpr std::size_t max_config_values = 100'000;
+
 /// What there is to read of a model.
 enum class SourceKind : std::uint8_t {
     preset,       // a name that the library knows

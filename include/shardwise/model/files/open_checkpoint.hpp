@@ -17,9 +17,6 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The most values that a config.json may hold; thousands are the names of a classifier's labels.
-inline constexpr std::size_t max_config_values = 100'000;
-
 /// The largest generation_config.json that is read; published ones take a few hundred bytes.
 ///
 /// Units  bytes
