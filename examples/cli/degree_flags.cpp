@@ -3,8 +3,8 @@
 
 #include <shardwise/memory/check_model_request.hpp>
 
-#include <string_view>
 #include <string>
+#include <string_view>
 
 namespace shardwise::cli {
 

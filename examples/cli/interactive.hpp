@@ -23,7 +23,7 @@ namespace shardwise::cli {
 /// `model` is runnable; `request` says how to generate; `options.context` is the conversation's.
 ///
 /// Errors  unsupported without a tokenizer; those of ChatPrompt for --chat; those of running
-[[nodiscard]] Result<> run_interactive(Arguments const& arguments, LoadedModel& model,
-                                       GenerationRequest request, RunOptions options);
+[[nodiscard]] Result<> run_interactive(Arguments const& arguments, LoadedModel& model, GenerationRequest request,
+                                       RunOptions options);
 
 }  // namespace shardwise::cli

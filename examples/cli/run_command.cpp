@@ -242,9 +242,8 @@ void catch_interrupts(RunRanks& ranks) {
         return interrupt == 0;
     };
     catch_interrupts(ranks);
-    auto report = ranks.world() != nullptr
-                      ? run_in_group(*ranks.world(), files, model, {input.request}, options)
-                      : run_on_threads(files, model, {input.request}, options);
+    auto report = ranks.world() != nullptr ? run_in_group(*ranks.world(), files, model, {input.request}, options)
+                                           : run_on_threads(files, model, {input.request}, options);
     std::signal(SIGINT, SIG_DFL);
     progress.reset();
     if (!report) {
@@ -370,8 +369,7 @@ ExitCode run_run(Arguments const& arguments) {
     if (talks) {
         auto model = load_runnable_model(*arguments.model);
         if (!model) return refuse(model.error(), Stage::work);
-        if (auto const fits = check_degrees(model->model, degrees_of(*options)); !fits)
-            return refuse(fits.error());
+        if (auto const fits = check_degrees(model->model, degrees_of(*options)); !fits) return refuse(fits.error());
         options->context = conversation_context(model->model.config);
         if (has_placement(arguments)) {
             auto const done = place_run(arguments, model->model, options->context, *options);

@@ -77,7 +77,8 @@ TEST_CASE("StoredParameters: headers that were read count, unless another file h
     CHECK(config.count() == 1);
     // The same tensors in another place of another file.
     std::filesystem::remove(written.folder / "model.safetensors");
-    write_tensors(written.folder / "model.safetensors", {{q_proj, "F32", {64, 64}, bytes_of(formula("p", {64, 64})), 0}});
+    write_tensors(written.folder / "model.safetensors",
+                  {{q_proj, "F32", {64, 64}, bytes_of(formula("p", {64, 64})), 0}});
     CHECK(first_of() == formula("p", {64, 64})[0]);
     CHECK(config.count() == 0);
 }

@@ -4,8 +4,8 @@
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
-#include <shardwise/executor/check_gguf_whole.hpp>
 #include <shardwise/executor/assemble_packed.hpp>
+#include <shardwise/executor/check_gguf_whole.hpp>
 #include <shardwise/executor/kv_halves.hpp>
 #include <shardwise/executor/parameter_position.hpp>
 #include <shardwise/executor/stored_parameter.hpp>
@@ -40,8 +40,7 @@ public:
     /// Errors  as the readers of headers, which refuse files that are shorter than their headers say
     [[nodiscard]] static Result<StoredParameters> open(OpenCheckpoint& files, Model const& model) {
         StoredParameters out(model);
-        auto const done =
-            files.source().kind == SourceKind::gguf ? out.open_gguf(files) : out.open_safetensors(files);
+        auto const done = files.source().kind == SourceKind::gguf ? out.open_gguf(files) : out.open_safetensors(files);
         if (auto const checked = out.check_files(); !checked) return checked.error();
         if (!done) return done.error();
         auto divisors = read_rope_divisors(files);
@@ -286,9 +285,8 @@ private:
         auto const config = files.config();
         if (!config) return config.error();
         auto const* const file = *config;
-        auto const read = file == nullptr
-                              ? Result(std::optional<CheckpointQuantization>{})
-                              : read_quantization(file->document, file->path, model_->config.is_text_part);
+        auto const read = file == nullptr ? Result(std::optional<CheckpointQuantization>{})
+                                          : read_quantization(file->document, file->path, model_->config.is_text_part);
         if (!read) return read.error();
         auto const& quantization = *read;
         for (auto const& [number, parts] : packed) {

@@ -21,8 +21,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Errors  invalid_argument for impossible ranks or requests; those of loading, of the executor and of the ranks: of
 ///         the first rank that fails, with its number
-[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, OpenCheckpoint& files,
-                                                    Model const& model, std::vector<GenerationRequest> const& requests,
+[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
+                                                    std::vector<GenerationRequest> const& requests,
                                                     RunOptions const& options = {}) {
     auto const begin = std::chrono::steady_clock::now();
     auto const stages = plan_stages(model, options);

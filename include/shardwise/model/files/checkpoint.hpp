@@ -74,15 +74,15 @@ private:
         out_.model = std::move(config->model);
         return {};
     }
-    Result<> describe_gguf_config(ModelConfig const& config, std::string_view path) {
+    Result<> describe_gguf_config(ModelConfig const& config) {
         auto model = describe<List>(config);
         if (!model) {
             auto error = model.error();
-            return error.subject().empty() ? error.in(path) : error;
+            return error.subject().empty() ? error.in(files_) : error;
         }
         if (auto const limits = check_tree_limits(model->tree); !limits) {
             auto error = limits.error();
-            return error.in(path);
+            return error.in(files_);
         }
         out_.model = *std::move(model);
         return {};
@@ -146,7 +146,7 @@ private:
             if (!is_undescribed(config.error())) return config.error();
             return take_names(checkpoint, config.error());
         }
-        if (auto const done = describe_gguf_config(*config, files_); !done) return done;
+        if (auto const done = describe_gguf_config(*config); !done) return done;
         return match(checkpoint, CheckpointMatcher::Layout::gguf, true);
     }
     /// True where the files are sound, but no family describes their model: its tensors still say what there is.

@@ -119,7 +119,8 @@ public:
 private:
     using Slot = std::unique_ptr<JsonFile const>;
 
-    [[nodiscard]] Result<JsonFile const*> read(Slot& slot, std::string const& name, std::size_t most, JsonLimits limits) {
+    [[nodiscard]] Result<JsonFile const*> read(Slot& slot, std::string const& name, std::size_t most,
+                                               JsonLimits limits) {
         auto const file = source_.open(name);
         if (!file) return file.error();
         auto const text = read_text_file(*file, most);
