@@ -3,6 +3,8 @@
 
 #include <shardwise/session/run_on_threads.hpp>
 
+#include "run_energy.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +20,8 @@ struct RunAnswer {
     /// Nothing where there is no tokenizer.
     std::optional<std::string> text;
     std::vector<std::string> warnings;
+    /// Where it was asked for.
+    std::optional<EnergyAnswer> energy{};
 };
 
 [[nodiscard]] std::string run_json(RunAnswer const& answer);

@@ -227,6 +227,12 @@ void catch_interrupts(RunRanks& ranks) {
             };
         }
     }
+    std::optional<RunEnergy> energy;
+    if (arguments.monitor && ranks.is_first()) {
+        auto started = RunEnergy::start();
+        if (!started) return started.error();
+        energy.emplace(*std::move(started));
+    }
     if (arguments.trace) options.trace_events = kept_trace_events;
     if (input.tokenizer) options.tokenizer = &*input.tokenizer;
     bool has_text = false;
@@ -237,8 +243,9 @@ void catch_interrupts(RunRanks& ranks) {
             (void)flush_output();
         };
     }
-    options.on_token = [&progress](std::int64_t, std::int32_t) {
+    options.on_token = [&progress, &energy](std::int64_t, std::int32_t) {
         progress.reset();
+        if (energy) energy->take_token();
         return interrupt == 0;
     };
     catch_interrupts(ranks);
@@ -253,6 +260,10 @@ void catch_interrupts(RunRanks& ranks) {
         return report.error();
     }
     answer.report = *std::move(report);
+    if (energy) {
+        answer.energy = energy->finish(answer.report.decode_tokens);
+        if (!answer.energy->per_token) print_warnings(answer.energy->notes);
+    }
     if (input.tokenizer) answer.text = answer.report.generations.front().text;
     if (auto const finished = ranks.finish(); !finished) return finished.error();
     if (times) {
@@ -311,6 +322,11 @@ void catch_interrupts(RunRanks& ranks) {
         return error.in("--profile-out")
             .because("measures layers where they compute, not those that a placement streams")
             .fix("leave the placement out; --pp cuts the model into stages");
+    }
+    if (talks && arguments.monitor) {
+        return error.in("--monitor")
+            .because("measures one run, not a conversation")
+            .fix("give --prompt, or run shardwise monitor beside");
     }
     if (!talks || !is_group) return {};
     return error.in("prompts at a terminal")

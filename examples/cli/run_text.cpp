@@ -58,9 +58,22 @@ std::string run_json(RunAnswer const& answer) {
     for (auto const& rank : report.ranks) {
         json.begin_object().member("weights", rank.weights).member("kv_cache", rank.cache);
         json.member("activations", rank.activations).member("predicted", rank.predicted);
-        json.member("peak", rank.peak).end_object();
+        json.member("peak", rank.peak).member("held", rank.held).end_object();
     }
     json.end_array().end_object();
+    if (answer.energy) {
+        auto const write = [&](std::string_view key, std::optional<double> const& joules) {
+            json.key(key);
+            joules ? json.value(*joules) : json.value(nullptr);
+        };
+        json.key("energy").begin_object();
+        write("joules", answer.energy->total);
+        write("decode_joules", answer.energy->decode);
+        write("joules_per_token", answer.energy->per_token);
+        json.key("notes").begin_array();
+        for (auto const& note : answer.energy->notes) json.value(note);
+        json.end_array().end_object();
+    }
     json.key("warnings").begin_array();
     for (auto const& warning : answer.warnings) json.value(warning);
     json.end_array().end_object();
@@ -77,6 +90,7 @@ std::string run_rates(RunAnswer const& answer) {
     std::snprintf(line, sizeof line, "shardwise: loaded in %.2f s; prompt %.0f tokens/s, generation %.1f tokens/s\n",
                   report.load_seconds, rate(report.prompt_tokens, report.prefill_seconds),
                   rate(report.decode_tokens, report.decode_seconds));
+    if (answer.energy) return line + energy_text(*answer.energy);
     return line;
 }
 

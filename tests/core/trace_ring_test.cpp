@@ -45,6 +45,11 @@ TEST_CASE("TraceRing: an operation is cut in two around communication, and a ste
         pass_time();
         to.end_gap("fetch weights");
         to.begin_operation("sample");
+        pass_time();
+        to.end_operation();
+        pass_time();
+        to.begin_call();
+        to.end_call("broadcast", 4);
         to.end_step(1, 1);
     });
     std::string names;
@@ -61,7 +66,7 @@ TEST_CASE("TraceRing: an operation is cut in two around communication, and a ste
     }
     CHECK(names ==
           "decode compute\nlinear compute\nall_reduce communication\nwait wait\nlinear compute\nfetch weights wait\n"
-          "sample compute\n");
+          "sample compute\nother compute\nbroadcast communication\n");
     CHECK(static_cast<double>(sum) == doctest::Approx(static_cast<double>(step)).epsilon(0.05));
 }
 

@@ -59,8 +59,8 @@ struct TraceEvent {
 
 /// The last events of one rank, in a ring of fixed size: the oldest give way and are counted. One thread writes to it.
 ///
-/// Within a step each moment belongs to an operation, to communication, or to a wait for weights: an operation that talks to other
-/// ranks is cut in two around it. What communication waits for the others is told beside it, on a track of its own.
+/// Within a step each moment belongs to an operation, to communication, to a wait for weights, or to nothing of these ("other"): an
+/// operation that talks to other ranks is cut in two around it. What communication waits for the others is told beside it, on a track of its own.
 ///
 /// Memory  capacity events, from the beginning
 class TraceRing {
@@ -98,11 +98,17 @@ public:
         ++added_;
     }
 
-    void begin_step() { step_begin_ = last_ = now(); }
+    void begin_step() {
+        step_begin_ = last_ = now();
+        is_in_step_ = true;
+    }
     /// Ends the operation that is at work, too.
     void end_step(std::int64_t tokens, std::int64_t sequences) {
-        if (!name_.empty()) end_operation();
-        TraceEvent step{step_begin_, now(), TraceTrack::compute, tokens > sequences ? "prefill" : "decode", {}};
+        auto const moment = now();
+        close_stretch(moment, -1);
+        begin_operation({});
+        is_in_step_ = false;
+        TraceEvent step{step_begin_, moment, TraceTrack::compute, tokens > sequences ? "prefill" : "decode", {}};
         step.tokens = tokens;
         step.sequences = sequences;
         add(step);
@@ -129,7 +135,7 @@ public:
 
     void begin_call() {
         call_begin_ = now();
-        if (!name_.empty()) close_stretch(call_begin_, -1);
+        close_stretch(call_begin_, -1);
     }
     /// `name` is empty where nothing was exchanged.
     void end_call(std::string_view name, std::int64_t bytes, std::int32_t peer = -1, std::int64_t message = -1) {
@@ -175,9 +181,11 @@ public:
     static constexpr std::int64_t shortest_wait = 1000;
 
 private:
-    /// Tells what the operation that is at work did up to here.
+    /// Tells what the operation that is at work did up to here, or that a step was at none.
     void close_stretch(std::int64_t moment, std::int64_t bytes) {
-        TraceEvent stretch{last_, moment, TraceTrack::compute, name_, parameter_};
+        bool const is_other = name_.empty();
+        if (is_other && (!is_in_step_ || moment - last_ < shortest_wait)) return;
+        TraceEvent stretch{last_, moment, TraceTrack::compute, is_other ? "other" : name_, parameter_};
         stretch.layer = layer_;
         stretch.bytes = bytes;
         add(stretch);
@@ -190,6 +198,7 @@ private:
     /// Where the last event ended.
     std::int64_t last_ = 0;
     std::int64_t call_begin_ = 0;
+    bool is_in_step_ = false;
     std::string_view name_;
     std::string_view parameter_;
     std::int32_t layer_ = -1;

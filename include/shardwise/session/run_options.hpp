@@ -79,6 +79,8 @@ struct RunMemory {
     Bytes predicted{};
     /// The most that it held at once: what the counting allocator saw, and its share of its groups' staging memory.
     Bytes peak{};
+    /// What it holds once all requests are done: HostContext::memory() and that share.
+    Bytes held{};
 };
 
 /// What one rank did, by the clock of rank 0.

@@ -6,7 +6,6 @@
 #include <shardwise/comm/all_gather.hpp>
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/host_communicator.hpp>
-#include <shardwise/core/checked.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/predict_memory.hpp>
@@ -15,10 +14,11 @@
 #include <shardwise/parallel/place.hpp>
 #include <shardwise/session/expert_groups.hpp>
 #include <shardwise/session/gather_memory.hpp>
-#include <shardwise/session/gather_trace.hpp>
 #include <shardwise/session/largest_of_ranks.hpp>
 #include <shardwise/session/log_layout.hpp>
 #include <shardwise/session/plan_stages.hpp>
+#include <shardwise/session/rank_tracer.hpp>
+#include <shardwise/session/request_limits.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -27,7 +27,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -37,25 +36,6 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
-
-/// The room that requests need.
-[[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests,
-                                               ModelConfig const& config, RunOptions const& options) {
-    constexpr auto most = std::numeric_limits<std::int64_t>::max();
-    std::int64_t longest = 1;
-    for (auto const& request : requests) {
-        auto const prompt = static_cast<std::int64_t>(request.prompt.size());
-        auto const whole = checked_add(prompt, std::max<std::int64_t>(request.max_new_tokens, 0));
-        longest = std::max(longest, whole ? *whole : most);
-    }
-    auto context = options.context > 0 ? options.context : longest;
-    if (options.context <= 0 && config.max_positions > 0) context = std::min(context, config.max_positions);
-    auto const sequences = std::clamp<std::int64_t>(
-        options.sequences, 1, std::max<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1));
-    auto const room = checked_multiply(sequences, context);
-    auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
-    return {sequences, context, step, options.cache_tokens, options.kv_dtype};
-}
 
 /// One rank of a run: what it holds, and the walk through the requests that all ranks take together.
 template <ReductionPolicy Policy>
@@ -141,7 +121,8 @@ public:
         auto session = RankSession::create(host_.context, *executor_, limits_, group(), host_.stream, relay);
         if (!session) return session.error();
         session_.emplace(std::move(*session));
-        if (auto const done = begin_trace(); !done) return done;
+        if (auto const done = tracer_.begin(world_, options_.trace_events); !done) return done;
+        if (tracer_.is_on()) trace(tracer_.tracer());
         if (exchange_) session_->share_experts(*exchange_);
         if (is_first() && options_.on_logits) {
             session_->show_logits([this](std::int64_t own, std::span<float const> logits) {
@@ -265,7 +246,8 @@ public:
                 .cache = executor_->cache_bytes(),
                 .activations = executor_->activation_bytes() + rows + beside,
                 .predicted = predicted_ + beside + staging,
-                .peak = host_.context.memory().peak() + staging};
+                .peak = host_.context.memory().peak() + staging,
+                .held = host_.context.memory().current() + staging};
     }
     /// What each rank held.
     [[nodiscard]] Result<> count_memory(RunReport& report) {
@@ -276,9 +258,8 @@ public:
     }
     /// Gives rank 0 what every rank told of its steps; nothing is traced afterwards.
     [[nodiscard]] Result<> end_trace(RunReport& report) {
-        if (!ring_) return {};
-        trace({});
-        return gather_trace(world_, *ring_, clock_offsets_, report.traces);
+        if (tracer_.is_on()) trace({});
+        return tracer_.end(world_, report.traces);
     }
 
     /// Ends the groups that this rank is in with its error; the first one of all ranks.
@@ -292,19 +273,6 @@ public:
     }
 
 private:
-    /// Compares the clocks, and tells of all that comes.
-    [[nodiscard]] Result<> begin_trace() {
-        if constexpr (!has_trace) return {};
-        if (options_.trace_events == 0) return {};
-        auto ring = TraceRing::create(options_.trace_events);
-        if (!ring) return ring.error();
-        auto offsets = measure_clocks(world_);
-        if (!offsets) return offsets.error();
-        clock_offsets_ = std::move(*offsets);
-        ring_.emplace(std::move(*ring));
-        trace(Tracer(*ring_));
-        return {};
-    }
     void trace(Tracer const& tracer) {
         auto const first = team_ ? world_.rank() - team_->rank() : 0;
         world_.trace(tracer);
@@ -375,8 +343,7 @@ private:
     std::optional<BlockTimes> own_times_;
     std::int64_t first_block_ = 0;
     bool gathers_times_ = false;
-    std::optional<TraceRing> ring_;
-    std::vector<std::int64_t> clock_offsets_;
+    RankTracer tracer_;
 };
 
 template <ReductionPolicy Policy>

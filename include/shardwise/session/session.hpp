@@ -10,6 +10,7 @@
 #include <shardwise/kernels/sample.hpp>
 #include <shardwise/session/generation.hpp>
 #include <shardwise/session/kept_sequence.hpp>
+#include <shardwise/session/running_sequence.hpp>
 #include <shardwise/session/stage_relay.hpp>
 
 #include <algorithm>
@@ -121,6 +122,14 @@ public:
         if (!keeps) forget();
     }
 
+    /// Gives back what is kept for a next request, the pages of the sequence that ended last; every rank calls it alike, between
+    /// steps. Pages that this made free.
+    std::int64_t give_back() {
+        auto const before = executor_->cache().free_pages();
+        forget();
+        return executor_->cache().free_pages() - before;
+    }
+
     /// Whom to show logits to, on the rank that wants them.
     void show_logits(OnLogits on_logits) { on_logits_ = std::move(on_logits); }
 
@@ -194,24 +203,8 @@ public:
     [[nodiscard]] std::int64_t steps() const { return steps_; }
 
 private:
-    struct Waiting {
-        std::int64_t number = 0;
-        GenerationRequest request;
-    };
-    /// A sequence with pages of the cache.
-    struct Running {
-        std::int64_t number = 0;
-        std::int64_t slot = 0;
-        GenerationRequest request;
-        /// Prompt and output.
-        std::vector<std::int32_t> tokens;
-        /// Of them, those in the cache.
-        std::int64_t computed = 0;
-
-        [[nodiscard]] std::int64_t made() const {
-            return static_cast<std::int64_t>(tokens.size() - request.prompt.size());
-        }
-    };
+    using Waiting = detail::WaitingRequest;
+    using Running = detail::RunningSequence;
     struct WaitForStream {
         void operator()(Stream* stream) const {
             (void)stream->synchronize(Deadline::after(std::chrono::hours(24 * 365)));

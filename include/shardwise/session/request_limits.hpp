@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/checked.hpp>
+#include <shardwise/executor/executor_limits.hpp>
+#include <shardwise/model/config.hpp>
+#include <shardwise/session/generation.hpp>
+#include <shardwise/session/run_options.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// The room that requests need.
+[[nodiscard]] inline ExecutorLimits limits_for(std::vector<GenerationRequest> const& requests,
+                                               ModelConfig const& config, RunOptions const& options) {
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    std::int64_t longest = 1;
+    for (auto const& request : requests) {
+        auto const prompt = static_cast<std::int64_t>(request.prompt.size());
+        auto const whole = checked_add(prompt, std::max<std::int64_t>(request.max_new_tokens, 0));
+        longest = std::max(longest, whole ? *whole : most);
+    }
+    auto context = options.context > 0 ? options.context : longest;
+    if (options.context <= 0 && config.max_positions > 0) context = std::min(context, config.max_positions);
+    auto const sequences = std::clamp<std::int64_t>(
+        options.sequences, 1, std::max<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1));
+    auto const room = checked_multiply(sequences, context);
+    auto const step = std::clamp(options.step_tokens, std::int64_t{1}, std::max(room ? *room : most, std::int64_t{1}));
+    return {sequences, context, step, options.cache_tokens, options.kv_dtype};
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
