@@ -227,8 +227,9 @@ private:
         if (!child) return fail(child.error());
         while (!child->has_ended()) {
             if (listener_) serve(sampler, 50ms);
-            if (auto const signal = listener_ ? signals_.next() : signals_.wait(100ms)) child->take(*signal);
-            child->look_at_clock();
+            auto const signal = listener_ ? signals_.next() : signals_.wait(100ms, child->descriptor());
+            if (signal) child->take(*signal);
+            child->look();
             notes_.print(sampler);
         }
         auto const left = child->sweep();

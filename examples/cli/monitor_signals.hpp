@@ -40,10 +40,10 @@ public:
         if (::read(descriptor_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
         return info;
     }
-    /// The same, waiting so long for one.
-    [[nodiscard]] std::optional<signalfd_siginfo> wait(std::chrono::milliseconds limit) const {
-        pollfd ready{descriptor_, POLLIN, 0};
-        (void)::poll(&ready, 1, static_cast<int>(limit.count()));
+    /// The same, waiting so long for one, or until another descriptor is readable.
+    [[nodiscard]] std::optional<signalfd_siginfo> wait(std::chrono::milliseconds limit, int other = -1) const {
+        pollfd ready[2]{{descriptor_, POLLIN, 0}, {other, POLLIN, 0}};
+        (void)::poll(ready, 2, static_cast<int>(limit.count()));
         return next();
     }
     /// Whether a signal asks the program to end.

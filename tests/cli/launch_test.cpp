@@ -4,10 +4,13 @@
 #include "fake_machine.hpp"
 #include "program.hpp"
 #include "shell.hpp"
+#include "skip.hpp"
+#include "small_llama.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -253,4 +256,47 @@ TEST_CASE("launch: it ends when nobody reads its output") {
     auto const ran = run_in_shell("{ ( " + std::string(SHARDWISE_PROGRAM) + " launch --nproc 2 --grace 0.2 -- yes; echo status $? >&2 ) | head -n 1; }");
     CHECK_MESSAGE(ran.out.find("status 1") != std::string::npos, ran.out);
     CHECK(ran.out.find("the standard output: Broken pipe") != std::string::npos);
+}
+
+TEST_CASE("launch: two ranks of shardwise run give the tokens of threads") {
+    SmallLlama const model;
+    std::vector<std::string> const words{"run", model.folder.path(), "--prompt-ids", "5,17,3,42", "--max-new-tokens", "8", "--json"};
+    auto const ids = [](Ran const& ran) {
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        std::string out;
+        for (std::size_t i = 0; i < answer.size("token_ids"); ++i) out += std::to_string(answer.integer("token_ids", i)) + " ";
+        return out + "by " + std::to_string(answer.size("memory", "ranks"));
+    };
+    auto threads = words;
+    threads.insert(threads.end(), {"--tp", "2"});
+    std::vector<std::string> launched{"launch", "--nproc", "2", "--prefix", "none", "--", SHARDWISE_PROGRAM};
+    launched.insert(launched.end(), words.begin(), words.end());
+    auto const wanted = ids(run(threads));
+    CHECK(wanted.size() > 8);
+    CHECK(ids(run(launched)) == wanted);
+}
+
+TEST_SUITE("long") {
+    TEST_CASE("launch: torch's ranks meet and add, anew after a restart, too") {
+        // The oracle: torch.distributed's own reader of these variables.
+        char const* const python = std::getenv("SHARDWISE_PYTHON");
+        if (python == nullptr) SHARDWISE_SKIP("SHARDWISE_PYTHON names no Python with torch");
+        if (run_command_line({python, "-c", "import torch.distributed"}).status != 0) SHARDWISE_SKIP("SHARDWISE_PYTHON has no torch");
+        TemporaryFolder const folder;
+        auto const script = folder.path() + "/sum.py";
+        std::ofstream(script) << "import os, sys, torch, torch.distributed as dist\n"
+                                 "dist.init_process_group('gloo')\n"
+                                 "x = torch.tensor([float(dist.get_rank() + 1)])\n"
+                                 "dist.all_reduce(x)\n"
+                                 "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and dist.get_rank() == 1: sys.exit(9)\n"
+                                 "dist.barrier()\n"
+                                 "print('sum', int(x.item()), 'of', dist.get_world_size())\n"
+                                 "dist.destroy_process_group()\n";
+        auto const ran = run({"launch", "--nproc", "3", "--max-restarts", "1", "--", python, script});
+        CHECK_MESSAGE(ran.status == 0, ran.err);
+        CHECK(ran.says("rank 1 failed: exit code 9"));
+        for (std::string const rank : {"0", "1", "2"})
+            CHECK_MESSAGE(ran.out.find("[rank" + rank + "] sum 6 of 3\n") != std::string::npos, ran.out);
+    }
 }

@@ -262,6 +262,21 @@ TEST_CASE("monitor -- COMMAND: signals are passed on, and nothing is left behind
     }
 }
 
+TEST_CASE("monitor -- COMMAND: kill -9 of the monitor leaves nothing, also in sessions of their own") {
+    FakeMachine machine;
+    TemporaryFolder const folder;
+    std::string const mark = "SHARDWISE_TEST_MARK=" + folder.path();
+    auto const script = "export " + mark + "; setsid sh -c 'trap \"\" TERM; sleep 60' & (sleep 60) & kill -STOP $!; touch " +
+                        folder.path() + "/ready; exec sleep 60";
+    (void)run_monitor(machine, {"--", "sh", "-c", script}, [&](pid_t process) {
+        CHECK(wait_for_file(folder.path() + "/ready"));
+        CHECK(count_marked(mark) >= 3);
+        ::kill(process, SIGKILL);
+    });
+    for (int i = 0; i < 500 && count_marked(mark) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(count_marked(mark) == 0);
+}
+
 TEST_CASE("monitor: a call that hangs is named, and the program ends") {
     FakeMachine machine;
     machine.nvidia(two_gpus() + "sleep call=nvmlDeviceGetUtilizationRates milliseconds=20000\n");

@@ -84,6 +84,8 @@ public:
         for (std::int32_t i = 0; i < group_.count; ++i) {
             if (!start(i)) end_all();
         }
+        // Whoever kills the whole process group of the launcher leaves the guard to end the rest.
+        if (group_.is_attached) (void)setsid();
         close_others();
         while (running_ > 0) {
             pollfd entries[2] = {{group_.orders, POLLIN, 0}, {events_, POLLIN, 0}};
