@@ -134,6 +134,29 @@ TEST_CASE("launch: nothing is left where guard and launcher are stopped or kille
     CHECK(count_marked(value) == 0);
 }
 
+TEST_CASE("launch: ranks that had ended before the guard looked are told as simultaneous, and not who it ended itself") {
+    auto const value = std::to_string(::getpid()) + "-look";
+    auto const ran = run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "3", "--grace", "0.2", "--", "/bin/sleep", "100"}, {{mark, value}}, [&](pid_t launcher) {
+        CHECK(comes_true(10s, [&] { return count_marked(value) == 5; }));
+        auto const guards = children_of(launcher);
+        REQUIRE(guards.size() == 1);
+        // In the order of their starts.
+        auto const ranks = children_of(guards.front());
+        REQUIRE(ranks.size() == 3);
+        ::kill(guards.front(), SIGSTOP);
+        ::kill(ranks[2], SIGSEGV);
+        ::kill(ranks[0], SIGBUS);
+        // Those that have ended have no environment any more.
+        CHECK(comes_true(10s, [&] { return count_marked(value) == 3; }));
+        ::kill(guards.front(), SIGCONT);
+    });
+    CHECK(ran.status == 1);
+    CHECK_MESSAGE(ran.says("2 ranks failed simultaneously"), ran.err);
+    CHECK(ran.says("rank 0 failed: signal 7 (Bus error)"));
+    CHECK(ran.says("rank 2 failed: signal 11 (Segmentation fault)"));
+    CHECK_FALSE(ran.says("rank 1 failed"));
+}
+
 TEST_SUITE("long") {
     TEST_CASE("launch: nothing is left, a hundred times") {
         for (auto const ending : all_endings) {
