@@ -2,6 +2,7 @@
 #include "deploy_devices.hpp"
 
 #include <shardwise/core/text.hpp>
+#include <shardwise/deploy/take_plan.hpp>
 #include <shardwise/hardware/detect.hpp>
 
 #include "deploy_choices.hpp"
@@ -115,20 +116,11 @@ Result<DeployDevices> read_deploy_devices(Arguments const& arguments) {
     }
     bool const is_description = word.find('/') != std::string::npos || word.find(".json") != std::string::npos;
     auto const accelerators = topology.accelerators();
-    for (std::size_t i = 0; i < accelerators.size(); ++i) {
-        auto const& device = accelerators[i];
-        std::int32_t on_node = 0;
-        for (auto const& other : found.devices) on_node += other.node == device.node ? 1 : 0;
+    for (auto const& device : accelerators) {
         bool const has_address = !device.uuid.view().empty() || !device.pci.view().empty();
         found.is_own = found.is_own || (has_address && !is_description);
-        found.devices.push_back({.index = on_node,
-                                 .uuid = {},
-                                 .render_node = 128 + on_node,
-                                 .node = device.node,
-                                 .kind = device.kind,
-                                 .name = std::string(device.name.view()),
-                                 .architecture = std::string(device.architecture.view())});
     }
+    found.devices = container_devices(topology);
     if (found.devices.empty()) found.is_own = !is_description && topology.devices.size() > 0;
     if (!found.devices.empty() && topology.devices.size() > accelerators.size())
         found.warnings.push_back("a container's plan runs on accelerators only: cpu and disk are left out");

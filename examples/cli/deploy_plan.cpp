@@ -3,6 +3,7 @@
 
 #include <shardwise/deploy/check_deploy.hpp>
 #include <shardwise/deploy/quant_words.hpp>
+#include <shardwise/deploy/take_plan.hpp>
 #include <shardwise/memory/estimator.hpp>
 #include <shardwise/plan/closest_cut.hpp>
 #include <shardwise/plan/plan_parallel.hpp>
@@ -11,7 +12,6 @@
 #include "plan_answer.hpp"
 #include "requests.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -81,27 +81,6 @@ namespace {
     return {};
 }
 
-/// The fullest rank, as a share of its device.
-void take_memory(ParallelPlan const& plan, DeployDevices const& found, DeployRequest& request) {
-    auto& memory = request.memory;
-    auto const share = [](Bytes part, Bytes whole) {
-        return static_cast<double>(part.count()) / static_cast<double>(std::max<std::int64_t>(whole.count(), 1));
-    };
-    double least_free = 2.0;
-    for (auto const& rank : plan.ranks) {
-        auto const& device = found.topology.devices[static_cast<std::size_t>(rank.device)];
-        if (device.memory_free.count() >= 0) least_free = std::min(least_free, share(device.memory_free, device.memory));
-        if (memory.device.count() > 0 && share(rank.terms.total(), device.memory) <= share(memory.total, memory.device))
-            continue;
-        memory.weights = rank.terms.weights;
-        memory.kv_cache = rank.terms.kv_cache;
-        memory.total = rank.terms.total();
-        memory.device = device.memory;
-    }
-    if (found.is_own && least_free <= 1.0)
-        memory.free = Bytes{static_cast<std::int64_t>(least_free * static_cast<double>(memory.device.count()))};
-}
-
 }  // namespace
 
 Result<> plan_deployment(LoadedModel const& loaded, EstimateRequest const& estimate, DeployDevices const& found,
@@ -130,10 +109,7 @@ Result<> plan_deployment(LoadedModel const& loaded, EstimateRequest const& estim
         plan = plan_parallel(loaded.model, found.topology, asked);
         if (!plan) return with_fix(plan.error(), loaded, asked, found.topology, request.engine);
     }
-    request.tp = plan->degrees.tp;
-    request.pp = plan->degrees.pp;
-    for (auto const& stage : plan->stages) request.stage_layers.push_back(stage.layer_count);
-    take_memory(*plan, found, request);
+    take_plan(*plan, found.topology, request, found.is_own);
     return {};
 }
 
