@@ -18,7 +18,6 @@ namespace shardwise::cli {
 [[nodiscard]] ExitCode run_support(Arguments const& arguments);
 [[nodiscard]] ExitCode run_run(Arguments const& arguments);
 [[nodiscard]] ExitCode run_deploy(Arguments const& arguments);
-[[nodiscard]] ExitCode launch_scripts_command(Arguments const& arguments);
 [[nodiscard]] ExitCode run_embed(Arguments const& arguments);
 [[nodiscard]] ExitCode run_tokenize(Arguments const& arguments);
 [[nodiscard]] ExitCode run_list(Arguments const& arguments);

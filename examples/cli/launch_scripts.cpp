@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "launch_scripts.hpp"
 #include "launch_scripts_choices.hpp"
 #include "requests.hpp"
 #include "values.hpp"
@@ -22,6 +23,31 @@ namespace shardwise::cli {
 
 namespace {
 
+[[nodiscard]] bool is_given(Option const& option, Arguments const& arguments) {
+    if (option.word != nullptr) return (arguments.*option.word).has_value();
+    if (option.words != nullptr) return !(arguments.*option.words).empty();
+    return option.is_set != nullptr && arguments.*option.is_set;
+}
+
+/// The launcher's word and flags that only go with one.
+[[nodiscard]] bool is_script_option(Option const& option) {
+    for (auto const& group : {launcher_argument(), launch_script_options()}) {
+        for (auto const& own : group.options) {
+            if (own.flag == option.flag) return true;
+        }
+    }
+    return false;
+}
+
+/// The first flag of starting ranks here, which says nothing to a launcher; empty where none is given.
+[[nodiscard]] std::string_view other_flag(Arguments const& arguments) {
+    std::string_view found;
+    find_command("launch")->for_each_option([&](Option const& option) {
+        if (found.empty() && !is_script_option(option) && is_given(option, arguments)) found = option.flag;
+    });
+    return found;
+}
+
 /// What was asked for, before the plan is looked at.
 [[nodiscard]] Result<ScriptLauncher> read_launcher(Arguments const& arguments) {
     if (!arguments.launcher) {
@@ -32,6 +58,12 @@ namespace {
     }
     auto const launcher = choose<ScriptLauncher>("LAUNCHER", *arguments.launcher, script_launcher_choices);
     if (!launcher) return launcher.error();
+    if (auto const flag = other_flag(arguments); !flag.empty()) {
+        return Error{ErrorCode::invalid_argument}
+            .in(flag)
+            .because("has no meaning for " + *arguments.launcher + ", which is told what the plan says")
+            .fix("leave it out");
+    }
     if (!arguments.plan) {
         return Error{ErrorCode::invalid_argument}
             .in("--plan")
@@ -119,6 +151,15 @@ namespace {
 }
 
 }  // namespace
+
+bool is_launch_script(Arguments const& arguments) {
+    for (auto const& group : {launcher_argument(), launch_script_options()}) {
+        for (auto const& option : group.options) {
+            if (is_given(option, arguments)) return true;
+        }
+    }
+    return false;
+}
 
 ExitCode launch_scripts_command(Arguments const& arguments) {
     auto const launcher = read_launcher(arguments);
