@@ -25,7 +25,7 @@ int main() {
     // Which machines that takes, and what every rank of them runs.
     auto const layout = layout_of(*plan, *cluster);
     if (!layout) return fail(layout.error());
-    LaunchRequest job;
+    JobRequest job;
     job.name = job_name_for("llama-3-70b");
     job.layout = *layout;
     job.command = {"python", "serve.py", "--title", "it's llama"};

@@ -88,7 +88,7 @@ namespace {
 }
 
 /// The command behind --, or the planned run with the flags behind it.
-[[nodiscard]] Result<> set_command(Arguments const& arguments, SavedPlan const& plan, LaunchRequest& request) {
+[[nodiscard]] Result<> set_command(Arguments const& arguments, SavedPlan const& plan, JobRequest& request) {
     auto const& words = arguments.command_line;
     request.is_run = words.empty() || words.front().substr(0, 1) == "-";
     if (!request.is_run) {
@@ -104,8 +104,8 @@ namespace {
     return {};
 }
 
-[[nodiscard]] Result<LaunchRequest> read_launch(Arguments const& arguments, SavedPlan const& plan) {
-    LaunchRequest request;
+[[nodiscard]] Result<JobRequest> read_job(Arguments const& arguments, SavedPlan const& plan) {
+    JobRequest request;
     auto layout = layout_of(plan);
     if (!layout) {
         auto error = layout.error();
@@ -131,7 +131,7 @@ namespace {
     return request;
 }
 
-[[nodiscard]] Result<std::string> write_launch(ScriptLauncher launcher, LaunchRequest const& request) {
+[[nodiscard]] Result<std::string> write_job(ScriptLauncher launcher, JobRequest const& request) {
     switch (launcher) {
         case ScriptLauncher::slurm: return slurm_script(request);
         case ScriptLauncher::mpirun: return mpirun_line(request);
@@ -142,7 +142,7 @@ namespace {
 }
 
 /// The library's field as the program's flag.
-[[nodiscard]] Error in_launch_flags(Error error) {
+[[nodiscard]] Error in_job_flags(Error error) {
     auto const field = std::string(error.subject());
     if (field == "name" || field == "hosts" || field == "image") return error.in("--" + field);
     if (field == "device_type") return error.in("--gpu-type");
@@ -166,10 +166,10 @@ ExitCode launch_scripts_command(Arguments const& arguments) {
     if (!launcher) return report(launcher.error(), Stage::arguments, arguments.json);
     auto const plan = read_plan(*arguments.plan);
     if (!plan) return report(plan.error(), Stage::work, arguments.json);
-    auto const request = read_launch(arguments, *plan);
+    auto const request = read_job(arguments, *plan);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
-    auto const text = write_launch(*launcher, *request);
-    if (!text) return report(in_launch_flags(text.error()), Stage::arguments, arguments.json);
+    auto const text = write_job(*launcher, *request);
+    if (!text) return report(in_job_flags(text.error()), Stage::arguments, arguments.json);
     print_text(*text);
     return ExitCode::done;
 }

@@ -34,9 +34,9 @@ namespace {
 }
 
 /// The planned run of a plan, to be launched.
-[[nodiscard]] LaunchRequest request_for(PlanText const& text) {
+[[nodiscard]] JobRequest request_for(PlanText const& text) {
     auto const plan = plan_of(text);
-    LaunchRequest request;
+    JobRequest request;
     auto const layout = layout_of(plan);
     REQUIRE(layout);
     request.layout = *layout;
@@ -351,7 +351,7 @@ TEST_CASE("layout_of: more devices on a node than the plan's nodes have, and ran
     plan = plan_of({.devices = "2x(4xH100-80GB)", .per_node = 3});
     auto const uneven = layout_of(plan);
     REQUIRE(uneven);
-    LaunchRequest request;
+    JobRequest request;
     request.layout = *uneven;
     request.command = {"x"};
     request.image = "i";

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     auto const run = planned_run(*plan);
     if (!layout || !run) return 0;
     if (layout->total() != plan->degrees.ranks()) std::abort();
-    LaunchRequest request;
+    JobRequest request;
     request.name = job_name_for(plan->model);
     request.layout = *layout;
     request.command = *run;

@@ -5,7 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/deploy/formats/kubernetes.hpp>
 #include <shardwise/deploy/formats/yaml_text.hpp>
-#include <shardwise/deploy/scripts/launch_request.hpp>
+#include <shardwise/deploy/scripts/job_request.hpp>
 
 #include <string>
 #include <string_view>
@@ -36,7 +36,7 @@ namespace detail {
     return escaped(word) == word;
 }
 
-[[nodiscard]] inline std::string kubernetes_resources(LaunchRequest const& request) {
+[[nodiscard]] inline std::string kubernetes_resources(JobRequest const& request) {
     std::string text;
     auto const per_pod = request.layout.ranks.front();
     if (request.cpus)
@@ -57,7 +57,7 @@ namespace detail {
            "            - name: SHARDWISE_RENDEZVOUS\n              value: \"/rendezvous/$(JOB_UID)\"\n";
 }
 
-[[nodiscard]] inline std::string kubernetes_job_volumes(LaunchRequest const& request, bool has_meeting) {
+[[nodiscard]] inline std::string kubernetes_job_volumes(JobRequest const& request, bool has_meeting) {
     std::string text = "          volumeMounts:\n            - name: shm\n              mountPath: /dev/shm\n";
     if (!request.mount.empty())
         text += "            - name: model\n              mountPath: " + yaml_text(request.mount) +
@@ -78,11 +78,11 @@ namespace detail {
 /// runs `shardwise launch`, which starts its ranks with torchrun's variables. Pods of `shardwise run` on several nodes meet
 /// in a folder of a volume that all of them may write: its claim has the job's name.
 ///
-/// Errors  those of check_launch and check_alike; unsupported for devices that no device plugin gives out;
+/// Errors  those of check_job and check_alike; unsupported for devices that no device plugin gives out;
 ///         invalid_argument without an image
 /// Source  Kubernetes 1.34: batch/v1 Job, completionMode Indexed; v1 Service
-[[nodiscard]] inline Result<std::string> kubernetes_job(LaunchRequest const& request) {
-    if (auto const checked = check_launch(request); !checked) return checked.error();
+[[nodiscard]] inline Result<std::string> kubernetes_job(JobRequest const& request) {
+    if (auto const checked = check_job(request); !checked) return checked.error();
     if (auto const checked = check_alike(request, "Kubernetes"); !checked) return checked.error();
     auto const& layout = request.layout;
     if (layout.has_accelerators() && detail::device_resource(layout.kind).empty()) {

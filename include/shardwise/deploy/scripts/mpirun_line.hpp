@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/deploy/scripts/launch_request.hpp>
+#include <shardwise/deploy/scripts/job_request.hpp>
 #include <shardwise/deploy/shell_line.hpp>
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// The line for Open MPI's mpirun. Without hosts it runs where the allocation or the default hostfile says, which must
 /// have a node for every one of the plan. Ranks are not bound to cores: their threads share those of the node.
 ///
-/// Errors  those of check_launch; invalid_argument without hosts where nodes have different numbers of ranks
+/// Errors  those of check_job; invalid_argument without hosts where nodes have different numbers of ranks
 /// Source  Open MPI 4.1, man mpirun
-[[nodiscard]] inline Result<std::string> mpirun_line(LaunchRequest const& request) {
-    if (auto const checked = check_launch(request); !checked) return checked.error();
+[[nodiscard]] inline Result<std::string> mpirun_line(JobRequest const& request) {
+    if (auto const checked = check_job(request); !checked) return checked.error();
     auto const& layout = request.layout;
     std::vector<std::string> words{"mpirun", "-n", std::to_string(layout.total()), "--bind-to", "none"};
     if (!request.hosts.empty()) {

@@ -3,7 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/version.hpp>
-#include <shardwise/deploy/scripts/launch_request.hpp>
+#include <shardwise/deploy/scripts/job_request.hpp>
 #include <shardwise/deploy/shell_line.hpp>
 
 #include <string>
@@ -16,10 +16,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Never --gpus-per-task, which hides a task's devices from its neighbours: they could not copy to each other.
 ///
-/// Errors  those of check_launch and check_alike
+/// Errors  those of check_job and check_alike
 /// Source  SLURM 22.05, man sbatch and srun; srun takes --cpus-per-task from no variable since 22.05
-[[nodiscard]] inline Result<std::string> slurm_script(LaunchRequest const& request) {
-    if (auto const checked = check_launch(request); !checked) return checked.error();
+[[nodiscard]] inline Result<std::string> slurm_script(JobRequest const& request) {
+    if (auto const checked = check_job(request); !checked) return checked.error();
     if (auto const checked = check_alike(request, "SLURM"); !checked) return checked.error();
     auto const& layout = request.layout;
     auto const per_node = std::to_string(layout.ranks.front());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/deploy/scripts/launch_request.hpp>
+#include <shardwise/deploy/scripts/job_request.hpp>
 #include <shardwise/deploy/shell_line.hpp>
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// A line for torchrun on each node, in the order of the plan's nodes. Where no hosts are given and there are several
 /// nodes, the shell takes the first one's name from MASTER_ADDR and says so where it is not set.
 ///
-/// Errors  those of check_launch and check_alike
+/// Errors  those of check_job and check_alike
 /// Source  PyTorch 2.8, torch/distributed/run.py
-[[nodiscard]] inline Result<std::string> torchrun_lines(LaunchRequest const& request) {
-    if (auto const checked = check_launch(request); !checked) return checked.error();
+[[nodiscard]] inline Result<std::string> torchrun_lines(JobRequest const& request) {
+    if (auto const checked = check_job(request); !checked) return checked.error();
     if (auto const checked = check_alike(request, "torchrun"); !checked) return checked.error();
     auto const& layout = request.layout;
     auto const per_node = std::to_string(layout.ranks.front());

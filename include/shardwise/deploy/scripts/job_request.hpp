@@ -15,7 +15,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// A job to be started by somebody else's launcher.
-struct LaunchRequest {
+struct JobRequest {
     /// Of the job: check_job_name.
     std::string name = "shardwise";
     JobLayout layout;
@@ -81,7 +81,7 @@ namespace detail {
 /// Checks what every launcher needs: a command, and hosts that are as many as the nodes and names.
 ///
 /// Errors  invalid_argument with the field
-[[nodiscard]] inline Result<> check_launch(LaunchRequest const& request) {
+[[nodiscard]] inline Result<> check_job(JobRequest const& request) {
     Error error{ErrorCode::invalid_argument};
     if (request.command.empty() || request.command.front().empty())
         return error.in("command").because("is empty").fix("give one");
@@ -115,7 +115,7 @@ namespace detail {
 /// Checks that all nodes get the same, for launchers that ask for nothing else.
 ///
 /// Errors  unsupported with the numbers of ranks, or for devices of several kinds
-[[nodiscard]] inline Result<> check_alike(LaunchRequest const& request, std::string_view launcher) {
+[[nodiscard]] inline Result<> check_alike(JobRequest const& request, std::string_view launcher) {
     Error error{ErrorCode::unsupported};
     error.in(launcher);
     if (!request.layout.is_even()) {
