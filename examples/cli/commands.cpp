@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
-#include "launch_scripts.hpp"
-
 #include <array>
 
 namespace shardwise::cli {

@@ -8,12 +8,11 @@
 #include "console.hpp"
 #include "detect_options.hpp"
 #include "launch_request.hpp"
+#include "launch_scripts.hpp"
 #include "monitor_signals.hpp"
-#include "options.hpp"
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 namespace shardwise::cli {
@@ -29,15 +28,6 @@ namespace {
     if (!devices) return devices.error();
     print_warnings(devices->warnings);
     request.options.devices = std::move(devices->devices);
-    return {};
-}
-
-/// Refuses options that belong to the other half of the command.
-[[nodiscard]] Result<> check_unused(Arguments const& arguments, OptionGroup const& group, std::string_view fix) {
-    for (auto const& option : group.options) {
-        bool const is_given = option.is_switch() ? arguments.*option.is_set : (arguments.*option.word).has_value();
-        if (is_given) return Error{ErrorCode::invalid_argument}.in(option.flag).because("has no meaning here").fix(fix);
-    }
     return {};
 }
 
@@ -71,17 +61,7 @@ namespace {
 }  // namespace
 
 ExitCode run_launch(Arguments const& arguments) {
-    auto checked = Result<>{};
-    if (arguments.launcher) {
-        for (auto const& group : {launch_options(), launch_output_options()})
-            if (checked) checked = check_unused(arguments, group, "it is for ranks that are started here: leave it or the launcher out");
-        if (!checked) return report(checked.error(), Stage::arguments, arguments.json);
-        return launch_scripts_command(arguments);
-    }
-    checked = check_unused(arguments, launch_script_options(),
-                           "it is for slurm, mpirun, torchrun or kubernetes: shardwise launch slurm --plan plan.json");
-    if (!checked) return report(checked.error(), Stage::arguments, arguments.json);
-    return launch_here(arguments);
+    return is_launch_script(arguments) ? launch_scripts_command(arguments) : launch_here(arguments);
 }
 
 }  // namespace shardwise::cli
