@@ -120,7 +120,7 @@ TEST_CASE("launch: what cannot be is refused by name, with the status of its kin
     TemporaryFolder const folder;
     auto const plan = folder.write("plan.json", PlanText{}.text());
     auto const write = [&](std::string const& text) { return folder.write("other.json", text); };
-    check_refusal({"launch"}, 2, "LAUNCHER: was not given");
+    check_refusal({"launch", "--plan", plan}, 2, "LAUNCHER: was not given");
     check_refusal({"launch", "slrm", "--plan", plan}, 2, "did you mean slurm?");
     check_refusal({"launch", "slurm"}, 2, "--plan: was not given");
     check_refusal({"launch", "slurm", "--plan", folder / "none"}, 1, "does not exist");
