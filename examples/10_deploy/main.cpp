@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How is a plan run by another engine? The same plan as a line of docker and as a manifest, and a refusal before anything starts.
+// How is a plan run by another engine? A plan as a line of docker, one as a manifest, and a refusal before anything starts.
 #include <shardwise/deploy/formats/docker.hpp>
 #include <shardwise/deploy/formats/kubernetes.hpp>
 #include <shardwise/deploy/make_container.hpp>

@@ -238,7 +238,8 @@ void add_warnings(DeployRequest const& request, Topology const& topology, std::v
             auto const type = topology.between(i, k).type;
             if (type == LinkType::nvlink || type == LinkType::infinity_fabric) continue;
             bool const is_apart = devices[i].node != devices[k].node;
-            warnings.push_back("tp " + std::to_string(request.tp) + " without NVLink between all devices: every layer waits for " +
+            warnings.push_back("tp " + std::to_string(request.tp) +
+                               " without NVLink between all devices: every layer waits for " +
                                (is_apart ? "the network" : "PCIe") + " twice");
             return;
         }

@@ -20,7 +20,8 @@ constexpr auto canary = "canaryCANARY0123456789";
 [[nodiscard]] std::string schemas_python() {
     char const* const cache = std::getenv("XDG_CACHE_HOME");
     char const* const home = std::getenv("HOME");
-    auto const folder = cache != nullptr && *cache != '\0' ? std::string(cache) : std::string(home == nullptr ? "" : home) + "/.cache";
+    auto const usual = std::string(home == nullptr ? "" : home) + "/.cache";
+    auto const folder = cache != nullptr && *cache != '\0' ? std::string(cache) : usual;
     auto const python = folder + "/shardwise/schemas/bin/python";
     return ::access(python.c_str(), X_OK) == 0 ? python : std::string{};
 }
@@ -78,10 +79,14 @@ TEST_CASE("deploy --format: manifests are what their schemas say, and mean what 
         auto const model = "odd" + std::to_string(i) + "/it's a $(MODEL) $$ {x}";
         folder.write(model + "/config.json", read_text(SHARDWISE_SOURCE_DIR "/tests/golden/deploy/config.json"));
         std::vector<std::string> words{"vllm", folder.path(model), "--devices", "1xL4"};
-        for (int k = 0; k < 4; ++k) words.insert(words.end(), {"--env", "E" + std::to_string(k) + "=" + odd_value(random)});
+        for (int k = 0; k < 4; ++k) {
+            words.emplace_back("--env");
+            words.push_back("E" + std::to_string(k) + "=" + odd_value(random));
+        }
         write_manifests(folder, "fuzz" + std::to_string(i), words, all);
     }
-    auto const checked = run_command_line({python, SHARDWISE_SOURCE_DIR "/tests/deploy/check_manifests.py", folder.path()});
+    auto const script = std::string(SHARDWISE_SOURCE_DIR) + "/tests/deploy/check_manifests.py";
+    auto const checked = run_command_line({python, script, folder.path()});
     CHECK_MESSAGE(checked.status == 0, checked.err);
     CHECK_MESSAGE(checked.out == "43 manifests of Deployment, LeaderWorkerSet, ResourceClaimTemplate, Service, compose are what "
                                  "their schemas say\n",

@@ -200,7 +200,8 @@ TEST_CASE("deploy: a terminal shows the phases on one line, which goes in the en
     auto const port = free_port();
     auto environment = docker.environment();
     environment.emplace_back("TERM", "xterm");
-    auto const command = std::string("exec ") + SHARDWISE_PROGRAM + " deploy tei bert-base-uncased --devices cpu --port " + port;
+    auto const command =
+        std::string("exec ") + SHARDWISE_PROGRAM + " deploy tei bert-base-uncased --devices cpu --port " + port;
     auto const ran = run_command_line({"script", "-qec", command, "/dev/null"}, environment, [&](pid_t) {
         REQUIRE(docker.wait_for("started"));
         std::this_thread::sleep_for(300ms);

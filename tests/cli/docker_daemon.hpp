@@ -74,9 +74,9 @@ public:
     /// Puts lines of shell before each `docker run` of the program, in which $1 is "run"; "" takes them away.
     void before_run(std::string const& lines) const {
         auto const real = run_in_shell("command -v docker").out;
-        auto const script = folder_.write("wrapped/docker", "#!/bin/sh\nreal=" + real + "\nif [ \"$1\" = run ]; then\nshift\n" +
-                                                                 (lines.empty() ? "set -- run \"$@\"" : lines) +
-                                                                 "\nfi\nexec $real \"$@\"\n");
+        auto const text = "#!/bin/sh\nreal=" + real + "\nif [ \"$1\" = run ]; then\nshift\n" +
+                          (lines.empty() ? "set -- run \"$@\"" : lines) + "\nfi\nexec $real \"$@\"\n";
+        auto const script = folder_.write("wrapped/docker", text);
         (void)::chmod(script.c_str(), 0700);
     }
 
@@ -86,7 +86,9 @@ public:
 private:
     static bool shell(std::string const& command) { return run_in_shell("{ " + command + "; }").status == 0; }
     [[nodiscard]] std::string host() const { return "unix://" + folder_.path("socket"); }
-    [[nodiscard]] std::string client(std::string const& words) const { return "DOCKER_HOST=" + host() + " timeout 30 docker " + words; }
+    [[nodiscard]] std::string client(std::string const& words) const {
+        return "DOCKER_HOST=" + host() + " timeout 30 docker " + words;
+    }
 
     void start() {
         std::vector<std::string> words{"nsenter", "--net=/var/run/netns/" + space_, "unshare", "--mount", "dockerd"};
@@ -129,7 +131,8 @@ exec httpd -f -p 80 -h /www
         (void)::chmod(engine.c_str(), 0700);
         // A busybox that is linked with libraries needs them, too.
         return shell("cd " + folder_.path("image") +
-                     " && cp -L $(command -v busybox) bin/busybox && for a in sh echo sleep dd httpd; do ln -s busybox bin/$a; done"
+                     " && cp -L $(command -v busybox) bin/busybox"
+                     " && for a in sh echo sleep dd httpd; do ln -s busybox bin/$a; done"
                      " && for l in $(ldd bin/busybox | grep -o '/[^ )]*'); do cp -L --parents $l .; done; tar -c . | " +
                      client("import -c 'ENTRYPOINT [\"/bin/engine\"]' - ") + image);
     }

@@ -64,7 +64,9 @@ esac
         return has(name);
     }
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment() const {
-        return {{"PATH", folder_.path() + ":/usr/bin:/bin"}, {"FAKE_DOCKER", folder_.path()}, {"HF_HUB_CACHE", folder_.path("hub")}};
+        return {{"PATH", folder_.path() + ":/usr/bin:/bin"},
+                {"FAKE_DOCKER", folder_.path()},
+                {"HF_HUB_CACHE", folder_.path("hub")}};
     }
     /// `deploy` for a processor, started.
     [[nodiscard]] Ran deploy(std::vector<std::string> const& words, std::function<void(pid_t)> const& meanwhile = {},

@@ -4,10 +4,10 @@
 
     check_manifests.py FOLDER
 
-NAME.docker is the line, NAME.compose and NAME.kubernetes are the files. Compose is held to compose-spec's schema, Kubernetes' own
-kinds to kubernetes-validate, strictly, LeaderWorkerSet to the committed part of its schema and its pods to Kubernetes'. What
-runtimes make of words and variables must be what docker gets. A slip in any key must be refused. Needs PyPI's kubernetes-validate
-and jsonschema.
+NAME.docker is the line, NAME.compose and NAME.kubernetes are the files. Compose is held to compose-spec's schema, Kubernetes'
+own kinds to kubernetes-validate, strictly, LeaderWorkerSet to the committed part of its schema and its pods to Kubernetes'.
+What runtimes make of words and variables must be what docker gets. A slip in any key must be refused. Needs PyPI's
+kubernetes-validate and jsonschema.
 """
 import copy
 import json
@@ -147,7 +147,8 @@ def check_kubernetes(name: str, text: str, line: str | None) -> None:
     assert working[len(leading):] == (["--headless"] if "serve" in leading else []), name
     assert "ports" in leader["spec"]["containers"][0] and "ports" not in worker["spec"]["containers"][0], name
     rank = leading[leading.index("--nnodes"):]
-    address = ["--master-addr", "$(LWS_LEADER_ADDRESS)"] if "serve" in leading else ["--dist-init-addr", "$(LWS_LEADER_ADDRESS):50000"]
+    address = (["--master-addr", "$(LWS_LEADER_ADDRESS)"] if "serve" in leading else
+               ["--dist-init-addr", "$(LWS_LEADER_ADDRESS):50000"])
     assert rank == ["--nnodes", "$(LWS_GROUP_SIZE)", "--node-rank", "$(LWS_WORKER_INDEX)"] + address, rank
 
 

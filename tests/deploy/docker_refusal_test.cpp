@@ -11,7 +11,8 @@ using namespace shardwise;
 TEST_CASE("docker_refusal: docker's own texts become what to do") {
     // Texts of docker 20.10.24 (Debian 12) with its own client and with a client of 28.2.2.
     for (auto const& [text, advice] : {
-             std::pair{"docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]].\n",
+             std::pair{"docker: Error response from daemon: could not select device driver \"\" with capabilities: "
+                       "[[gpu]].\n",
                        "install nvidia-container-toolkit"},
              std::pair{"docker: Error response from daemon: could not select device driver \"cdi\" with capabilities: []\n\n"
                        "Run 'docker run --help' for more information\n",
@@ -48,7 +49,9 @@ TEST_CASE("docker_refusal: docker's own texts become what to do") {
 }
 
 TEST_CASE("docker_refusal: an unknown text is passed on by its last line, without control characters") {
-    CHECK(docker_refusal("pulling\ndocker: Error response from daemon: something new\x1b[2J\n\nRun 'docker run --help' for more information\n").message() ==
+    CHECK(docker_refusal("pulling\ndocker: Error response from daemon: something new\x1b[2J\n\n"
+                         "Run 'docker run --help' for more information\n")
+              .message() ==
           "docker: something new\\x1b[2J; run what --dry-run prints to see all that docker says");
     CHECK(docker_refusal("").reason() == "failed and did not say why");
     for (auto const& row : docker_refusals) {

@@ -108,11 +108,14 @@ TEST_CASE("kubernetes_text: over several nodes a LeaderWorkerSet, whose leader s
     auto const text = kubernetes_text(container, false);
     CHECK(text.rfind("apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\n", 0) == 0);
     for (auto const* const part :
-         {"    size: 2\n", "nvidia.com/gpu: \"2\"\n", "sizeLimit: 2Gi\n", "              - \"--tensor-parallel-size\"\n              - \"4\"\n",
+         {"    size: 2\n", "nvidia.com/gpu: \"2\"\n", "sizeLimit: 2Gi\n",
+          "              - \"--tensor-parallel-size\"\n              - \"4\"\n",
           "              - \"--nnodes\"\n              - \"$(LWS_GROUP_SIZE)\"\n              - \"--node-rank\"\n"
-          "              - \"$(LWS_WORKER_INDEX)\"\n              - \"--master-addr\"\n              - \"$(LWS_LEADER_ADDRESS)\"\n"
+          "              - \"$(LWS_WORKER_INDEX)\"\n              - \"--master-addr\"\n"
+          "              - \"$(LWS_LEADER_ADDRESS)\"\n"
           "            ports:\n",
-          "              - \"--headless\"\n            env:\n", "  selector:\n    app: \"shardwise-vllm-8000\"\n    role: leader\n"})
+          "              - \"--headless\"\n            env:\n",
+          "  selector:\n    app: \"shardwise-vllm-8000\"\n    role: leader\n"})
         CHECK_MESSAGE(has(text, part), part);
     CHECK(text.find("startupProbe") == text.rfind("startupProbe"));
     auto const sglang = kubernetes_text(group(Engine::sglang), true);
@@ -149,7 +152,8 @@ TEST_CASE("docker_command, apptainer_command: random deployments come back from 
         for (auto const* const name : {"A", "B", "C"}) request.environment.push_back({name, word()});
         auto const container = make_container(request);
         REQUIRE_MESSAGE(container.has_value(), container.error().message());
-        for (auto const& words : {docker_command(*container), docker_start_command(*container, "k=v"), apptainer_command(*container)}) {
+        auto const start = docker_start_command(*container, "k=v");
+        for (auto const& words : {docker_command(*container), start, apptainer_command(*container)}) {
             lines += " " + shell_line(words);
             for (auto const& one : words) expected += one + '\0';
         }

@@ -257,9 +257,11 @@ TEST_CASE("make_container: TEI's element types and images are held to its source
         request.config.model_type = family;
         CHECK(has(docker_line(request), "on which tei has no kernels"));
     }
-    for (auto const& [device, image] : {std::pair{75, 75}, {80, 80}, {86, 80}, {89, 80}, {86, 86}, {89, 86}, {89, 89}, {90, 90}})
+    for (auto const& [device, image] :
+         {std::pair{75, 75}, {80, 80}, {86, 80}, {89, 80}, {86, 86}, {89, 86}, {89, 89}, {90, 90}})
         CHECK(is_tei_capability(device, image));
-    for (auto const& [device, image] : {std::pair{80, 75}, {75, 80}, {90, 80}, {80, 86}, {86, 89}, {90, 89}, {89, 90}, {120, 100}})
+    for (auto const& [device, image] :
+         {std::pair{80, 75}, {75, 80}, {90, 80}, {80, 86}, {86, 89}, {90, 89}, {89, 90}, {120, 100}})
         CHECK_FALSE(is_tei_capability(device, image));
     for (auto const& row : engine_images) {
         if (row.engine == Engine::tei && row.kind == DeviceKind::cuda) CHECK(tei_image_capability(row.image) == row.capability);
