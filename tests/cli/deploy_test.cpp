@@ -111,7 +111,7 @@ TEST_CASE("deploy: refuses before anything starts, and takes the smallest change
         std::vector<std::string> changed;
     };
     std::string const gguf = SHARDWISE_SOURCE_DIR "/tests/golden/gguf/" + first_gguf();
-    for (auto const& [status, words, reason, changed] : std::vector<Row>{
+    for (auto const& row : std::vector<Row>{
              {3, {"vllm", "llama-3-70b", "--devices", "1xA100-80GB"}, "--quant fp8",
               {"vllm", "llama-3-70b", "--devices", "1xA100-80GB", "--quant", "fp8"}},
              {3, {"vllm", "llama-3-70b", "--devices", "2xA100-40GB"}, "needs",
@@ -175,9 +175,9 @@ TEST_CASE("deploy: refuses before anything starts, and takes the smallest change
              {2, {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--image", "a b"}, "--image",
               {"vllm", "llama-3-8b", "--devices", "1xH100-80GB", "--image", "a"}},
          }) {
-        CAPTURE(reason);
-        check_refusal(deploy(words), status, reason);
-        auto const taken = deploy(changed);
+        CAPTURE(row.reason);
+        check_refusal(deploy(row.words), row.status, row.reason);
+        auto const taken = deploy(row.changed);
         CHECK_MESSAGE(taken.status == 0, taken.err);
     }
     check_refusal(deploy({"vllm", "-", "--devices", "1xH100-80GB"}), 1, "config.json");

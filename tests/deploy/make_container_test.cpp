@@ -150,8 +150,11 @@ TEST_CASE("make_container: every flag is in the committed list of its engine, an
         check(nodes);
     }
     // The list holds nothing that is never emitted.
-    for (auto const& [engine, flags] : known) {
-        for (auto const& [flag, values] : flags) CHECK_MESSAGE(emitted.count(engine + " " + flag) == 1, (engine + " " + flag));
+    for (auto const& flags : known) {
+        for (auto const& flag : flags.second) {
+            auto const listed = flags.first + " " + flag.first;
+            CHECK_MESSAGE(emitted.count(listed) == 1, listed);
+        }
     }
 }
 
