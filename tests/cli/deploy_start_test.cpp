@@ -138,8 +138,8 @@ TEST_CASE("deploy: nothing is waited for beyond --timeout") {
     FakeDocker const docker;
     docker.write("logs", "still reading\n");
     auto const start = std::chrono::steady_clock::now();
-    auto const unhealthy = docker.deploy({"--port", free_port(), "--timeout", "1"});
-    check_failure(unhealthy, "is not healthy after 1 s: still loading");
+    auto const unhealthy = docker.deploy({"--port", free_port(), "--timeout", "2"});
+    check_failure(unhealthy, "is not healthy after 2 s: still loading");
     CHECK(has(unhealthy.err, "  still reading\n"));
     CHECK(docker.has("removed"));
     docker.erase("removed");
@@ -150,7 +150,7 @@ TEST_CASE("deploy: nothing is waited for beyond --timeout") {
     // A client that ignores SIGTERM.
     docker.write("hang", "");
     check_failure(docker.deploy({"--port", free_port(), "--timeout", "1"}), "is not healthy after 1 s");
-    CHECK(std::chrono::steady_clock::now() - start < 15s);
+    CHECK(std::chrono::steady_clock::now() - start < 40s);
     for (auto const* const wrong : {"0", "-1", "1e3", "x", "604801"}) {
         auto const ran = docker.deploy({"--timeout", wrong});
         CHECK_MESSAGE(ran.status == 2, ran.err);

@@ -131,6 +131,10 @@ foreach(room IN LISTS rooms)
         set_tests_properties(long.${room} PROPERTIES TIMEOUT 7200)
     endif()
 
+    if(room STREQUAL "cli")
+        # It starts programs, and containers, and waits for them.
+        set_tests_properties(cli PROPERTIES TIMEOUT 600)
+    endif()
     if(room STREQUAL "cli" AND TARGET shardwise_program)
         add_dependencies(test_cli shardwise_program)
     endif()
