@@ -119,6 +119,8 @@ private:
         auto const engine = folder_.write("image/bin/engine", R"(#!/bin/sh
 i=0
 while [ $i -lt 40 ]; do i=$((i + 1)); echo "step $i"; done
+# Docker copies the two outputs side by side.
+sleep 0.5
 echo "token $HF_TOKEN" >&2
 case $MODE in
     fail) exit 7 ;;
