@@ -41,7 +41,8 @@ namespace {
     if (options.nodes == 1) return {};
     if (!arguments.node_rank) return missing_flag("--node-rank", "which of the machines this is").fix("count from 0");
     if (!arguments.master_addr)
-        return missing_flag("--master-addr", "ranks on several machines must know where to meet").fix("give the first machine's address");
+        return missing_flag("--master-addr", "ranks on several machines must know where to meet")
+            .fix("give the first machine's address");
     if (!arguments.master_port) {
         return missing_flag("--master-port", "ranks on several machines must know where to meet")
             .fix("give a port that is free on the first machine");
@@ -63,14 +64,19 @@ Result<LaunchRequest> read_launch_request(Arguments const& arguments) {
     LaunchRequest request;
     auto& options = request.options;
     if (arguments.command_line.empty()) {
-        return Error{ErrorCode::invalid_argument}.because("no command to launch").fix("write -- and the command: shardwise launch --nproc 2 -- COMMAND");
+        return Error{ErrorCode::invalid_argument}
+            .because("no command to launch")
+            .fix("write -- and the command: shardwise launch --nproc 2 -- COMMAND");
     }
     options.command = arguments.command_line;
     if (auto const read = read_count("--nproc", arguments.nproc, 4096, options.processes); !read) return read.error();
     auto const most_nodes = detail::most_launched_ranks / options.processes;
-    if (auto const read = read_count("--nnodes", arguments.nnodes, most_nodes, options.nodes); !read) return read.error();
-    if (auto const read = read_count("--node-rank", arguments.node_rank, most_nodes, options.node, 0); !read) return read.error();
-    if (auto const read = read_count("--master-port", arguments.master_port, 65535, options.port); !read) return read.error();
+    if (auto const read = read_count("--nnodes", arguments.nnodes, most_nodes, options.nodes); !read)
+        return read.error();
+    if (auto const read = read_count("--node-rank", arguments.node_rank, most_nodes, options.node, 0); !read)
+        return read.error();
+    if (auto const read = read_count("--master-port", arguments.master_port, 65535, options.port); !read)
+        return read.error();
     if (auto const read = read_count("--max-restarts", arguments.max_restarts, 1000000, options.max_restarts, 0); !read)
         return read.error();
     if (arguments.master_addr) {

@@ -50,7 +50,8 @@ std::vector<pid_t> children_of(pid_t process) {
 }
 
 enum class Ending { success, failure, interrupt, terminate, hang_up, launcher_killed, guard_killed };
-constexpr Ending all_endings[] = {Ending::success, Ending::failure, Ending::interrupt, Ending::terminate, Ending::hang_up, Ending::launcher_killed, Ending::guard_killed};
+constexpr Ending all_endings[] = {Ending::success, Ending::failure,         Ending::interrupt,   Ending::terminate,
+                                  Ending::hang_up, Ending::launcher_killed, Ending::guard_killed};
 
 /// A rank that hears no signal, with a child in a session of its own and one that is stopped, which hear none either.
 std::string script(Ending ending) {
@@ -61,23 +62,32 @@ std::string script(Ending ending) {
 }
 int status_of(Ending ending) {
     switch (ending) {
-        case Ending::success: return 0;
-        case Ending::failure: return 1;
-        case Ending::interrupt: return 130;
-        case Ending::terminate: return 143;
-        case Ending::hang_up: return 129;
-        case Ending::launcher_killed: return -1;
-        case Ending::guard_killed: return 1;
+        case Ending::success:
+            return 0;
+        case Ending::failure:
+            return 1;
+        case Ending::interrupt:
+            return 130;
+        case Ending::terminate:
+            return 143;
+        case Ending::hang_up:
+            return 129;
+        case Ending::launcher_killed:
+            return -1;
+        case Ending::guard_killed:
+            return 1;
     }
     return -1;
 }
 
 void check_cell(Ending ending, int number) {
-    auto const value = std::to_string(::getpid()) + "-" + std::to_string(static_cast<int>(ending)) + "-" + std::to_string(number);
+    auto const value =
+        std::to_string(::getpid()) + "-" + std::to_string(static_cast<int>(ending)) + "-" + std::to_string(number);
     CAPTURE(value);
     std::chrono::steady_clock::time_point begin;
     auto const ran = run_command_line(
-        {SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sh", "-c", script(ending)}, {{mark, value}}, [&](pid_t launcher) {
+        {SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sh", "-c", script(ending)},
+        {{mark, value}}, [&](pid_t launcher) {
             // The launcher, its guard, two ranks and what they have started; short ones are gone before.
             if (ending != Ending::success && ending != Ending::failure)
                 CHECK(comes_true(10s, [&] { return count_marked(value) >= 10; }));
@@ -113,43 +123,49 @@ TEST_CASE("launch: nothing is left after success, failure, signals, and kill -9 
 
 TEST_CASE("launch: nothing is left where guard and launcher are stopped or killed together") {
     auto const value = std::to_string(::getpid()) + "-both";
-    (void)run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"}, {{mark, value}}, [&](pid_t launcher) {
-        CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
-        auto const guards = children_of(launcher);
-        REQUIRE(guards.size() == 1);
-        ::kill(guards.front(), SIGSTOP);
-        ::kill(launcher, SIGKILL);
-        ::kill(guards.front(), SIGKILL);
-    });
+    (void)run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
+                           {{mark, value}}, [&](pid_t launcher) {
+                               CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
+                               auto const guards = children_of(launcher);
+                               REQUIRE(guards.size() == 1);
+                               ::kill(guards.front(), SIGSTOP);
+                               ::kill(launcher, SIGKILL);
+                               ::kill(guards.front(), SIGKILL);
+                           });
     CHECK(comes_true(5s, [&] { return count_marked(value) == 0; }));
     // A guard that is stopped is given up a second after the grace.
-    auto const stopped = run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"}, {{mark, value}}, [&](pid_t launcher) {
-        CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
-        auto const guards = children_of(launcher);
-        REQUIRE(guards.size() == 1);
-        ::kill(guards.front(), SIGSTOP);
-        ::kill(launcher, SIGTERM);
-    });
+    auto const stopped =
+        run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
+                         {{mark, value}}, [&](pid_t launcher) {
+                             CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
+                             auto const guards = children_of(launcher);
+                             REQUIRE(guards.size() == 1);
+                             ::kill(guards.front(), SIGSTOP);
+                             ::kill(launcher, SIGTERM);
+                         });
     CHECK(stopped.status == 143);
     CHECK(count_marked(value) == 0);
 }
 
-TEST_CASE("launch: ranks that had ended before the guard looked are told as simultaneous, and not who it ended itself") {
+TEST_CASE(
+    "launch: ranks that had ended before the guard looked are told as simultaneous, and not who it ended itself") {
     auto const value = std::to_string(::getpid()) + "-look";
-    auto const ran = run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "3", "--grace", "0.2", "--", "/bin/sleep", "100"}, {{mark, value}}, [&](pid_t launcher) {
-        CHECK(comes_true(10s, [&] { return count_marked(value) == 5; }));
-        auto const guards = children_of(launcher);
-        REQUIRE(guards.size() == 1);
-        // In the order of their starts.
-        auto const ranks = children_of(guards.front());
-        REQUIRE(ranks.size() == 3);
-        ::kill(guards.front(), SIGSTOP);
-        ::kill(ranks[2], SIGSEGV);
-        ::kill(ranks[0], SIGBUS);
-        // Those that have ended have no environment any more.
-        CHECK(comes_true(10s, [&] { return count_marked(value) == 3; }));
-        ::kill(guards.front(), SIGCONT);
-    });
+    auto const ran =
+        run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "3", "--grace", "0.2", "--", "/bin/sleep", "100"},
+                         {{mark, value}}, [&](pid_t launcher) {
+                             CHECK(comes_true(10s, [&] { return count_marked(value) == 5; }));
+                             auto const guards = children_of(launcher);
+                             REQUIRE(guards.size() == 1);
+                             // In the order of their starts.
+                             auto const ranks = children_of(guards.front());
+                             REQUIRE(ranks.size() == 3);
+                             ::kill(guards.front(), SIGSTOP);
+                             ::kill(ranks[2], SIGSEGV);
+                             ::kill(ranks[0], SIGBUS);
+                             // Those that have ended have no environment any more.
+                             CHECK(comes_true(10s, [&] { return count_marked(value) == 3; }));
+                             ::kill(guards.front(), SIGCONT);
+                         });
     CHECK(ran.status == 1);
     CHECK_MESSAGE(ran.says("2 ranks failed simultaneously"), ran.err);
     CHECK(ran.says("rank 0 failed: signal 7 (Bus error)"));

@@ -25,7 +25,8 @@ namespace machines = shardwise::testing::machines;
 
 namespace {
 
-Ran launch(std::vector<std::string> words, std::string const& script, std::vector<std::pair<std::string, std::string>> const& more = {}) {
+Ran launch(std::vector<std::string> words, std::string const& script,
+           std::vector<std::pair<std::string, std::string>> const& more = {}) {
     words.insert(words.begin(), "launch");
     words.insert(words.end(), {"--", "sh", "-c", script});
     return run(words, more);
@@ -75,8 +76,9 @@ TEST_CASE("launch: without a prefix lines are as they were written; one process 
 }
 
 TEST_CASE("launch: the second of two machines") {
-    auto const ran = launch({"--nproc", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.1.2.3", "--master-port", "29501"},
-                            "echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID");
+    auto const ran = launch(
+        {"--nproc", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.1.2.3", "--master-port", "29501"},
+        "echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID");
     CHECK(ran.status == 0);
     CHECK(sorted_lines(ran.out) == std::vector<std::string>{"[rank2] 2 4 0 1 10.1.2.3:29501 10.1.2.3-29501",
                                                             "[rank3] 3 4 1 1 10.1.2.3:29501 10.1.2.3-29501"});
@@ -122,7 +124,9 @@ TEST_CASE("launch: the first failure ends all, and is told with its last lines o
     CHECK(ran.status == 1);
     auto const at = ran.err.find("shardwise: rank 1 failed: exit code 7 after ");
     REQUIRE(at != std::string::npos);
-    CHECK_MESSAGE(ran.err.find(", all devices); its last 20 lines of stderr:\n  | 11\n  | 12\n", at) != std::string::npos, ran.err);
+    CHECK_MESSAGE(
+        ran.err.find(", all devices); its last 20 lines of stderr:\n  | 11\n  | 12\n", at) != std::string::npos,
+        ran.err);
     CHECK(ran.err.find("  | 30\n", at) != std::string::npos);
     CHECK_FALSE(ran.says("  | 10\n"));
     CHECK_FALSE(ran.says("rank 0 failed"));
@@ -140,8 +144,9 @@ TEST_CASE("launch: an OOM kill that the control group counted is told") {
     auto const events = machine.options().root + "/sys/fs/cgroup/memory.events";
     machine.put("/proc/self/cgroup", "0::/\n");
     machine.put("/sys/fs/cgroup/memory.events", "oom 0\noom_kill 4\n");
-    auto const ran = launch({"--nproc", "2"}, "[ $RANK = 0 ] && sleep 100; printf 'oom 1\\noom_kill 5\\n' > " + events + "; kill -KILL $$",
-                            {{"SHARDWISE_SYSTEM_ROOT", machine.options().root}});
+    auto const ran = launch(
+        {"--nproc", "2"}, "[ $RANK = 0 ] && sleep 100; printf 'oom 1\\noom_kill 5\\n' > " + events + "; kill -KILL $$",
+        {{"SHARDWISE_SYSTEM_ROOT", machine.options().root}});
     CHECK(ran.status == 1);
     CHECK_MESSAGE(ran.says("rank 1 failed: signal 9 (Killed), OOM kill: the control group counted one"), ran.err);
 }
@@ -151,7 +156,9 @@ TEST_CASE("launch: the same status for every exit code of a rank; 130, 143 and 1
     CHECK(launch({}, "exit 130").status == 1);
     for (auto const& [signal, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
         CAPTURE(signal);
-        auto const ran = interrupt({"--nproc", "2"}, "trap 'echo heard; exit 0' INT TERM HUP; touch $READY/$RANK; while :; do sleep 0.02; done", {signal});
+        auto const ran = interrupt(
+            {"--nproc", "2"},
+            "trap 'echo heard; exit 0' INT TERM HUP; touch $READY/$RANK; while :; do sleep 0.02; done", {signal});
         CHECK(ran.status == status);
         CHECK(ran.out.find("heard") != std::string::npos);
         CHECK_FALSE(ran.says("failed"));
@@ -160,7 +167,8 @@ TEST_CASE("launch: the same status for every exit code of a rank; 130, 143 and 1
 
 TEST_CASE("launch: a second SIGINT kills at once") {
     auto const begin = std::chrono::steady_clock::now();
-    auto const ran = interrupt({"--nproc", "2", "--grace", "100"}, "trap '' INT TERM; touch $READY/$RANK; sleep 100", {SIGINT, SIGINT});
+    auto const ran = interrupt({"--nproc", "2", "--grace", "100"}, "trap '' INT TERM; touch $READY/$RANK; sleep 100",
+                               {SIGINT, SIGINT});
     CHECK(ran.status == 130);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
 }
@@ -208,10 +216,12 @@ TEST_CASE("launch: each process is shown one device by its UUID, and bound near 
     FakeMachine machine;
     machine.nvidia(std::string(machines::one_gpu) +
                    "gpu name=\"NVIDIA GeForce RTX 4090\" uuid=GPU-2222 pci=00000000:02:00.0 memory=25757220864\n");
-    std::vector<std::pair<std::string, std::string>> const where{{"SHARDWISE_NVML", machine.options().nvml_library},
-                                                                 {"SHARDWISE_AMD_SMI", machine.options().amd_smi_libraries[0]},
-                                                                 {"SHARDWISE_SYSTEM_ROOT", machine.options().root}};
-    auto const ran = launch({"--nproc", "2", "--mask-devices", "--bind", "numa"}, "echo $CUDA_VISIBLE_DEVICES; [ $RANK = 0 ] || sleep 0.2; exit $RANK", where);
+    std::vector<std::pair<std::string, std::string>> const where{
+        {"SHARDWISE_NVML", machine.options().nvml_library},
+        {"SHARDWISE_AMD_SMI", machine.options().amd_smi_libraries[0]},
+        {"SHARDWISE_SYSTEM_ROOT", machine.options().root}};
+    auto const ran = launch({"--nproc", "2", "--mask-devices", "--bind", "numa"},
+                            "echo $CUDA_VISIBLE_DEVICES; [ $RANK = 0 ] || sleep 0.2; exit $RANK", where);
     CHECK(ran.status == 1);
     auto const lines = sorted_lines(ran.out);
     REQUIRE(lines.size() == 2);
@@ -221,9 +231,10 @@ TEST_CASE("launch: each process is shown one device by its UUID, and bound near 
     auto const few = launch({"--nproc", "3", "--mask-devices"}, "exit 0", where);
     CHECK(few.status == 4);
     FakeMachine none;
-    auto const without = launch({"--nproc", "2", "--mask-devices"}, "echo started", {{"SHARDWISE_NVML", none.options().nvml_library},
-                                                                 {"SHARDWISE_AMD_SMI", none.options().amd_smi_libraries[0]},
-                                                                 {"SHARDWISE_SYSTEM_ROOT", none.options().root}});
+    auto const without = launch({"--nproc", "2", "--mask-devices"}, "echo started",
+                                {{"SHARDWISE_NVML", none.options().nvml_library},
+                                 {"SHARDWISE_AMD_SMI", none.options().amd_smi_libraries[0]},
+                                 {"SHARDWISE_SYSTEM_ROOT", none.options().root}});
     CHECK(without.status == 0);
     CHECK(without.says("warning: there is no device to mask"));
 }
@@ -231,8 +242,9 @@ TEST_CASE("launch: each process is shown one device by its UUID, and bound near 
 TEST_CASE("launch: 100 MB from 4 ranks lose no line and mix none") {
     TemporaryFolder const folder;
     // 25 MB from each, half of it to stderr, in lines of 1000 letters that say their rank and number.
-    auto const script = "awk -v r=$RANK 'BEGIN { s = sprintf(\"%990s\", \"\"); gsub(/ /, r, s); for (i = 0; i < 12500; ++i) { "
-                        "printf \"%06d %s\\n\", i, s; printf \"%06d %s\\n\", i, s > \"/dev/stderr\" } }'";
+    auto const script =
+        "awk -v r=$RANK 'BEGIN { s = sprintf(\"%990s\", \"\"); gsub(/ /, r, s); for (i = 0; i < 12500; ++i) { "
+        "printf \"%06d %s\\n\", i, s; printf \"%06d %s\\n\", i, s > \"/dev/stderr\" } }'";
     auto const ran = launch({"--nproc", "4"}, script);
     CHECK(ran.status == 0);
     for (auto const* stream : {&ran.out, &ran.err}) {
@@ -253,19 +265,22 @@ TEST_CASE("launch: 100 MB from 4 ranks lose no line and mix none") {
 }
 
 TEST_CASE("launch: it ends when nobody reads its output") {
-    auto const ran = run_in_shell("{ ( " + std::string(SHARDWISE_PROGRAM) + " launch --nproc 2 --grace 0.2 -- yes; echo status $? >&2 ) | head -n 1; }");
+    auto const ran = run_in_shell("{ ( " + std::string(SHARDWISE_PROGRAM) +
+                                  " launch --nproc 2 --grace 0.2 -- yes; echo status $? >&2 ) | head -n 1; }");
     CHECK_MESSAGE(ran.out.find("status 1") != std::string::npos, ran.out);
     CHECK(ran.out.find("the standard output: Broken pipe") != std::string::npos);
 }
 
 TEST_CASE("launch: two ranks of shardwise run give the tokens of threads") {
     SmallLlama const model;
-    std::vector<std::string> const words{"run", model.folder.path(), "--prompt-ids", "5,17,3,42", "--max-new-tokens", "8", "--json"};
+    std::vector<std::string> const words{
+        "run", model.folder.path(), "--prompt-ids", "5,17,3,42", "--max-new-tokens", "8", "--json"};
     auto const ids = [](Ran const& ran) {
         CHECK_MESSAGE(ran.status == 0, ran.err);
         Answer const answer(ran.out);
         std::string out;
-        for (std::size_t i = 0; i < answer.size("token_ids"); ++i) out += std::to_string(answer.integer("token_ids", i)) + " ";
+        for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
+            out += std::to_string(answer.integer("token_ids", i)) + " ";
         return out + "by " + std::to_string(answer.size("memory", "ranks"));
     };
     auto threads = words;
@@ -282,17 +297,19 @@ TEST_SUITE("long") {
         // The oracle: torch.distributed's own reader of these variables.
         char const* const python = std::getenv("SHARDWISE_PYTHON");
         if (python == nullptr) SHARDWISE_SKIP("SHARDWISE_PYTHON names no Python with torch");
-        if (run_command_line({python, "-c", "import torch.distributed"}).status != 0) SHARDWISE_SKIP("SHARDWISE_PYTHON has no torch");
+        if (run_command_line({python, "-c", "import torch.distributed"}).status != 0)
+            SHARDWISE_SKIP("SHARDWISE_PYTHON has no torch");
         TemporaryFolder const folder;
         auto const script = folder.path() + "/sum.py";
-        std::ofstream(script) << "import os, sys, torch, torch.distributed as dist\n"
-                                 "dist.init_process_group('gloo')\n"
-                                 "x = torch.tensor([float(dist.get_rank() + 1)])\n"
-                                 "dist.all_reduce(x)\n"
-                                 "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and dist.get_rank() == 1: sys.exit(9)\n"
-                                 "dist.barrier()\n"
-                                 "print('sum', int(x.item()), 'of', dist.get_world_size())\n"
-                                 "dist.destroy_process_group()\n";
+        std::ofstream(script)
+            << "import os, sys, torch, torch.distributed as dist\n"
+               "dist.init_process_group('gloo')\n"
+               "x = torch.tensor([float(dist.get_rank() + 1)])\n"
+               "dist.all_reduce(x)\n"
+               "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and dist.get_rank() == 1: sys.exit(9)\n"
+               "dist.barrier()\n"
+               "print('sum', int(x.item()), 'of', dist.get_world_size())\n"
+               "dist.destroy_process_group()\n";
         auto const ran = run({"launch", "--nproc", "3", "--max-restarts", "1", "--", python, script});
         CHECK_MESSAGE(ran.status == 0, ran.err);
         CHECK(ran.says("rank 1 failed: exit code 9"));

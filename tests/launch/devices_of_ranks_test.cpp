@@ -42,7 +42,8 @@ TEST_CASE("devices_of_ranks: each rank is shown one device that may be used, by 
     CHECK(got->devices[1].variables == Variables{{"CUDA_VISIBLE_DEVICES", "MIG-3"}});
     CHECK(got->devices[2].variables == Variables{{"ROCR_VISIBLE_DEVICES", "GPU-04"}});
     // HIP takes its numbers from what ROCr shows: "1" of the user's would then be none.
-    CHECK(got->devices[2].unset == std::vector<std::string>{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"});
+    CHECK(got->devices[2].unset ==
+          std::vector<std::string>{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"});
     CHECK(got->devices[2].name == "GPU-04");
 }
 
@@ -64,9 +65,10 @@ TEST_CASE("devices_of_ranks: ranks are bound to the near processors that this pr
     std::int64_t first = 0;
     while (!CPU_ISSET(static_cast<std::size_t>(first), &allowed)) ++first;
     auto const number = std::to_string(first);
-    auto const got = devices_of_ranks(machine({device(DeviceKind::cuda, "GPU-1", number + ",1000-1010"),
-                                               device(DeviceKind::cuda, "GPU-2", "1000"), device(DeviceKind::cuda, "GPU-3")}),
-                                      4, false, true);
+    auto const got =
+        devices_of_ranks(machine({device(DeviceKind::cuda, "GPU-1", number + ",1000-1010"),
+                                  device(DeviceKind::cuda, "GPU-2", "1000"), device(DeviceKind::cuda, "GPU-3")}),
+                         4, false, true);
     REQUIRE(got);
     REQUIRE(got->devices.size() == 4);
     CHECK(got->devices[0].processors == std::vector<std::int64_t>{first});

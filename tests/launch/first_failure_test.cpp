@@ -44,14 +44,16 @@ TEST_CASE("first_failures: one that the guard itself ended is none") {
 TEST_CASE("failure_text: rank, host, process, device, how it ended, after how long, and its last lines") {
     RankFailure failure{end(1, 3, 0, 1), 5, "node\x1b-a", "", 0, {"one", "two"}};
     CHECK(failure_text({failure}) ==
-          "shardwise: rank 5 failed: exit code 3 after 1.50 s (host node\\x1b-a, pid 101, all devices); its last 2 lines of "
+          "shardwise: rank 5 failed: exit code 3 after 1.50 s (host node\\x1b-a, pid 101, all devices); its last 2 "
+          "lines of "
           "stderr:\n  | one\n  | two\n");
     failure.end = end(1, 0, 11, 1);
     failure.end.has_dumped_core = true;
     failure.device = "GPU-1111";
     failure.last_lines.clear();
     CHECK(failure_text({failure}) ==
-          "shardwise: rank 5 failed: signal 11 (Segmentation fault), core dumped after 1.50 s (host node\\x1b-a, pid 101, "
+          "shardwise: rank 5 failed: signal 11 (Segmentation fault), core dumped after 1.50 s (host node\\x1b-a, pid "
+          "101, "
           "device GPU-1111); it wrote nothing to stderr\n");
     auto const both = failure_text({failure, failure});
     CHECK(both.find("shardwise: 2 ranks failed simultaneously") == 0);

@@ -41,7 +41,8 @@ TEST_CASE("LineSplitter: a line of 64 KiB is whole, a longer one comes in parts"
         std::string const longest(65536, 'x');
         auto const text = longest + "\n" + longest + "yz\n" + "end\n";
         std::string out;
-        for (std::size_t at = 0; at < text.size(); at += step) splitter.add(std::string_view(text).substr(at, step), out);
+        for (std::size_t at = 0; at < text.size(); at += step)
+            splitter.add(std::string_view(text).substr(at, step), out);
         CHECK(out == "> " + longest + "\n> " + longest + "\n> yz\n> end\n");
     }
 }

@@ -57,7 +57,8 @@ TEST_CASE("ProcessGroup: each member's end is told once, with code or signal and
 }
 
 TEST_CASE("ProcessGroup: what cannot be started is named, and nothing runs") {
-    for (auto const& [program, code] : {std::pair{"/no/such/program", ErrorCode::file_not_found}, std::pair{"/", ErrorCode::file_unreadable}}) {
+    for (auto const& [program, code] :
+         {std::pair{"/no/such/program", ErrorCode::file_not_found}, std::pair{"/", ErrorCode::file_unreadable}}) {
         auto const group = ProcessGroup::start({shell("sleep 100"), {{program}, {}, -1, -1, {}}});
         REQUIRE_FALSE(group);
         CHECK(group.error().code() == code);
@@ -66,7 +67,8 @@ TEST_CASE("ProcessGroup: what cannot be started is named, and nothing runs") {
     CHECK_FALSE(ProcessGroup::start({{{}, {}, -1, -1, {}}}));
 }
 
-TEST_CASE("ProcessGroup: signals reach all, also those that are stopped, and what they end is told from what came before") {
+TEST_CASE(
+    "ProcessGroup: signals reach all, also those that are stopped, and what they end is told from what came before") {
     auto group = ProcessGroup::start({shell("kill -STOP $$; sleep 100"), shell("exit 3"), shell("sleep 100")});
     REQUIRE(group);
     auto const first = group->take(Deadline::after(30s));
@@ -114,7 +116,8 @@ TEST_CASE("ProcessGroup: failures 20 ms apart are told in their order") {
 TEST_CASE("ProcessGroup: what is left running is asked to end, then killed, and counted") {
     ProcessGroupOptions options;
     options.left_grace = 100ms;
-    auto group = ProcessGroup::start({shell("(trap '' TERM; sleep 100) & setsid sleep 100 & sleep 0.1; exit 0")}, options);
+    auto group =
+        ProcessGroup::start({shell("(trap '' TERM; sleep 100) & setsid sleep 100 & sleep 0.1; exit 0")}, options);
     REQUIRE(group);
     auto const ends = all_ends(*group);
     REQUIRE(ends.size() == 1);

@@ -32,7 +32,9 @@ struct Pipe {
         return out;
     }
 };
-void put(int descriptor, std::string const& text) { REQUIRE(write(descriptor, text.data(), text.size()) > 0); }
+void put(int descriptor, std::string const& text) {
+    REQUIRE(write(descriptor, text.data(), text.size()) > 0);
+}
 std::string file_text(std::string const& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

@@ -73,7 +73,8 @@ namespace detail {
     if (!is_masked && !is_bound) return out;
     if (found.empty()) {
         if (is_masked) out.warnings.emplace_back("there is no device to mask: the ranks run without");
-        if (is_bound) out.warnings.emplace_back("there is no device whose near processors could be used: ranks are not bound");
+        if (is_bound)
+            out.warnings.emplace_back("there is no device whose near processors could be used: ranks are not bound");
         return out;
     }
     auto const count = static_cast<std::size_t>(processes);

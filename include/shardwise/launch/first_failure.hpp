@@ -92,15 +92,16 @@ struct RankFailure {
 [[nodiscard]] inline std::string failure_text(std::vector<RankFailure> const& failures) {
     std::string out;
     if (failures.size() > 1) {
-        out += "shardwise: " + std::to_string(failures.size()) +
-               " ranks failed simultaneously: they had ended before the guard looked, and any of them may be the first\n";
+        out +=
+            "shardwise: " + std::to_string(failures.size()) +
+            " ranks failed simultaneously: they had ended before the guard looked, and any of them may be the first\n";
     }
     for (auto const& failure : failures) {
         char seconds[32];
         auto const time = std::chrono::duration<double>(failure.end.time).count();
         (void)std::snprintf(seconds, sizeof seconds, "%.2f s", time < 0.0 ? 0.0 : time);
-        out += "shardwise: rank " + std::to_string(failure.rank) + " failed: " + end_text(failure) + " after " + seconds +
-               " (host " + escaped(failure.host) + ", pid " + std::to_string(failure.end.process) + ", " +
+        out += "shardwise: rank " + std::to_string(failure.rank) + " failed: " + end_text(failure) + " after " +
+               seconds + " (host " + escaped(failure.host) + ", pid " + std::to_string(failure.end.process) + ", " +
                (failure.device.empty() ? "all devices" : "device " + escaped(failure.device)) + ")";
         if (failure.last_lines.empty()) {
             out += "; it wrote nothing to stderr\n";

@@ -95,7 +95,9 @@ struct LaunchOptions {
             .fix("restart the whole job");
     }
     if (!options.devices.empty() && options.devices.size() != static_cast<std::size_t>(options.processes))
-        return error.in("devices").because("are not as many as ranks").got(static_cast<std::int64_t>(options.devices.size()));
+        return error.in("devices")
+            .because("are not as many as ranks")
+            .got(static_cast<std::int64_t>(options.devices.size()));
     return {};
 }
 

@@ -73,7 +73,8 @@ public:
                 options_.port = *port;
             }
             if (auto const done = attempt(); !done) return done.error();
-            if (end_.failures.empty() || end_.problem || end_.signal != 0 || end_.restarts >= options_.max_restarts) break;
+            if (end_.failures.empty() || end_.problem || end_.signal != 0 || end_.restarts >= options_.max_restarts)
+                break;
             ++end_.restarts;
         }
         return end_;
@@ -95,14 +96,17 @@ private:
 
     [[nodiscard]] Result<> attempt() {
         end_.failures.clear();
-        auto outputs = RankOutputs::open(options_.first_rank(), options_.processes,
-                                         {options_.has_prefix, options_.log_folder, end_.restarts > 0,
-                                          STDOUT_FILENO, STDERR_FILENO});
+        auto outputs = RankOutputs::open(
+            options_.first_rank(), options_.processes,
+            {options_.has_prefix, options_.log_folder, end_.restarts > 0, STDOUT_FILENO, STDERR_FILENO});
         if (!outputs) return outputs.error();
         std::vector<GroupMember> members;
         for (std::int32_t i = 0; i < options_.processes; ++i) {
-            GroupMember member{options_.command, environment_of_rank(options_, i, end_.restarts), outputs->output_of(i),
-                               outputs->error_of(i), {}};
+            GroupMember member{options_.command,
+                               environment_of_rank(options_, i, end_.restarts),
+                               outputs->output_of(i),
+                               outputs->error_of(i),
+                               {}};
             if (!options_.devices.empty()) member.processors = options_.devices[static_cast<std::size_t>(i)].processors;
             members.push_back(std::move(member));
         }
@@ -187,8 +191,10 @@ private:
         if (options_.takes_orphans) detail::kill_children();
         // Where it was killed because it did not answer, how it all began is known.
         if (now.is_ending) return;
-        end_.problem = Error{ErrorCode::backend_failure}.in("guard").because("was killed, and the ranks with it").fix(
-            "look for what kills processes: memory, a batch system");
+        end_.problem = Error{ErrorCode::backend_failure}
+                           .in("guard")
+                           .because("was killed, and the ranks with it")
+                           .fix("look for what kills processes: memory, a batch system");
     }
 
     /// Reads what the ranks have written before they ended.
@@ -204,7 +210,8 @@ private:
     }
     void flush(Attempt& now) {
         auto const begin = Clock::now();
-        while (!is_given_up(now, begin) && !now.outputs.flush(Deadline::after(std::chrono::milliseconds(50)))) take_stops(now);
+        while (!is_given_up(now, begin) && !now.outputs.flush(Deadline::after(std::chrono::milliseconds(50))))
+            take_stops(now);
         check_outputs(now);
     }
     void wait_for_outputs(Attempt& now) {
@@ -230,7 +237,8 @@ private:
                 failure.end = end;
                 failure.rank = options_.first_rank() + end.member;
                 failure.host = host;
-                if (!options_.devices.empty()) failure.device = options_.devices[static_cast<std::size_t>(end.member)].name;
+                if (!options_.devices.empty())
+                    failure.device = options_.devices[static_cast<std::size_t>(end.member)].name;
                 if (counted && oom_kills) failure.oom_kills = *counted - *oom_kills;
                 failure.last_lines = now.outputs.last_errors(end.member);
                 end_.failures.push_back(std::move(failure));

@@ -221,9 +221,12 @@ private:
             close(news[1]);
             return error;
         }
-        detail::GroupCommand command{guarded.data(), static_cast<std::int32_t>(guarded.size()),
-                                     options.is_attached, orders[0],
-                                     news[1], options.left_grace.count(),
+        detail::GroupCommand command{guarded.data(),
+                                     static_cast<std::int32_t>(guarded.size()),
+                                     options.is_attached,
+                                     orders[0],
+                                     news[1],
+                                     options.left_grace.count(),
                                      {}};
         // No handler of this program runs in the guard.
         sigset_t all;

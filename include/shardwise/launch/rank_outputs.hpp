@@ -50,7 +50,8 @@ public:
     /// For the ranks `first`, `first + 1`, ...
     ///
     /// Errors  file_unwritable for a log file; backend_failure with the system call
-    [[nodiscard]] static Result<RankOutputs> open(std::int32_t first, std::int32_t count, RankOutputOptions const& options) {
+    [[nodiscard]] static Result<RankOutputs> open(std::int32_t first, std::int32_t count,
+                                                  RankOutputOptions const& options) {
         RankOutputs out;
         out.wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (out.wake_ < 0) return Error{ErrorCode::backend_failure}.in("eventfd").because(std::strerror(errno));
@@ -65,8 +66,10 @@ public:
             Stream stream(options.has_prefix ? "[rank" + rank + "] " : "", i % 2 == 1 ? kept_lines : 0);
             int ends[2] = {-1, -1};
             if (pipe2(ends, O_CLOEXEC) != 0) {
-                return Error{ErrorCode::backend_failure}.in("pipe2").because(std::strerror(errno)).fix(
-                    "start fewer processes, or raise ulimit -n");
+                return Error{ErrorCode::backend_failure}
+                    .in("pipe2")
+                    .because(std::strerror(errno))
+                    .fix("start fewer processes, or raise ulimit -n");
             }
             stream.reading = ends[0];
             stream.writing = ends[1];
@@ -138,7 +141,9 @@ public:
     /// Writes a text of the launcher itself to the error stream.
     void say(std::string text) const { sinks_[1]->add(std::move(text)); }
     /// Waits until all is written; false where the deadline passes before.
-    [[nodiscard]] bool flush(Deadline deadline) const { return sinks_[0]->flush(deadline) && sinks_[1]->flush(deadline); }
+    [[nodiscard]] bool flush(Deadline deadline) const {
+        return sinks_[0]->flush(deadline) && sinks_[1]->flush(deadline);
+    }
 
     /// The last lines of a rank's standard error.
     [[nodiscard]] std::deque<std::string> const& last_errors(std::int32_t i) const { return stream(i, 1).lines.last(); }
