@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -73,7 +74,7 @@ TEST_CASE("run --monitor: joules per token come from RAPL's counters, and are un
     CHECK(total <= static_cast<double>(used - 1'000'000) * 1e-6);
     // 400 tokens, of which the first ends the prompt.
     CHECK(known.real("energy", "joules_per_token") == doctest::Approx(decode / 399.0));
-    CHECK(known.at("memory", "ranks", 0, "held").has_value());
+    CHECK(known.at("memory", "ranks", std::size_t{0}, "held").has_value());
 
     auto const plain = run({"run", model.folder.path(), "--prompt-ids", "5", "--max-new-tokens", "2", "--json"}, there);
     CHECK_FALSE(Answer(plain.out).at("energy").has_value());

@@ -5,6 +5,8 @@
 #include "small_llama.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -159,7 +161,7 @@ TEST_CASE("run --trace: events nest, receives have their sends, a step's events 
         }
         CHECK(layers == 3);
         CHECK((communication > 0) == (each.ranks > 1));
-        CHECK(trace.integer("otherData", "ranks", 0, "dropped_events") == 0);
+        CHECK(trace.integer("otherData", "ranks", std::size_t{0}, "dropped_events") == 0);
         CHECK(trace.real("otherData", "ranks", static_cast<std::size_t>(each.ranks - 1), "clock_offset_s") == 0.0);
     }
 }
@@ -178,8 +180,12 @@ TEST_CASE("run --trace: the oldest events give way, which is said with their num
 
     auto const cut = run({"run", model.folder.path(), "--prompt-ids", "5", "--max-new-tokens", "5000", "--trace", file, "--json"});
     CHECK_MESSAGE(cut.status == 0, cut.err);
-    Answer const trace(read_text(file));
-    auto const dropped = trace.integer("otherData", "ranks", 0, "dropped_events");
+    // The document is larger than what readers of this program take.
+    auto const text = read_text(file);
+    std::string const key = R"("dropped_events":)";
+    auto const at = text.find(key);
+    REQUIRE(at != std::string::npos);
+    auto const dropped = std::stoll(text.substr(at + key.size(), 20));
     CHECK(dropped > 0);
     CHECK_MESSAGE(cut.says("--trace has the last 131072 events of rank 0; " + std::to_string(dropped) + " before them"), cut.err);
 }
