@@ -58,8 +58,8 @@ std::string energy_text(EnergyAnswer const& energy) {
         std::snprintf(line, sizeof line, "shardwise: %.3g J in all, %.3g J a generated token (the whole machine's)\n",
                       *energy.total, *energy.per_token);
     } else {
-        std::snprintf(line, sizeof line, "shardwise: %.3g J in all (the whole machine's); no second token to count by\n",
-                      *energy.total);
+        std::snprintf(line, sizeof line,
+                      "shardwise: %.3g J in all (the whole machine's); no second token to count by\n", *energy.total);
     }
     return line;
 }

@@ -42,8 +42,8 @@ namespace {
     auto const reason = answer.certificate ? " (" + certificate_text(*answer.certificate) + ")" : std::string{};
     for (auto const& entry : answer.device_map) {
         log(LogLevel::debug, 0,
-            entry.prefix + " is placed on " + device_key(entry.device) + ": the strategy " + strategy + " puts it there" +
-                reason);
+            entry.prefix + " is placed on " + device_key(entry.device) + ": the strategy " + strategy +
+                " puts it there" + reason);
     }
     return planned;
 }

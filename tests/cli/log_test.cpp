@@ -43,10 +43,11 @@ bool has(std::vector<std::string> const& lines, std::string const& text) {
 
 }  // namespace
 
-TEST_CASE("SHARDWISE_LOG: ranks that are threads, processes and MPI's say on stderr what lies where and why; tokens stay") {
+TEST_CASE(
+    "SHARDWISE_LOG: ranks that are threads, processes and MPI's say on stderr what lies where and why; tokens stay") {
     SmallLlama const model;
-    std::vector<std::string> const words{"run", model.folder.path(), "--prompt-ids", "5,9", "--max-new-tokens", "3",
-                                         "--threads", "2", "--json"};
+    std::vector<std::string> const words{
+        "run", model.folder.path(), "--prompt-ids", "5,9", "--max-new-tokens", "3", "--threads", "2", "--json"};
     auto const with = [&](std::vector<std::string> const& more) {
         auto all = words;
         all.insert(all.end(), more.begin(), more.end());
@@ -58,7 +59,8 @@ TEST_CASE("SHARDWISE_LOG: ranks that are threads, processes and MPI's say on std
             auto const debug = lines_of(ran, rank, "debug");
             CHECK_MESSAGE(has(debug, "stage " + std::to_string(rank) + " of 2"), ran.err);
             // Two layers over two stages of even weight: one each.
-            CHECK(has(debug, "model.layers." + std::to_string(rank) + ": held where it computes: stages are of even weight"));
+            CHECK(has(debug,
+                      "model.layers." + std::to_string(rank) + ": held where it computes: stages are of even weight"));
             CHECK_FALSE(has(debug, "model.layers." + std::to_string(1 - rank) + ":"));
             CHECK(has(lines_of(ran, rank, "info"), "loaded in "));
         }
@@ -82,7 +84,8 @@ TEST_CASE("SHARDWISE_LOG: ranks that are threads, processes and MPI's say on std
     CHECK(run(words, {{"SHARDWISE_LOG", "error"}}).err.empty());
     CHECK(run(words, {{"SHARDWISE_LOG", ""}}).err.empty());
 
-    auto const placed = run(with({"--strategy", "sequential", "--devices", "2xgpu:24GiB"}), {{"SHARDWISE_LOG", "debug"}});
+    auto const placed =
+        run(with({"--strategy", "sequential", "--devices", "2xgpu:24GiB"}), {{"SHARDWISE_LOG", "debug"}});
     CHECK_MESSAGE(has(lines_of(placed, 0, "debug"), "the strategy sequential puts it there"), placed.err);
 
     std::vector<std::string> mpi{"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", SHARDWISE_PROGRAM};
@@ -95,11 +98,12 @@ TEST_CASE("SHARDWISE_LOG: ranks that are threads, processes and MPI's say on std
 
 TEST_CASE("SHARDWISE_LOG: a word that is no level is refused by name, by run and by embed") {
     SmallLlama const model;
-    for (auto const& words : std::vector<std::vector<std::string>>{
-             {"run", model.folder.path(), "--prompt-ids", "5"}, {"embed", model.folder.path(), "--text", "a"}}) {
+    for (auto const& words : std::vector<std::vector<std::string>>{{"run", model.folder.path(), "--prompt-ids", "5"},
+                                                                   {"embed", model.folder.path(), "--text", "a"}}) {
         auto const ran = run(words, {{"SHARDWISE_LOG", "verbose"}});
         CHECK(ran.status == 2);
-        CHECK_MESSAGE(ran.says("SHARDWISE_LOG: verbose: is no level of a log; use error, warn, info or debug"), ran.err);
+        CHECK_MESSAGE(ran.says("SHARDWISE_LOG: verbose: is no level of a log; use error, warn, info or debug"),
+                      ran.err);
     }
 }
 

@@ -35,7 +35,8 @@ void count(std::string const& path, long microjoules) {
 
 }  // namespace
 
-TEST_CASE("run --monitor: joules per token come from RAPL's counters, and are unknown with the reason where there are none") {
+TEST_CASE(
+    "run --monitor: joules per token come from RAPL's counters, and are unknown with the reason where there are none") {
     // No token is that of an end.
     SmallLlama const model(R"("max_position_embeddings":512,"eos_token_id":61)");
     TemporaryFolder const root;

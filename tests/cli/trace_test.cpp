@@ -80,8 +80,9 @@ int check_sums(std::vector<Event> const& events) {
         ++steps;
         double sum = 0.0;
         for (auto const& event : events) {
-            bool const is_part = event.phase == "X" && event.rank == step.rank && event.begin >= step.begin - rounding &&
-                                 event.end() <= step.end() + rounding && !event.is_step() && event.name != "wait";
+            bool const is_part = event.phase == "X" && event.rank == step.rank &&
+                                 event.begin >= step.begin - rounding && event.end() <= step.end() + rounding &&
+                                 !event.is_step() && event.name != "wait";
             if (is_part) sum += event.duration;
         }
         CHECK(sum == doctest::Approx(step.duration).epsilon(0.05));
@@ -118,17 +119,21 @@ std::string ids_of(Ran const& ran) {
     CHECK_MESSAGE(ran.status == 0, ran.err);
     Answer const answer(ran.out);
     std::string ids;
-    for (std::size_t i = 0; i < answer.size("token_ids"); ++i) ids += std::to_string(answer.integer("token_ids", i)) + " ";
+    for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
+        ids += std::to_string(answer.integer("token_ids", i)) + " ";
     return ids;
 }
 
 }  // namespace
 
-TEST_CASE("run --trace: events nest, receives have their sends, a step's events are its time, and tokens stay, over threads and processes") {
+TEST_CASE(
+    "run --trace: events nest, receives have their sends, a step's events are its time, and tokens stay, over threads "
+    "and processes") {
     SmallLlama const model;
     auto const file = model.folder / "trace.json";
-    std::vector<std::string> const words{"run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "5",
-                                         "--threads", "2", "--deterministic", "--json"};
+    std::vector<std::string> const words{
+        "run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "5", "--threads",
+        "2",   "--deterministic",   "--json"};
     auto const plain = ids_of(run(words));
     REQUIRE_FALSE(plain.empty());
     struct Case {
@@ -166,11 +171,13 @@ TEST_CASE("run --trace: events nest, receives have their sends, a step's events 
     }
 }
 
-TEST_CASE("run --trace: the oldest events give way, which is said with their number; layers on disk are waits for weights") {
+TEST_CASE(
+    "run --trace: the oldest events give way, which is said with their number; layers on disk are waits for weights") {
     SmallLlama const model(R"("max_position_embeddings":8192,"eos_token_id":61)");
     auto const file = model.folder / "trace.json";
-    auto const map = model.folder.write("map.json", R"({"model.embed_tokens":0,"model.layers.0":0,"model.layers.1":"disk",)"
-                                                    R"("model.norm":0,"lm_head":0})");
+    auto const map =
+        model.folder.write("map.json", R"({"model.embed_tokens":0,"model.layers.0":0,"model.layers.1":"disk",)"
+                                       R"("model.norm":0,"lm_head":0})");
     auto const streamed = run({"run", model.folder.path(), "--prompt-ids", "5", "--max-new-tokens", "3", "--map", map,
                                "--trace", file, "--json"});
     CHECK_MESSAGE(streamed.status == 0, streamed.err);
@@ -178,7 +185,8 @@ TEST_CASE("run --trace: the oldest events give way, which is said with their num
     check_tracks(events);
     CHECK(check_sums(events) == 3);
 
-    auto const cut = run({"run", model.folder.path(), "--prompt-ids", "5", "--max-new-tokens", "5000", "--trace", file, "--json"});
+    auto const cut =
+        run({"run", model.folder.path(), "--prompt-ids", "5", "--max-new-tokens", "5000", "--trace", file, "--json"});
     CHECK_MESSAGE(cut.status == 0, cut.err);
     // The document is larger than what readers of this program take.
     auto const text = read_text(file);
@@ -187,10 +195,12 @@ TEST_CASE("run --trace: the oldest events give way, which is said with their num
     REQUIRE(at != std::string::npos);
     auto const dropped = std::stoll(text.substr(at + key.size(), 20));
     CHECK(dropped > 0);
-    CHECK_MESSAGE(cut.says("--trace has the last 131072 events of rank 0; " + std::to_string(dropped) + " before them"), cut.err);
+    CHECK_MESSAGE(cut.says("--trace has the last 131072 events of rank 0; " + std::to_string(dropped) + " before them"),
+                  cut.err);
 }
 
-TEST_CASE("run --trace: what cannot be written is refused before the model is loaded, and nothing is left beside the file") {
+TEST_CASE(
+    "run --trace: what cannot be written is refused before the model is loaded, and nothing is left beside the file") {
     SmallLlama const model;
     auto const refused =
         run({"run", model.folder.path(), "--prompt-ids", "5", "--trace", model.folder / "none" + "/trace.json"});

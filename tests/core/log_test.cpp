@@ -13,7 +13,8 @@ using namespace shardwise;
 TEST_CASE("Log: the sink hears its level and those before it, with the rank") {
     std::vector<std::string> heard;
     auto const sink = [&](LogLine const& line) {
-        heard.push_back(std::to_string(line.rank) + " " + std::string(name_of(line.level)) + " " + std::string(line.text));
+        heard.push_back(std::to_string(line.rank) + " " + std::string(name_of(line.level)) + " " +
+                        std::string(line.text));
     };
     Log const log(sink, LogLevel::info);
     log(LogLevel::debug, 0, "unheard");
@@ -32,8 +33,7 @@ TEST_CASE("parse_log_level: takes the four names and refuses another word by nam
     auto const refused = parse_log_level("verbose", "SHARDWISE_LOG");
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code() == ErrorCode::unknown_name);
-    CHECK(refused.error().message() ==
-          "SHARDWISE_LOG: verbose: is no level of a log; use error, warn, info or debug");
+    CHECK(refused.error().message() == "SHARDWISE_LOG: verbose: is no level of a log; use error, warn, info or debug");
     CHECK_FALSE(parse_log_level("Debug", "SHARDWISE_LOG"));
     CHECK_FALSE(parse_log_level("", "SHARDWISE_LOG"));
 }

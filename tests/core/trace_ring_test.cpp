@@ -70,7 +70,8 @@ TEST_CASE("TraceRing: an operation is cut in two around communication, and a ste
     CHECK(static_cast<double>(sum) == doctest::Approx(static_cast<double>(step)).epsilon(0.05));
 }
 
-TEST_CASE("TraceRing: waits below a microsecond and calls that exchange nothing are left out; messages are numbered by way") {
+TEST_CASE(
+    "TraceRing: waits below a microsecond and calls that exchange nothing are left out; messages are numbered by way") {
     auto ring = TraceRing::create(8).value();
     ring.begin_call();
     ring.end_wait(TraceRing::now());

@@ -44,7 +44,8 @@ int check_sums(RankTrace const& trace) {
         ++steps;
         std::int64_t sum = 0;
         for (auto const& event : trace.events) {
-            bool const is_part = event.begin >= step.begin && event.end <= step.end && !is_step(event) && event.name != "wait";
+            bool const is_part =
+                event.begin >= step.begin && event.end <= step.end && !is_step(event) && event.name != "wait";
             if (is_part) sum += event.end - event.begin;
         }
         CHECK(static_cast<double>(sum) == doctest::Approx(static_cast<double>(step.end - step.begin)).epsilon(0.05));
@@ -114,7 +115,8 @@ TEST_CASE("run_on_threads: the report says what each rank still holds, which is 
     FormulaLlama const llama;
     RunOptions options;
     options.tp = 2;
-    auto const ran = run_on_threads(llama.source, llama.checkpoint->model, {{.prompt = {5}, .max_new_tokens = 2}}, options);
+    auto const ran =
+        run_on_threads(llama.source, llama.checkpoint->model, {{.prompt = {5}, .max_new_tokens = 2}}, options);
     REQUIRE(ran);
     for (auto const& rank : ran->ranks) {
         CHECK(rank.held >= rank.weights + rank.cache + rank.activations);
@@ -140,7 +142,8 @@ TEST_CASE("Session: give_back frees the pages of the kept sequence, and later re
         session->keep_last(true);
         std::vector<std::vector<std::int32_t>> tokens;
         for (int i = 0; i < 2; ++i) {
-            if (auto const added = session->add({.prompt = {5, 9, 2}, .max_new_tokens = 4}); !added) return added.error();
+            if (auto const added = session->add({.prompt = {5, 9, 2}, .max_new_tokens = 4}); !added)
+                return added.error();
             auto ended = session->run(Deadline::after(std::chrono::seconds(30)));
             if (!ended) return ended.error();
             tokens.push_back(ended->front().tokens);

@@ -64,7 +64,8 @@ public:
     /// `sink(line)` is called with lines of the level `most` and of those before it.
     template <class Sink>
     constexpr Log(Sink const& sink, LogLevel most)
-        : sink_(&sink), write_([](void const* who, LogLine const& line) { (*static_cast<Sink const*>(who))(line); }),
+        : sink_(&sink),
+          write_([](void const* who, LogLine const& line) { (*static_cast<Sink const*>(who))(line); }),
           most_(most) {}
 
     [[nodiscard]] constexpr bool hears(LogLevel level) const { return write_ != nullptr && level <= most_; }

@@ -59,8 +59,9 @@ struct TraceEvent {
 
 /// The last events of one rank, in a ring of fixed size: the oldest give way and are counted. One thread writes to it.
 ///
-/// Within a step each moment belongs to an operation, to communication, to a wait for weights, or to nothing of these ("other"): an
-/// operation that talks to other ranks is cut in two around it. What communication waits for the others is told beside it, on a track of its own.
+/// Within a step each moment belongs to an operation, to communication, to a wait for weights, or to none of these ("other"): an
+/// operation that talks to other ranks is cut in two around it. What communication waits for the others is told beside it, on
+/// a track of its own.
 ///
 /// Memory  capacity events, from the beginning
 class TraceRing {

@@ -31,8 +31,8 @@ template <class T, Communicator C>
     return receive(world, TensorView<T, 1, Host>(values, {count}), from);
 }
 
-/// How far each rank's clock is ahead of rank 0's, told on rank 0: of sixteen pings the one that came back first, whose middle is when
-/// the rank looked at its clock, to half of its time. Where the rank's clock lies between the two looks it may be the same
+/// How far each rank's clock is ahead of rank 0's, told on rank 0: of sixteen pings the one that came back first, whose middle is
+/// when the rank looked at its clock, to half of its time. Where the rank's clock lies between the two looks it may be the same
 /// clock, and is taken for it: 0.
 ///
 /// Units   nanoseconds

@@ -23,9 +23,7 @@ struct RunningSequence {
     /// Of them, those in the cache.
     std::int64_t computed = 0;
 
-    [[nodiscard]] std::int64_t made() const {
-        return static_cast<std::int64_t>(tokens.size() - request.prompt.size());
-    }
+    [[nodiscard]] std::int64_t made() const { return static_cast<std::int64_t>(tokens.size() - request.prompt.size()); }
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -75,9 +75,11 @@ private:
         json_.member("ts", moment(event.begin)).member("dur", static_cast<double>(event.end - event.begin) * 1e-3);
         json_.key("args").begin_object();
         if (!event.parameter.empty()) json_.member("parameter", event.parameter);
-        for (auto const& [key, value] :
-             {std::pair<std::string_view, std::int64_t>{"layer", event.layer}, {"bytes", event.bytes},
-              {"peer", event.peer}, {"tokens", event.tokens}, {"sequences", event.sequences}}) {
+        for (auto const& [key, value] : {std::pair<std::string_view, std::int64_t>{"layer", event.layer},
+                                         {"bytes", event.bytes},
+                                         {"peer", event.peer},
+                                         {"tokens", event.tokens},
+                                         {"sequences", event.sequences}}) {
             if (value >= 0) json_.member(key, value);
         }
         json_.end_object().end_object();
@@ -105,8 +107,8 @@ private:
 
 }  // namespace detail
 
-/// The traces of a run as Perfetto and chrome://tracing read them: a process per rank, a thread per track, complete events, and an arrow
-/// from each message's send to its receive where both are there. `otherData.ranks` has what was dropped.
+/// The traces of a run as Perfetto and chrome://tracing read them: a process per rank, a thread per track, complete events, and an
+/// arrow from each message's send to its receive where both are there. `otherData.ranks` has what was dropped.
 ///
 /// Units   microseconds, from the first event on
 /// Source  "Trace Event Format" of Chromium's Catapult project

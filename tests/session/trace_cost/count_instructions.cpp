@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// count_instructions FOLDER TOKENS TRACE_EVENTS: runs the model in a folder on one thread and prints the instructions that this process
-// took in user mode. Exit 77 where the kernel counts none.
+// count_instructions FOLDER TOKENS TRACE_EVENTS: runs the model in a folder on one thread and prints the instructions that this
+// process took in user mode. Exit 77 where the kernel counts none.
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/session/run_on_threads.hpp>
 
