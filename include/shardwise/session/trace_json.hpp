@@ -56,7 +56,7 @@ private:
 
     [[nodiscard]] static std::int64_t number(std::size_t rank) { return static_cast<std::int64_t>(rank); }
     /// Microseconds, as the format has it.
-    [[nodiscard]] double moment(std::int64_t time) const { return static_cast<double>(time - origin_) * 1e-3; }
+    [[nodiscard]] double moment(std::int64_t time) const { return static_cast<double>(time - origin_) / 1000.0; }
 
     JsonWriter& begin(std::string_view phase, std::string_view name, std::size_t rank, TraceTrack track) {
         json_.begin_object().member("ph", phase).member("name", name).member("pid", number(rank));
@@ -72,7 +72,7 @@ private:
     }
     void write(std::size_t rank, TraceEvent const& event) {
         begin("X", event.name, rank, event.track).member("cat", name_of(event.track));
-        json_.member("ts", moment(event.begin)).member("dur", static_cast<double>(event.end - event.begin) * 1e-3);
+        json_.member("ts", moment(event.begin)).member("dur", static_cast<double>(event.end - event.begin) / 1000.0);
         json_.key("args").begin_object();
         if (!event.parameter.empty()) json_.member("parameter", event.parameter);
         for (auto const& [key, value] : {std::pair<std::string_view, std::int64_t>{"layer", event.layer},
