@@ -126,9 +126,7 @@ std::string ids_of(Ran const& ran) {
 
 }  // namespace
 
-TEST_CASE(
-    "run --trace: events nest, receives have their sends, a step's events are its time, and tokens stay, over threads "
-    "and processes") {
+TEST_CASE("run --trace: events nest, receives have sends, steps add up, and tokens stay, over threads and processes") {
     SmallLlama const model;
     auto const file = model.folder / "trace.json";
     std::vector<std::string> const words{

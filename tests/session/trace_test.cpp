@@ -17,9 +17,7 @@ namespace {
 
 using namespace shardwise;
 
-TEST_CASE(
-    "measure_clocks: clocks of other machines are found within half of a ping, one and the same clock is told to be "
-    "so") {
+TEST_CASE("measure_clocks: clocks of other machines are found within half of a ping, and one clock is told to be one") {
     for (std::int64_t const apart : {std::int64_t{0}, std::int64_t{5'000'000'000}, std::int64_t{-7'000'000'000}}) {
         std::vector<std::int64_t> offsets;
         auto const done = run_threads(4, [&](Threads& comm) -> Result<> {
