@@ -41,6 +41,7 @@ TEST_CASE(
     SmallLlama const model(R"("max_position_embeddings":512,"eos_token_id":61)");
     TemporaryFolder const root;
     std::filesystem::create_directories(root / "proc");
+    std::ofstream(root / "proc/meminfo") << "MemTotal: 8000000 kB\nMemFree: 4000000 kB\nMemAvailable: 4000000 kB\n";
     std::vector<std::pair<std::string, std::string>> const there{{"SHARDWISE_SYSTEM_ROOT", root.path()}};
 
     auto const without = run(energy_run(model), there);
@@ -52,6 +53,7 @@ TEST_CASE(
 
     std::string const package = root / "sys/class/powercap/intel-rapl:0";
     std::filesystem::create_directories(package);
+    std::ofstream(package + "/name") << "package-0\n";
     std::ofstream(package + "/max_energy_range_uj") << "262143328850\n";
     std::atomic<bool> is_over{false};
     long used = 1'000'000;
