@@ -146,7 +146,9 @@ std::span<Command const> commands() {
                 "logits have the same bits for any number of ranks. Decoders "
                 "run: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3, phi, phi3, gpt2, opt, gpt_neox, bloom, "
                 "falcon, mixtral, "
-                "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3 and what "
+                "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, granite, cohere, cohere2, olmo2, olmo3, "
+                "exaone4, glm4, glm4_moe, nemotron, phimoe, kimi_k2, smollm3, stablelm, starcoder2, seed_oss, ernie4_5, "
+                "hunyuan_v1_dense and what "
                 "is built like them.",
             .groups = {model_argument(), prompt_options(), load_options(), generation_options(), rank_options(),
                        run_cache_options(), output_options()},
@@ -165,8 +167,9 @@ std::span<Command const> commands() {
             .description =
                 "Loads a checkpoint, cuts it over tensor-parallel ranks that are threads of this process, and computes "
                 "the "
-                "states behind the last layer of each text's tokens, pooled into a vector: bert and roberta, and "
-                "decoders too. What the tokenizer puts before and after each text is put there; padding and truncation "
+                "states behind the last layer of each text's tokens, pooled into a vector: bert, roberta, xlm-roberta, "
+                "distilbert, mpnet, modernbert, and decoders too. What the tokenizer puts before and after each text is "
+                "put there; padding and truncation "
                 "are not applied. Pooling and length are those of the checkpoint's modules.json, where it has one and "
                 "--pooling does not say otherwise. Each vector is a line of numbers.",
             .groups = {model_argument(), embed_options(), embed_rank_options(), output_options()},

@@ -20,6 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 import torch  # noqa: E402
+from families import OTHER_CLASS  # noqa: E402
 import transformers  # noqa: E402
 from transformers.models.auto import modeling_auto as auto  # noqa: E402
 
@@ -28,9 +29,9 @@ OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/config_defa
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4",
+    "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
-    "xlm-roberta", "distilbert", "modernbert", "mpnet",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text",
 ]
 
 # Nothing of these changes a size, a name or a generation's end.
@@ -98,6 +99,8 @@ NOTES = {
 NOTES |= {
     "xlm-roberta": ["tied unless the config says otherwise", "the pooler is in XLMRobertaModel only", "type_vocab_size absent: 2 (published configs say 1)"],
     "distilbert": ["tied unless the config says otherwise", "no token types, no pooler", "norms add 1e-12 to the variance, no field says so"],
+    "llama4_text": ["num_key_value_heads null: num_attention_heads", "head_dim absent: 128; null: hidden_size // num_attention_heads", "no biases", "intermediate_size is an expert's and the shared expert's, intermediate_size_mlp that of layers without experts",
+                    "moe_layers absent: i with (i + 1) % interleave_moe_layer_step == 0", "no_rope_layers absent or empty: all but each no_rope_layer_interval-th turn", "layer_types absent: layers that turn are chunked"],
     "mpnet": ["tied unless the config says otherwise", "the pooler is in MPNetModel only", "the padding id is 1 and the buckets are 32, whatever the config says"],
     "modernbert": ["tied unless the config says otherwise", "layer i sees everything when i % global_attn_every_n_layers == 0, the others local_attention // 2 tokens on each side and themselves",
                    "layer 0 has no attn_norm", "attention_bias is for Wqkv and Wo, mlp_bias for Wi and Wo", "Wi: first the half that is activated"],
@@ -109,6 +112,13 @@ NOTES |= {
     "olmo2": [HEAD_DIM, "attention_bias is for q, k, v and o", "q_norm and k_norm are over all heads"],
     "olmo3": [HEAD_DIM, "attention_bias is for q, k, v and o", "q_norm and k_norm are over all heads", "layer_types absent: layer i is full when (i + 1) % 4 == 0",
               "rope_scaling is for full layers"],
+    "glm4": ["head_dim absent: 128", "attention_bias is for q, k and v", "partial_rotary_factor absent: 0.5", "neighbours turn together"],
+    "nemotron": ["num_key_value_heads null or absent: num_attention_heads here; the class needs it", "head_dim null or absent: hidden_size // num_attention_heads",
+                 "attention_bias is for q, k, v and o; mlp_bias for up and down", "norms have biases, and weights that are one less", "rope_scaling is not read"],
+    "glm4_moe": [HEAD_DIM, "attention_bias is for q, k and v", "use_qk_norm: norms over head_dim", "layer i is sparse when i >= first_k_dense_replace",
+                 "num_nextn_predict_layers is not read"],
+    "phimoe": ["num_key_value_heads null: num_attention_heads", "head_dim is not read", "attention_bias is for q, k, v and o", "intermediate_size is an expert's", "two experts are chosen",
+               "rope_scaling's short_mscale or long_mscale multiplies cosine and sine", "norms have biases"],
     "exaone4": [HEAD_DIM, "no biases whatever the config says", "layer_types absent: layer i is full when (i + 1) % sliding_window_pattern == 0", "where there is a window full layers do not turn"],
     "smollm3": ["num_key_value_heads null: num_attention_heads", "head_dim is no field of the class: read when present, else hidden_size // num_attention_heads",
                 "no_rope_layers: 1 for a layer that turns; null or absent: all but each no_rope_layer_interval-th", "attention_bias is for q, k, v and o; mlp_bias for gate, up and down",
@@ -234,7 +244,7 @@ def main():
     check_versions()
     check_notes()
     base = transformers.PretrainedConfig()
-    result = {"versions": PINNED, "base": {name: plain(getattr(base, name, None)) for name in BASE}, "types": {t: describe(t) for t in TYPES}}
+    result = {"versions": PINNED, "base": {name: plain(getattr(base, name, None)) for name in BASE}, "types": {t: describe(t) for t in TYPES} | {t: describe(kin) for t, kin in OTHER_CLASS.items()}}
     lines = [f"\"versions\": {json.dumps(PINNED)}", f"\"base\": {json.dumps(result['base'])}"]
     types = []
     for name, entry in result["types"].items():

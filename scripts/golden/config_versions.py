@@ -33,9 +33,9 @@ OUT = ROOT / "tests/golden/versions"
 TYPES = [
     "llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3", "phi", "phi3",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4",
+    "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
-    "xlm-roberta", "distilbert", "modernbert", "mpnet",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text",
 ]
 
 # Why a key need not be read; "family.key" is for one family.
@@ -60,6 +60,7 @@ OTHERS = {
     "modernbert.classifier_pooling": "a head that is not described", "modernbert.deterministic_flash_attn": "how it is computed",
     "modernbert.sparse_prediction": "which scores are computed", "modernbert.sparse_pred_ignore_index": "which scores are computed",
     "modernbert.reference_compile": "how it is computed", "modernbert.repad_logits_with_grad": "how it is computed",
+    "llama4_text.attention_bias": "the class has none",
     "gemma.hidden_activation": "the class reads hidden_act", "gpt_oss.hidden_act": "the class has its own activation",
     "gpt_neox.partial_rotary_factor": "written beside rotary_pct", "gpt_neox.rope_theta": "written beside rotary_emb_base",
     "t5.relative_attention_max_distance": "sizes do not depend on it, and t5 is planned only",
@@ -71,6 +72,9 @@ OTHERS = {
     "gemma3.boi_token_index": "vision", "gemma3.eoi_token_index": "vision", "gemma3.image_token_index": "vision", "gemma3.boi_token_id": "vision",
     "gemma3.eoi_token_id": "vision", "gemma3.image_token_id": "vision", "gemma3.mm_tokens_per_image": "vision",
     "gemma3_text.attn_logit_softcapping": "the class keeps it and never uses it",
+    "phimoe.input_jitter_noise": "how it was trained",
+    "cohere2._sliding_window_pattern": "written beside layer_types, which is read",
+    "glm4_moe.num_nextn_predict_layers": "the class leaves these layers out", "glm4_moe.num_mtp_layers": "the class leaves these layers out",
     "gemma3_text._sliding_window_pattern": "written beside layer_types, which is read",
 }
 

@@ -210,6 +210,15 @@ def distilbert(d):
     d.maybe("activation", "gelu", "relu")
 
 
+def llama4_text(d):
+    decoder(window=())(d)
+    d.set(num_local_experts=d.one_of(2, 4), num_experts_per_tok=1)
+    d.maybe("intermediate_size_mlp", d.size(1, 50))
+    d.maybe("interleave_moe_layer_step", 1, 2)
+    d.maybe("no_rope_layer_interval", 1, 2, 3)
+    d.flags("use_qk_norm")
+
+
 def mpnet(d):
     common(d)
     d.maybe("max_position_embeddings", d.size(3, 99))
@@ -257,18 +266,42 @@ def with_pattern(draw):
     return drawn
 
 
+def partial(draw):
+    def drawn(d):
+        draw(d)
+        d.maybe("partial_rotary_factor", 0.4, 0.5, 1.0)
+    return drawn
+
+
+def glm4_moe(d):
+    partial(decoder("attention_bias", "use_qk_norm", window=()))(d)
+    d.set(moe_intermediate_size=d.size(1, 30), n_routed_experts=d.one_of(2, 4, 8), num_experts_per_tok=d.one_of(1, 2))
+    d.maybe("first_k_dense_replace", 0, 1, 2, 7)
+    d.maybe("n_shared_experts", 1, 2, 3)
+
+
+def phimoe(d):
+    decoder("attention_bias", "lm_head_bias", head_dim=False)(d)
+    d.set(num_local_experts=d.one_of(2, 4), num_experts_per_tok=2)
+
+
 # Each has a generator of its own: a family more leaves the rows of the others.
 SEPARATE = {
     "xlm-roberta": (bert, "XLMRobertaForMaskedLM XLMRobertaModel"),
     "distilbert": (distilbert, "DistilBertForMaskedLM DistilBertModel"),
     "modernbert": (modernbert, "ModernBertForMaskedLM ModernBertModel"),
     "mpnet": (mpnet, "MPNetForMaskedLM MPNetModel"),
+    "llama4_text": (llama4_text, "Llama4ForCausalLM Llama4TextModel"),
     "granite": (multipliers("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling",
                             draw=decoder("attention_bias", "mlp_bias", window=())), "GraniteForCausalLM GraniteModel"),
     "cohere": (multipliers("logit_scale", draw=decoder("attention_bias", window=())), "CohereForCausalLM CohereModel"),
     "cohere2": (with_pattern(decoder("attention_bias", window=(8,))), "Cohere2ForCausalLM Cohere2Model"),
     "olmo2": (decoder("attention_bias", window=()), "Olmo2ForCausalLM Olmo2Model"),
     "olmo3": (decoder("attention_bias", window=(8,)), "Olmo3ForCausalLM Olmo3Model"),
+    "glm4": (partial(decoder("attention_bias", window=())), "Glm4ForCausalLM Glm4Model"),
+    "nemotron": (partial(decoder("attention_bias", "mlp_bias", window=())), "NemotronForCausalLM NemotronModel"),
+    "glm4_moe": (glm4_moe, "Glm4MoeForCausalLM Glm4MoeModel"),
+    "phimoe": (phimoe, "PhimoeForCausalLM PhimoeModel"),
     "exaone4": (with_pattern(decoder(window=(8,))), "Exaone4ForCausalLM Exaone4Model"),
     "smollm3": (smollm3, "SmolLM3ForCausalLM SmolLM3Model"),
     "stablelm": (stablelm, "StableLmForCausalLM StableLmModel"),

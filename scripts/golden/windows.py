@@ -12,17 +12,22 @@ import json
 import families
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text",
-            "phi3", "gpt_oss", "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense")
+            "phi3", "gpt_oss")
+FAMILIES += ("granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe")
+FAMILIES += ("smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense")
 
 
 def window_of(attention, config, layer):
+    # exaone4's attention keeps the window of the model.
+    if not getattr(attention, "is_sliding", True):
+        return 0
     if hasattr(attention, "sliding_window"):
         return attention.sliding_window or 0
     window = getattr(config, "sliding_window", None) or 0
     if config.model_type == "qwen2_moe":
         return window if config.use_sliding_window and layer >= config.max_window_layers else 0
     # mistral, mixtral and phi3 hand config.sliding_window to every layer's attention; llama and gemma have none.
-    return window if config.model_type in ("mistral", "mixtral", "phi3", "starcoder2") else 0
+    return window if config.model_type in ("mistral", "mixtral", "phi3", "phimoe", "starcoder2") else 0
 
 
 def runs(windows):

@@ -38,6 +38,8 @@ TEST_CASE("activation: each kind equals its formula in float64, far out too, to 
                     return x * sigmoid(std::sqrt(8.0 / pi) * (x + 0.044715 * x * x * x));
                 case ActivationKind::relu:
                     return std::max(x, 0.0);
+                case ActivationKind::relu_squared:
+                    return std::max(x, 0.0) * std::max(x, 0.0);
                 case ActivationKind::tanh:
                     return std::tanh(x);
                 case ActivationKind::quick_gelu:
@@ -67,7 +69,7 @@ TEST_CASE("activation: each kind equals its formula in float64, far out too, to 
         };
         for (auto const kind :
              {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
-              ActivationKind::tanh, ActivationKind::quick_gelu, ActivationKind::sigmoid}) {
+              ActivationKind::tanh, ActivationKind::quick_gelu, ActivationKind::sigmoid, ActivationKind::relu_squared}) {
             Matrix<float> out{1, 401};
             REQUIRE(activation<float>(in.read(), out.view(), kind, stream));
             int wrong = 0;
@@ -118,7 +120,8 @@ TEST_CASE_TEMPLATE("activation: of 16 bits gives the rounded results of float", 
         for (auto const kind :
              {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
               ActivationKind::tanh, ActivationKind::quick_gelu, ActivationKind::swiglu_clamped,
-              ActivationKind::gelu_new, ActivationKind::gelu_fast, ActivationKind::sigmoid}) {
+              ActivationKind::gelu_new, ActivationKind::gelu_fast, ActivationKind::sigmoid,
+              ActivationKind::relu_squared}) {
             CAPTURE(static_cast<int>(kind));
             for (bool const is_gated : {false, true}) {
                 Matrix<T> out{2, 1'003};

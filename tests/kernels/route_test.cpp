@@ -145,6 +145,16 @@ TEST_CASE("route: sigmoids that are all zero have weights of zero, small ones th
     CHECK(routed.weights[3] == doctest::Approx(0.3968509266455643).epsilon(1e-6));
 }
 
+// transformers 4.57 models/phimoe/modeling_phimoe.py, sparsemixer with a jitter_eps of 0.05.
+TEST_CASE("route: the sparse mixer weighs each choice among the logits that come near it and are left") {
+    Routed routed;
+    RouterOptions const options{.experts_per_token = 2, .score = RouterScore::sparse_mixer, .near_share = 0.1F};
+    REQUIRE(run({2.0F, 1.9F, 1.0F, -1.0F}, 4, {}, options, routed));
+    CHECK(routed.ids == std::vector<std::int32_t>{0, 1});
+    CHECK(routed.weights[0] == doctest::Approx(1.0 / (1.0 + std::exp(-0.1))));
+    CHECK(routed.weights[1] == 1.0F);
+}
+
 TEST_CASE("route: of equal scores the lower number is chosen") {
     Routed routed;
     REQUIRE(run({1.0F, 3.0F, 3.0F, 3.0F}, 4, {}, {.experts_per_token = 2}, routed));

@@ -188,6 +188,8 @@ private:
     [[nodiscard]] Result<> cut_heads(Operation const& op) {
         auto const& shape = op.attention;
         if (shape.is_cross) return not_executed("cross-attention");
+        if (shape.chunk > 0) return not_executed("attention in chunks");
+        if (shape.score_step > 0) return not_executed("attention whose scores grow with the position");
         auto const cut = pieces(op.output) ? *pieces(op.output) : head_pieces(shape.heads, shape.value_dim);
         auto const share = head_share(shape.heads, shape.kv_heads, cut, place_.ranks, place_.rank);
         if (!share) return share.error();

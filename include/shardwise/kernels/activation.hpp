@@ -35,6 +35,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             return x * sigmoid(sqrt_8_over_pi * (x + 0.044715F * x * x * x));
         case ActivationKind::relu:
             return x < 0.0F ? 0.0F : x;
+        case ActivationKind::relu_squared:
+            return x < 0.0F ? 0.0F : x * x;
         case ActivationKind::tanh:
             return std::tanh(x);
         case ActivationKind::quick_gelu:

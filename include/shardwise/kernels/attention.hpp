@@ -154,7 +154,8 @@ struct HostAttention {
 ///
 /// Shapes  q [queries, heads * key_dim], k [keys, kv_heads * key_dim], v [keys, kv_heads * value_dim], of bytes a scale per key
 ///         and key-value head; out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
-///         empty: ALiBi's, times the distance, or with bias_reach [heads, 2 * bias_reach + 1]: what a score gains by the key's offset; workspace [attention_workspace(...)] or empty: then queries and heads alone are
+///         empty: ALiBi's, times the distance, or with a bias_reach [heads, 2 * bias_reach + 1]: what a score gains by the offset of
+///         its key; workspace [attention_workspace(...)] or empty: then queries and heads alone are
 ///         split over threads
 /// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`

@@ -25,6 +25,8 @@ struct RouterOptions {
     std::int64_t groups = 0;
     std::int64_t kept_groups = 0;
     GroupRank group_rank = GroupRank::best;
+    /// Of sparse_mixer: logits come near the best one where they fall short of it by no more than this share of themselves.
+    float near_share = 0.0F;
 };
 
 namespace detail {
@@ -36,7 +38,7 @@ inline constexpr float least_weight_sum = 1e-20F;
 
 /// Turns one token's logits into scores, in place.
 inline void score_experts(float* scores, std::int64_t experts, RouterScore kind) {
-    if (kind == RouterScore::softmax_chosen) return;
+    if (kind == RouterScore::softmax_chosen || kind == RouterScore::sparse_mixer) return;
     if (kind == RouterScore::sigmoid) {
         for (std::int64_t i = 0; i < experts; ++i) scores[i] = 1.0F / (1.0F + std::exp(-scores[i]));
         return;
@@ -61,6 +63,19 @@ inline void score_experts(float* scores, std::int64_t experts, RouterScore kind)
         if (is_taken[static_cast<std::size_t>(i)] == 0 && (best < 0 || is_above(ranks[i], ranks[best]))) best = i;
     }
     return best;
+}
+
+/// The weight of the best of the logits that are not taken: its softmax over those of them that come near it.
+[[nodiscard]] inline float mix_weight(float const* logits, std::int64_t experts, std::int64_t best, float near_share,
+                                      List<unsigned char> const& is_taken) {
+    auto const most = logits[best];
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < experts; ++i) {
+        auto const size = std::abs(logits[i]);
+        bool const is_far = (most - logits[i]) / (size > most ? size : most) > near_share;
+        if (is_taken[static_cast<std::size_t>(i)] == 0 && !is_far) sum += std::exp(logits[i] - most);
+    }
+    return 1.0F / sum;
 }
 
 /// Errors  invalid_argument for groups that do not divide the experts or are too few
@@ -122,7 +137,8 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
 ///         (deepseek_v3); ids, weights [tokens, experts_per_token]
 /// Order   on `stream`
 /// Errors  shape_mismatch; invalid_argument for groups that do not divide the experts or are too few
-/// Source  transformers 4.57: MixtralSparseMoeBlock, DeepseekV2MoEGate, DeepseekV3TopkRouter, GptOssTopKRouter
+/// Source  transformers 4.57: MixtralSparseMoeBlock, DeepseekV2MoEGate, DeepseekV3TopkRouter, GptOssTopKRouter,
+///         phimoe's sparsemixer
 [[nodiscard]] inline Result<> route(TensorView<float const, 2, Host> logits,
                                     TensorView<float const, 1, Host> correction, TensorView<std::int32_t, 2, Host> ids,
                                     TensorView<float, 2, Host> weights, RouterOptions const& options,
@@ -167,9 +183,13 @@ inline void drop_groups(float const* ranks, std::int64_t experts, RouterOptions 
             auto* const token_weights = weights.row(token);
             for (std::int64_t i = 0; i < chosen; ++i) {
                 auto const expert = detail::best_left(ranks.data(), experts, is_taken);
+                if (options.score == RouterScore::sparse_mixer) {
+                    token_weights[i] = detail::mix_weight(scores.data(), experts, expert, options.near_share, is_taken);
+                } else {
+                    token_weights[i] = scores[static_cast<std::size_t>(expert)];
+                }
                 is_taken[static_cast<std::size_t>(expert)] = 1;
                 ids.row(token)[i] = static_cast<std::int32_t>(expert);
-                token_weights[i] = scores[static_cast<std::size_t>(expert)];
             }
             if (options.score == RouterScore::softmax_chosen)
                 detail::score_experts(token_weights, chosen, RouterScore::softmax);

@@ -28,7 +28,8 @@ namespace detail {
 
 /// True for activations whose gradient reads their result, not their input.
 [[nodiscard]] constexpr bool reads_result(ActivationKind kind) {
-    return kind == ActivationKind::relu || kind == ActivationKind::tanh || kind == ActivationKind::sigmoid;
+    return kind == ActivationKind::relu || kind == ActivationKind::tanh || kind == ActivationKind::sigmoid ||
+           kind == ActivationKind::relu_squared;
 }
 
 /// Tensors between input and result, each as large as the result, that the operators of an activation keep: none where
@@ -43,6 +44,7 @@ namespace detail {
         case ActivationKind::relu:
         case ActivationKind::tanh:
         case ActivationKind::sigmoid: return 0;
+        case ActivationKind::relu_squared: return 1;    // max(x, 0)
         case ActivationKind::quick_gelu: return 1;      // sigmoid(1.702 x)
         case ActivationKind::gelu_new: return 3;        // tanh(...), 1 + tanh(...), x / 2
         case ActivationKind::swiglu_clamped: return 4;  // clamped gate, sigmoid, their product, up + 1
@@ -97,10 +99,10 @@ private:
     constexpr void add(NormOp, Operation const& op) {
         auto const& value = context_.value(op.output);
         // The scale of each row; a layer norm has its mean as well.
-        total_ += Bytes{(op.norm == NormKind::layer ? 8 : 4) * context_.rows(value)};
+        total_ += Bytes{(is_layer_norm(op.norm) ? 8 : 4) * context_.rows(value)};
         auto const elements = context_.elements(value);
         bool const is_wide = element_bytes() >= 4;
-        if (is_transformers() && op.norm != NormKind::layer) {
+        if (is_transformers() && !is_layer_norm(op.norm)) {
             // The input in fp32, and the normed rows before the weight, which gemma applies in fp32.
             total_ += Bytes{elements * (op.norm == NormKind::rms_offset ? 4 : element_bytes())};
             if (!is_wide) {

@@ -16,21 +16,27 @@
 #include <shardwise/model/arch/gemma.hpp>
 #include <shardwise/model/arch/gemma2.hpp>
 #include <shardwise/model/arch/gemma3.hpp>
+#include <shardwise/model/arch/glm4.hpp>
+#include <shardwise/model/arch/glm4_moe.hpp>
 #include <shardwise/model/arch/gpt2.hpp>
 #include <shardwise/model/arch/gpt_neox.hpp>
 #include <shardwise/model/arch/gpt_oss.hpp>
 #include <shardwise/model/arch/granite.hpp>
 #include <shardwise/model/arch/hunyuan_v1_dense.hpp>
+#include <shardwise/model/arch/kimi_k2.hpp>
 #include <shardwise/model/arch/llama.hpp>
+#include <shardwise/model/arch/llama4_text.hpp>
 #include <shardwise/model/arch/mistral.hpp>
 #include <shardwise/model/arch/mixtral.hpp>
 #include <shardwise/model/arch/modernbert.hpp>
 #include <shardwise/model/arch/mpnet.hpp>
+#include <shardwise/model/arch/nemotron.hpp>
 #include <shardwise/model/arch/olmo2.hpp>
 #include <shardwise/model/arch/olmo3.hpp>
 #include <shardwise/model/arch/opt.hpp>
 #include <shardwise/model/arch/phi.hpp>
 #include <shardwise/model/arch/phi3.hpp>
+#include <shardwise/model/arch/phimoe.hpp>
 #include <shardwise/model/arch/qwen2.hpp>
 #include <shardwise/model/arch/qwen2_moe.hpp>
 #include <shardwise/model/arch/qwen3.hpp>
@@ -69,9 +75,10 @@ struct ArchitectureList {
 using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Qwen3Moe, Mixtral, Gemma, Gemma2,
                                        Gemma3Text, Phi3, GptOss, Phi, Gpt2, GptNeoX, Opt, Bloom, Falcon,
                                        Bert, Roberta, T5, DeepseekV2, DeepseekV3, Granite, Cohere,
-                                       Cohere2, Olmo2, Olmo3, Exaone4,
+                                       Cohere2, Olmo2, Olmo3, Exaone4, Glm4, Nemotron, Glm4Moe,
+                                       KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
-                                       XlmRoberta, DistilBert, ModernBert, MpNet>;
+                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

@@ -63,15 +63,21 @@ public:
         return BodyBuilder::experts(in, routes, value, found.name, shape[0], chosen.experts, chosen.experts_per_token,
                                     split_of(found.weight->shard, 0), found.bias);
     }
-    /// The same where one tensor stacks the weights of all experts and `<tensor>_bias` their biases.
+    /// The same where one tensor stacks the weights of all experts and another their biases. With `weighs_inputs` rows are multiplied
+    /// by their router's weights before the product.
     constexpr ValueId stacked_experts(ValueId in, ValueId routes, std::string_view value, std::string_view tensor,
-                                      std::string_view bias) {
+                                      std::string_view bias, bool weighs_inputs = false) {
         auto const* const weight = parameter(tensor);
         if (weight == nullptr) return refused(in, tensor);
         std::uint8_t const out = weight->is_transposed ? 2 : 1;
         auto const& chosen = maker_of(routes);
+        auto const split = split_of(weight->shard, out);
+        if (weighs_inputs) {
+            return weighed_experts(in, routes, value, tensor, weight->shape[out], chosen.experts,
+                                   chosen.experts_per_token, split);
+        }
         return BodyBuilder::experts(in, routes, value, tensor, weight->shape[out], chosen.experts,
-                                    chosen.experts_per_token, split_of(weight->shard, out), present(bias));
+                                    chosen.experts_per_token, split, present(bias));
     }
     /// The top-k experts and their weights from router scores; `bias` names a tensor that corrects the choice, where there is one.
     constexpr ValueId route(ValueId scores, std::int64_t experts_per_token, std::string_view bias = {}) {
@@ -94,6 +100,10 @@ public:
         auto const found = find(path);
         if (!found) return in;
         return BodyBuilder::head_norm(in, kind, found.name, found.weight->shape.elements(), found.bias);
+    }
+    /// The same without parameters.
+    constexpr ValueId plain_head_norm(ValueId in, NormKind kind, std::int64_t head_dim) {
+        return BodyBuilder::head_norm(in, kind, {}, head_dim);
     }
     /// A norm over the first elements of a row, as many as the weight has, in place.
     constexpr ValueId part_norm(ValueId in, NormKind kind, std::string_view path, double epsilon = 0.0) {

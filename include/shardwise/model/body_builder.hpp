@@ -217,6 +217,14 @@ public:
         op.experts_per_token = experts_per_token;
         return append(op, {in, routes}, split_value(name, Rows::routed, out_features, split));
     }
+    /// The same over rows that are multiplied by their weights first.
+    constexpr ValueId weighed_experts(ValueId in, ValueId routes, std::string_view name, std::string_view weight,
+                                      std::int64_t out_features, std::int64_t count, std::int64_t experts_per_token,
+                                      LinearSplit split) {
+        auto const out = experts(in, routes, name, weight, out_features, count, experts_per_token, split);
+        body_.last().weighs_inputs = true;
+        return out;
+    }
     /// The weighted sum of each token's experts.
     constexpr ValueId combine(ValueId routed, ValueId routes, std::int64_t experts, std::int64_t experts_per_token) {
         Operation op{.kind = OpKind::combine};
@@ -261,11 +269,11 @@ private:
     /// Notes the norms that the executor does not compute.
     constexpr void check_norm(Operation const& op, ValueId in) {
         auto const& value = at(in);
-        if (op.norm != NormKind::layer && !op.parameters[1].empty())
+        if (!is_layer_norm(op.norm) && !op.parameters[1].empty())
             return body_.refuse(op.parameters[1], "is the bias of an rms norm, which has none");
         if (!spans_ranks(op, value)) return;
         auto const weight = op.parameters[0];
-        if (op.norm == NormKind::layer) return body_.refuse(weight, "is a layer norm over a sharded value");
+        if (is_layer_norm(op.norm)) return body_.refuse(weight, "is a layer norm over a sharded value");
         if (value.packed_kv_heads > 0) return body_.refuse(weight, "is a norm over packed queries, keys and values");
         if (value.rows == Rows::routed) return body_.refuse(weight, "is a norm over experts' sharded rows");
     }

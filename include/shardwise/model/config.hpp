@@ -65,6 +65,8 @@ struct ModelConfig {
     std::int64_t v_head_dim = 0;
 
     std::int64_t sliding_window = 0;
+    std::int64_t attention_chunk = 0;  // llama4: attention_chunk_size
+    std::int64_t score_step = 0;       // llama4: floor_scale
     LayerSet sliding_layers;  // layers whose attention sees only the window; after `complete` the truth of every layer
     LayerSet rope_free_layers;  // layers whose queries and keys do not turn (smollm3: where no_rope_layers has a 0)
     std::int64_t rope_list_count = 0;     // entries of no_rope_layers; 0: absent, families derive it
@@ -77,6 +79,7 @@ struct ModelConfig {
     bool attention_out_bias = false;
     bool mlp_bias = false;
     bool qk_norm = false;
+    bool head_bias = false;           // phimoe: lm_head_bias; modernbert: decoder_bias
     bool parallel_attention = false;  // falcon, gpt_neox: attention and mlp read the same input
     bool multi_query = false;         // falcon
     bool new_decoder_layout = false;  // falcon: new_decoder_architecture
@@ -94,7 +97,7 @@ struct ModelConfig {
     bool yarn_scores = false;         // deepseek: scores grow by yarn_magnitude(factor, mscale_all_dim) squared
     bool is_text_part = false;        // the text part of a model with other inputs, whose parts are not counted
     bool active_embedding = true;     // deepseek, gpt_oss: active parameters leave the input table out, as the cards do
-    bool head_bias = true;            // modernbert: decoder_bias
+    bool scores_grow = false;         // llama4: attn_temperature_tuning
     bool norm_affine = true;          // opt: layer_norm_elementwise_affine
     bool residual_from_norm = false;  // bloom: apply_residual_connection_post_layernorm
     std::int64_t ln_in_parallel_attention = 0;  // falcon: num_ln_in_parallel_attn
@@ -104,6 +107,7 @@ struct ModelConfig {
     RouterScore router_score = RouterScore::softmax;
     GroupRank group_rank = GroupRank::best;
     double routed_scale = 1.0;  // deepseek: routed_scaling_factor, multiplies the chosen weights
+    double router_jitter = 0.0;  // phimoe: router_jitter_noise
     double norm_epsilon = 1e-6;
     double embedding_scale = 1.0;  // multiplies embeddings: gemma's sqrt(hidden_size), granite
     double residual_scale = 1.0;   // granite: multiplies what attention and mlp add to the residual

@@ -40,14 +40,23 @@ struct DeepseekSizes {
     config.rope.kind = RopeKind::yarn;
     config.rope.factor = 40.0;
     config.rope.original_max_positions = 4096;
-    auto const is_v3 = config.model_type.view() == "deepseek_v3";
+    auto const is_v3 = config.model_type.view() != "deepseek_v2";
     config.rope.mscale = is_v3 ? 1.0 : 0.707;
     config.rope.mscale_all_dim = config.rope.mscale;
     config.norm_expert_weights = is_v3;
     config.interleaved_rope = is_v3;
-    // V3 and R1 are published in fp8: quantization_config of their config.json, README_WEIGHTS.md beside it.
+    // V3, R1 and Kimi K2 are published in fp8: quantization_config of their config.json, README_WEIGHTS.md beside it.
     if (is_v3) config.quant = QuantScheme::fp8_blocks();
     config.expert_choice = !is_v3 && own.expert_groups > 1 ? 1 : 0;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig kimi_k2_preset() {
+    auto config = deepseek_preset("kimi_k2", "Kimi-K2", {163840, 7168, 18432, 61, 64, 64, 0, 131072},
+                                  {384, 8, 2048, 1, 1, 1536, 1, 1, 2.827});
+    config.rope.theta = 50000.0;
+    config.rope.factor = 32.0;
+    config.rope.beta_fast = 1.0;
     return config;
 }
 
@@ -63,6 +72,8 @@ inline constexpr auto deepseek_v2 =
 inline constexpr auto deepseek_v3 =
     detail::deepseek_preset("deepseek_v3", "DeepSeek-V3", {129280, 7168, 18432, 61, 128, 128, 0, 163840},
                             {256, 8, 2048, 1, 3, 1536, 8, 4, 2.5});
+
+inline constexpr auto kimi_k2 = detail::kimi_k2_preset();
 
 }  // namespace presets
 

@@ -35,6 +35,7 @@ namespace detail {
     auto config = classic_preset("modernbert", name, Dtype::f32, 50368, hidden_size, layers, heads, 8192);
     config.model_class = "ModernBertModel";
     config.intermediate_size = intermediate_size;
+    config.head_bias = true;
     config.sliding_window = 128;
     config.sliding_pattern = 3;
     config.rope.theta = 160000.0;

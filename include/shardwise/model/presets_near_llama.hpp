@@ -47,6 +47,20 @@ namespace detail {
     return config;
 }
 
+/// The text part of Llama 4 Maverick.
+[[nodiscard]] constexpr ModelConfig llama_4_maverick_preset() {
+    auto config = decoder_preset("llama4_text", "Llama-4-Maverick", Dtype::bf16,
+                                 {202048, 5120, 16384, 48, 40, 8, 128, 1048576}, 500000.0, 1e-5);
+    config.expert_intermediate_size = 8192;
+    config.experts = 128;
+    config.experts_per_token = 1;
+    config.decoder_sparse_step = 2;
+    config.rope_free_interval = 4;
+    config.attention_chunk = config.score_step = 8192;
+    config.scores_grow = true;
+    return config;
+}
+
 }  // namespace detail
 
 namespace presets {
@@ -58,6 +72,7 @@ inline constexpr auto seed_oss_36b = detail::seed_oss_preset();
 inline constexpr auto ernie_4_5_0_3b = detail::tied(detail::decoder_preset(
     "ernie4_5", "ERNIE-4.5-0.3B", Dtype::bf16, {103424, 1024, 3072, 18, 16, 2, 128, 131072}, 500000.0, 1e-5));
 inline constexpr auto hunyuan_7b = detail::hunyuan_preset();
+inline constexpr auto llama_4_maverick = detail::llama_4_maverick_preset();
 
 }  // namespace presets
 

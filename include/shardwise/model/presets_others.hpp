@@ -43,6 +43,46 @@ namespace detail {
     return config;
 }
 
+[[nodiscard]] constexpr ModelConfig half_turned(ModelConfig config) {
+    config.rope.partial_rotary_factor = 0.5;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig glm_4_preset() {
+    auto config = half_turned(decoder_preset("glm4", "GLM-4-9B-0414", Dtype::bf16,
+                                             {151552, 4096, 13696, 40, 32, 2, 128, 32768}, 10000.0, 1e-5));
+    config.attention_bias = true;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig minitron_preset() {
+    auto config = half_turned(decoder_preset("nemotron", "Minitron-4B", Dtype::bf16,
+                                             {256000, 3072, 9216, 32, 24, 8, 128, 4096}, 10000.0, 1e-5));
+    config.activation = ActivationKind::relu_squared;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig glm_45_preset(char const* name, DecoderSizes const& sizes, std::int64_t experts,
+                                                  std::int64_t expert_width) {
+    auto config = half_turned(decoder_preset("glm4_moe", name, Dtype::bf16, sizes, 1000000.0, 1e-5));
+    config.experts = experts;
+    config.experts_per_token = 8;
+    config.shared_experts = 1;
+    config.expert_intermediate_size = expert_width;
+    config.first_dense_layers = 1;
+    config.expert_groups = config.kept_expert_groups = 1;
+    config.attention_bias = true;
+    return config;
+}
+
+[[nodiscard]] constexpr ModelConfig glm_45_large_preset() {
+    auto config = glm_45_preset("GLM-4.5", {151552, 5120, 12288, 92, 96, 8, 128, 131072}, 160, 1536);
+    config.first_dense_layers = 3;
+    config.routed_scale = 2.5;
+    config.qk_norm = true;
+    return config;
+}
+
 }  // namespace detail
 
 namespace presets {
@@ -57,6 +97,12 @@ inline constexpr auto olmo_2_7b = detail::decoder_preset("olmo2", "OLMo-2-7B", D
                                                          {100352, 4096, 11008, 32, 32, 32, 128, 4096}, 500000.0, 1e-6);
 inline constexpr auto olmo_3_7b = detail::olmo3_preset("Olmo-3-7B", {100278, 4096, 11008, 32, 32, 32, 128, 65536});
 inline constexpr auto exaone_4_0_1_2b = detail::exaone4_small_preset();
+
+inline constexpr auto glm_4_9b = detail::glm_4_preset();
+inline constexpr auto minitron_4b = detail::minitron_preset();
+inline constexpr auto glm_4_5_air =
+    detail::glm_45_preset("GLM-4.5-Air", {151552, 4096, 10944, 46, 96, 8, 128, 131072}, 128, 1408);
+inline constexpr auto glm_4_5 = detail::glm_45_large_preset();
 
 }  // namespace presets
 

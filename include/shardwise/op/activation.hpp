@@ -13,6 +13,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     switch (kind) {
         case ActivationKind::relu:
         case ActivationKind::tanh: return 1.0;
+        case ActivationKind::relu_squared: return 2.0;  // max(x, 0)^2
         case ActivationKind::sigmoid: return 4.0;       // 1 / (1 + exp(-x))
         case ActivationKind::silu: return 4.0;          // x / (1 + exp(-x))
         case ActivationKind::quick_gelu: return 5.0;    // x * sigmoid(1.702 x)

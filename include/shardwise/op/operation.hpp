@@ -25,11 +25,18 @@ enum class OpKind : std::uint8_t {
     scale,       // element-wise product with a number, in place
 };
 
-enum class NormKind : std::uint8_t { rms, layer, rms_offset };  // rms_offset: weight + 1 (gemma)
+/// With an offset the weight is one more than what checkpoints store (gemma, nemotron).
+enum class NormKind : std::uint8_t { rms, layer, rms_offset, layer_offset };
+
+/// True for norms that centre a row before they scale it.
+[[nodiscard]] constexpr bool is_layer_norm(NormKind kind) {
+    return kind == NormKind::layer || kind == NormKind::layer_offset;
+}
+
 /// gelu_new and gelu_fast compute gelu_tanh and differ in their module's class only. swiglu_clamped (gpt_oss) reads gate and
 /// up interleaved: min(gate, 7) * sigmoid(1.702 gate) * (clamp(up, -7, 7) + 1).
 enum class ActivationKind : std::uint8_t {
-    silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped, gelu_new, gelu_fast, sigmoid,
+    silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped, gelu_new, gelu_fast, sigmoid, relu_squared,
 };
 
 /// What the rows of an embedding's table are numbered by.
@@ -47,6 +54,10 @@ struct AttentionShape {
     std::int64_t rotary = 0;
     /// Tokens that a query can see; 0 is all of them.
     std::int64_t window = 0;
+    /// Tokens of a chunk: a query sees the keys of its own, beside what the window says; 0: there are none (llama4).
+    std::int64_t chunk = 0;
+    /// Scores grow with the logarithm of the position in steps of so many tokens; 0: they do not (llama4).
+    std::int64_t score_step = 0;
     bool is_causal = true;
     /// Attends to the encoder's output: its cache is filled once.
     bool is_cross = false;
@@ -75,6 +86,8 @@ struct Operation {
     /// Of route and experts.
     std::int64_t experts = 0;
     std::int64_t experts_per_token = 0;
+    /// Of experts: rows are multiplied by their router's weights before the product, not when they are combined (llama4).
+    bool weighs_inputs = false;
     /// Of attention and rope.
     AttentionShape attention{};
     NormKind norm = NormKind::rms;

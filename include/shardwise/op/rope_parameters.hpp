@@ -25,6 +25,8 @@ struct RopeParameters {
     double beta_slow = 1.0;
     double mscale = 0.0;          // yarn; 0: absent
     double mscale_all_dim = 0.0;  // yarn; 0: absent
+    double short_mscale = 0.0;    // phimoe: multiplies cosine and sine up to the original context; 0: absent
+    double long_mscale = 0.0;     // and beyond it
     bool truncates = true;        // yarn: the ramp begins and ends at whole pairs
     double partial_rotary_factor = 1.0;
     std::int64_t original_max_positions = 0;

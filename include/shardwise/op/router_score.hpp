@@ -12,6 +12,7 @@ enum class RouterScore : std::uint8_t {
     softmax,         // over all experts, then the best are chosen (mixtral, qwen, deepseek_v2)
     sigmoid,         // each by itself (deepseek_v3)
     softmax_chosen,  // the best logits are chosen, then softmax over these (gpt_oss)
+    sparse_mixer,    // the best one and then the best of the rest, each by a softmax over those that come near it (phimoe)
 };
 
 /// How a group of experts is ranked, where only some groups may be chosen from.

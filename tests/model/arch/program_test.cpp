@@ -38,6 +38,8 @@ Parameters parameters_of(ModuleTree const& tree) {
 
 /// The full name of a parameter that an operation reads in one place of the program.
 std::string full_name(Block const& block, std::int32_t layer, std::string_view parameter) {
+    // What several blocks share.
+    if (parameter.substr(0, 1) == "/") return std::string(parameter.substr(1));
     std::string path(block.module);
     if (block.is_numbered) path += '.' + std::to_string(layer);
     return (path.empty() ? "" : path + '.') + std::string(parameter);

@@ -15,6 +15,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op,
                                            BlockBody const& body, BlockCut const& cut) {
+        if (op.weighs_inputs) return not_executed("experts whose inputs are weighed");
         ExpertLoader<Backend, Policy> const experts(from, op);
         if (body.values()[static_cast<std::size_t>(op.output)].spread == Spread::partial) {
             auto rows = experts.load_rows(*cut.pieces[static_cast<std::size_t>(op.inputs[0])]);

@@ -23,9 +23,12 @@ struct ExecutedOp<NormOp, Backend, Policy> {
         auto weight = from.hold_vector(op.parameters[0], op.in_features, own);
         if (!weight) return weight.error();
         norm.weight = std::move(*weight);
-        // llama.cpp's norms only multiply: its converter adds the one that gemma's add.
-        if (op.norm == NormKind::rms_offset && from.is_gguf()) {
-            for (auto& value : std::span(norm.weight.data(), static_cast<std::size_t>(op.in_features))) value -= 1.0F;
+        // llama.cpp's norms only multiply: its converter adds the one that gemma's and nemotron's add.
+        auto offset = 0.0F;
+        if (op.norm == NormKind::rms_offset && from.is_gguf()) offset = -1.0F;
+        if (op.norm == NormKind::layer_offset && !from.is_gguf()) offset = 1.0F;
+        if (offset != 0.0F) {
+            for (auto& value : std::span(norm.weight.data(), static_cast<std::size_t>(op.in_features))) value += offset;
         }
         auto bias = from.hold_vector(op.parameters[1], op.in_features);
         if (!bias) return bias.error();
@@ -76,7 +79,7 @@ struct ExecutedOp<NormOp, Backend, Policy> {
             in = Matrix(in.data(), {in.extent(0) * heads, op.in_features});
             out = Matrix(out.data(), {out.extent(0) * heads, op.in_features});
         }
-        if (op.norm == NormKind::layer)
+        if (is_layer_norm(op.norm))
             return layer_norm<float>(in, weight, Vector(norm.bias.view()), out, epsilon, walk.stream);
         return rms_norm<float>(in, weight, out, epsilon, walk.stream, offset);
     }

@@ -43,9 +43,9 @@ struct Exaone4 {
 
     /// No projection has a bias. Without layer_types, each sliding_window_pattern-th layer is full and the others slide.
     static constexpr Result<> complete(ModelConfig& config) {
-        if (auto const checked = detail::check_class(config, {"Exaone4ForCausalLM", "Exaone4Model",
-                                                              "Exaone4ForSequenceClassification",
-                                                              "Exaone4ForTokenClassification"});
+        if (auto const checked =
+                detail::check_class(config, {"Exaone4ForCausalLM", "Exaone4Model", "Exaone4ForSequenceClassification",
+                                             "Exaone4ForTokenClassification"});
             !checked)
             return checked;
         if (auto const checked = detail::complete_heads(config); !checked) return checked;

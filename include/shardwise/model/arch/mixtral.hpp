@@ -69,16 +69,7 @@ struct Mixtral {
 
     static constexpr ModuleTree tree(auto const& config) {
         ModuleTree tree;
-        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
-        auto const width = config.expert_intermediate_size;
-        auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
-        auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
-        auto const expert = tree.add(
-            "MixtralBlockSparseTop2MLP", {},
-            {{"w1", in}, {"w2", out}, {"w3", in}, {"act_fn", part.plain(activation_class(config.activation))}});
-        auto const moe = tree.add(
-            "MixtralSparseMoeBlock", {},
-            {{"gate", detail::add_router(tree, config)}, {"experts", detail::add_expert_list(tree, config, expert)}});
+        auto const moe = detail::add_numbered_experts(tree, config, layout);
         auto const attention = detail::add_attention(tree, config, layout);
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, moe);
         detail::finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)},
@@ -87,13 +78,8 @@ struct Mixtral {
     }
 
     static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
-        constexpr detail::SparseMlpNames names{.router = "block_sparse_moe.gate",
-                                               .gate = "block_sparse_moe.experts.*.w1",
-                                               .up = "block_sparse_moe.experts.*.w3",
-                                               .down = "block_sparse_moe.experts.*.w2",
-                                               .correction = {}};
         return detail::decoder_program(config, layout, tree, [&](BlockBuilder& body, ValueId in) {
-            return detail::append_experts(body, config, in, names);
+            return detail::append_experts(body, config, in, detail::numbered_experts);
         });
     }
 };

@@ -48,7 +48,7 @@ struct Olmo3 {
         config.attention_out_bias = config.attention_bias;
         config.mlp_bias = false;
         config.qk_norm = true;
-        config.rope.local_theta = config.rope.theta;
+        if (config.rope.local_theta == 0.0) config.rope.local_theta = config.rope.theta;
         return detail::complete_windows(config, [](std::int64_t layer) { return (layer + 1) % 4 != 0; });
     }
 
@@ -59,8 +59,7 @@ struct Olmo3 {
         auto const mlp = detail::add_gated_mlp(tree, config, layout, config.intermediate_size);
         auto const layer = detail::add_decoder_layer(tree, config, layout, attention, mlp);
         auto const rotary = part.rotary("Olmo3RotaryEmbedding", config.head_dim);
-        auto const rotaries =
-            tree.add("ModuleDict", {}, {{"sliding_attention", rotary}, {"full_attention", rotary}});
+        auto const rotaries = tree.add("ModuleDict", {}, {{"sliding_attention", rotary}, {"full_attention", rotary}});
         detail::finish_decoder(tree, config, layout,
                                detail::DecoderParts{part.vocabulary(config.vocab_size, config.hidden_size),
                                                     {numbered(0, config.layers, layer, ModuleRole::layer)},

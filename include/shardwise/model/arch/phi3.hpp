@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/model/arch/detail/decoder_program.hpp>
+#include <shardwise/model/arch/detail/fused_mlp.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
 
@@ -66,17 +66,11 @@ struct Phi3 {
         ModuleTree tree;
         detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
         auto const q_width = config.heads * config.head_dim;
-        auto const width = config.intermediate_size;
         auto const o = part.linear(config.hidden_size, q_width, false, ShardRule::units(1, config.heads));
         auto const qkv = part.linear(q_width + 2 * config.kv_heads * config.head_dim, config.hidden_size, false,
                                      ShardRule::qkv(0, config.heads, config.kv_heads));
         auto const attention = tree.add("Phi3Attention", {}, {{"o_proj", o}, {"qkv_proj", qkv}});
-        auto const gate_up = part.linear(2 * width, config.hidden_size, false, ShardRule::packed(0, 2, width));
-        auto const down = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
-        auto const mlp = tree.add("Phi3MLP", {},
-                                  {{"gate_up_proj", gate_up},
-                                   {"down_proj", down},
-                                   {"activation_fn", part.plain(activation_class(config.activation))}});
+        auto const mlp = detail::add_fused_mlp(tree, config, layout);
         auto const norm = part.norm("Phi3RMSNorm", config.hidden_size);
         auto const dropout = part.plain("Dropout");
         auto const layer = tree.add("Phi3DecoderLayer", {},
@@ -98,8 +92,7 @@ struct Phi3 {
             return body.linear(body.attention(qkv, qkv, qkv, shape), "attention_out", "self_attn.o_proj");
         };
         return detail::decoder_program(config, layout, tree, attend, [&](BlockBuilder& body, ValueId in) {
-            auto const gate_up = body.linear(in, "gate_up", "mlp.gate_up_proj");
-            return body.linear(body.gated_halves(gate_up, config.activation), "mlp_out", "mlp.down_proj");
+            return detail::append_fused_mlp(body, config, in);
         });
     }
 };

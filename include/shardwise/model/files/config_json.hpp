@@ -164,17 +164,31 @@ template <class List>
         for (auto const entry : *types) {
             auto const word = object.string("layer_types", entry);
             if (!word) return word.error();
-            if (*word != "full_attention" && *word != "sliding_attention") {
+            // A family has layers with windows or with chunks.
+            auto const local = config.attention_chunk > 0 ? std::string_view{"chunked_attention"} : "sliding_attention";
+            if (*word != "full_attention" && *word != local) {
                 return object
                     .error(ErrorCode::unsupported, "layer_types",
                            "\"" + std::string(*word) + "\" is not a known kind of layer")
-                    .fix("known: full_attention, sliding_attention");
+                    .fix("known: full_attention, " + std::string(local));
             }
             if (layer >= LayerSet::capacity) break;
-            if (*word == "sliding_attention") config.sliding_layers.insert(layer);
+            if (*word == local) config.sliding_layers.insert(layer);
             ++layer;
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());
+    }
+    if (auto const sparse = object.find_set("moe_layers")) {
+        if (!sparse->is_array()) return object.wrong_type("moe_layers", *sparse, "a list");
+        LayerSet with_experts;
+        for (auto const entry : *sparse) {
+            auto const layer = object.integer("moe_layers", entry, 0);
+            if (!layer) return layer.error();
+            if (*layer < LayerSet::capacity) with_experts.insert(*layer);
+        }
+        for (std::int64_t layer = 0; layer < config.layers && layer < LayerSet::capacity; ++layer)
+            if (!with_experts.contains(layer)) config.dense_layers.insert(layer);
+        config.decoder_sparse_step = 1;
     }
     if (auto const turning = object.find_set("no_rope_layers")) {
         if (!turning->is_array()) return object.wrong_type("no_rope_layers", *turning, "a list");

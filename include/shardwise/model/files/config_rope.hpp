@@ -22,7 +22,7 @@ struct RopeMember {
     bool may_be_zero = false;
 };
 
-inline constexpr std::array<RopeMember, 11> rope_members{
+inline constexpr std::array<RopeMember, 13> rope_members{
     {{"rope_theta", &RopeParameters::theta},
      {"factor", &RopeParameters::factor},
      {"alpha", &RopeParameters::alpha, true},
@@ -33,6 +33,8 @@ inline constexpr std::array<RopeMember, 11> rope_members{
      {"beta_slow", &RopeParameters::beta_slow, true},
      {"mscale", &RopeParameters::mscale, true},
      {"mscale_all_dim", &RopeParameters::mscale_all_dim, true},
+     {"short_mscale", &RopeParameters::short_mscale, true},
+     {"long_mscale", &RopeParameters::long_mscale, true},
      {"partial_rotary_factor", &RopeParameters::partial_rotary_factor}}};
 
 /// The method that `rope_type` (or the older `type`) names.

@@ -19,6 +19,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 [[nodiscard]] constexpr std::int64_t gguf_gating(RouterScore score) {
     switch (score) {
         case RouterScore::softmax:
+        case RouterScore::sparse_mixer:
             return 1;
         case RouterScore::sigmoid:
             return 2;

@@ -258,6 +258,7 @@ private:
         config.attention_bias =
             has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias") || has("blk.0.attn_kv_a_mqa.bias");
         config.mlp_bias = has("blk.0.ffn_up.bias");
+        config.qk_norm = has("blk.0.attn_q_norm.weight");
         config.gated_mlp = has("blk.0.ffn_gate.weight") || has("enc.blk.0.ffn_gate.weight");
         config.multi_query = config.kv_heads == 1;
         bool const has_two_norms = has("blk.0.attn_norm_2.weight");

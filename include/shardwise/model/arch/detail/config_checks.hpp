@@ -129,6 +129,7 @@ template <class Slides>
 /// Errors  invalid_field where no_rope_layers has another length than the model has layers, or the interval is below 1
 [[nodiscard]] constexpr Result<> complete_rope_free_layers(ModelConfig& config) {
     if (config.rope_list_count != 0) {
+        config.rope_free_interval = 0;
         if (config.rope_list_count == config.layers) return {};
         return Error{ErrorCode::invalid_field}
             .at("no_rope_layers")

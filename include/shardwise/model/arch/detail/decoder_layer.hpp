@@ -43,6 +43,8 @@ struct LlamaLayout {
     bool is_parallel = false;
     /// The MLP is down(act(up)), without a gate (nemotron).
     bool has_gate = true;
+    /// config.rotary_dim says how much of a head turns.
+    bool has_rotary_dim = false;
     /// Each layer has a rotary embedding of its own (qwen2_moe).
     bool has_layer_rotary = false;
     /// The module of a layer that follows attention.
@@ -123,7 +125,9 @@ constexpr void assume_head_scale(ModelConfig& config) {
     auto const norm = add_decoder_norm(part, layout, config.hidden_size);
     List<Child> children{{"self_attn", attention}, {layout.mlp, mlp}};
     auto const& norms = layout.norms;
-    for (auto const& name : {norms.before_attention, norms.after_attention, norms.before_mlp, norms.after_mlp})
+    auto const& second = norms.has_results_last ? norms.before_mlp : norms.after_attention;
+    auto const& third = norms.has_results_last ? norms.after_attention : norms.before_mlp;
+    for (auto const& name : {norms.before_attention, second, third, norms.after_mlp})
         if (!name.empty()) children.push_back({name, norm});
     return tree.add(part.name(layout.prefix, "DecoderLayer"), children);
 }
@@ -158,10 +162,10 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
         classifier.push_back({"score", score, ModuleRole::head});
         return tree.set_root(tree.add(tree.names().join(config.model_class.view()), classifier));
     }
-    auto const head = part.linear(config.vocab_size, config.hidden_size, false, ShardRule::units(0, config.vocab_size),
-                                  TensorUse::head);
+    auto const head = part.linear(config.vocab_size, config.hidden_size, config.head_bias,
+                                  ShardRule::units(0, config.vocab_size), TensorUse::head);
     tree.set_root(
-        tree.add(part.name(layout.prefix, "ForCausalLM"), {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
+        tree.add(tree.names().join(config.model_class.view()), {}, {{"model", model}, {"lm_head", head, ModuleRole::head}}));
     if (config.tie_word_embeddings) tree.tie("model.embed_tokens.weight", "lm_head.weight");
 }
 
@@ -180,7 +184,7 @@ constexpr void finish_decoder(ModuleTree& tree, ModelConfig const& config, Llama
     auto const attention = add_attention(tree, config, layout);
     auto const mlp = add_gated_mlp(tree, config, layout, config.intermediate_size);
     auto const layer = add_decoder_layer(tree, config, layout, attention, mlp);
-    auto const rotary = config.rotary_dim > 0 ? config.rotary_dim : config.head_dim;
+    auto const rotary = layout.has_rotary_dim ? config.rotary_dim : config.head_dim;
     finish_decoder(tree, config, layout, {numbered(0, config.layers, layer, ModuleRole::layer)}, rotary);
     return tree;
 }

@@ -15,7 +15,30 @@ struct DeepseekLayout {
     std::string_view router_class;
     /// The router adds a correction, a buffer that files store, before it chooses (version 3).
     bool has_correction = false;
+    /// The correction is fp32 whatever the model's dtype (glm4_moe).
+    bool has_wide_correction = false;
 };
+
+/// Makes dense_layers the truth, checks the experts and derives the width of the shared ones.
+[[nodiscard]] constexpr Result<> complete_deepseek_experts(ModelConfig& config) {
+    config.dense_layers = {};
+    for (std::int64_t layer = 0; layer < config.layers && layer < config.first_dense_layers; ++layer) {
+        config.dense_layers.insert(layer);
+    }
+    if (config.first_dense_layers < config.layers) {
+        if (config.experts < 1) {
+            return Error{ErrorCode::invalid_field}
+                .at("n_routed_experts")
+                .because("must be at least 1")
+                .got(config.experts);
+        }
+        if (auto const ok = check_experts(config); !ok) return ok;
+    }
+    config.shared_expert_intermediate_size = config.shared_experts * config.expert_intermediate_size;
+    // DeepSeek-V3, README_WEIGHTS.md: 36.6 B with the head, without the embedding; V2-Lite's 2.4 B is counted so too.
+    config.active_embedding = false;
+    return check_products(config);
+}
 
 /// The checks and derived values of both versions. Layer i has experts when i >= first_k_dense_replace; transformers
 /// reads no moe_layer_freq.
@@ -50,24 +73,9 @@ struct DeepseekLayout {
             .because("is odd; positions rotate pairs")
             .got(config.qk_rope_head_dim);
     }
-    config.dense_layers = {};
-    for (std::int64_t layer = 0; layer < config.layers && layer < config.first_dense_layers; ++layer) {
-        config.dense_layers.insert(layer);
-    }
-    if (config.first_dense_layers < config.layers) {
-        if (config.experts < 1) {
-            return Error{ErrorCode::invalid_field}
-                .at("n_routed_experts")
-                .because("must be at least 1")
-                .got(config.experts);
-        }
-        if (auto const ok = check_experts(config); !ok) return ok;
-    }
-    config.shared_expert_intermediate_size = config.shared_experts * config.expert_intermediate_size;
+    if (auto const ok = complete_deepseek_experts(config); !ok) return ok;
     if (config.head_dim == 0) config.head_dim = config.qk_rope_head_dim;
     config.attention_out_bias = config.attention_bias;
-    // DeepSeek-V3, README_WEIGHTS.md: 36.6 B with the head, without the embedding; V2-Lite's 2.4 B is counted so too.
-    config.active_embedding = false;
     config.sliding_window = config.layer_types_count = 0;
     config.sliding_layers = {};
     auto widest = config;
@@ -137,11 +145,12 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     List<Child> children{{"experts", add_expert_list(tree, config, expert)}};
     auto const weight = part.tensors().weight(config.experts, config.hidden_size, {}, TensorUse::router);
     if (layout.has_correction) {
-        children.push_back({"gate", tree.add(layout.router_class, {weight, Tensor{.name = "e_score_correction_bias",
-                                                                                  .shape = {config.experts},
-                                                                                  .dtype = config.dtype_or(Dtype::f32),
-                                                                                  .kind = TensorKind::buffer,
-                                                                                  .use = TensorUse::bias}})});
+        Tensor correction{.name = "e_score_correction_bias",
+                                .shape = {config.experts},
+                                .dtype = layout.has_wide_correction ? Dtype::f32 : config.dtype_or(Dtype::f32),
+                                .kind = TensorKind::buffer,
+                                .use = TensorUse::bias};
+        children.push_back({"gate", tree.add(layout.router_class, {weight, correction})});
     } else {
         children.push_back({"gate", tree.add(layout.router_class, {weight})});
     }
@@ -152,11 +161,10 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     return tree.add(part.name(common.prefix, "MoE"), children);
 }
 
-/// The tree: first the layers without experts, then those with them.
-[[nodiscard]] constexpr ModuleTree deepseek_tree(ModelConfig const& config, DeepseekLayout const& layout) {
-    ModuleTree tree;
+/// The tree around `attention`: first the layers without experts, then those with them.
+constexpr void finish_deepseek_tree(ModuleTree& tree, ModelConfig const& config, DeepseekLayout const& layout,
+                                    ModuleId attention, std::int64_t rotary_dim) {
     auto const& common = layout.common;
-    auto const attention = add_mla_attention(tree, config, common);
     bool const has_dense = config.dense_layers.contains(0);
     bool const has_sparse = config.first_dense_layers < config.layers;
     ModuleId dense = 0;
@@ -167,7 +175,13 @@ inline constexpr double latent_norm_epsilon = 1e-6;
     }
     if (has_sparse)
         sparse = add_decoder_layer(tree, config, common, attention, add_deepseek_experts(tree, config, layout));
-    finish_decoder(tree, config, common, mixed_layers(config, sparse, dense), config.head_dim);
+    finish_decoder(tree, config, common, mixed_layers(config, sparse, dense), rotary_dim);
+}
+
+[[nodiscard]] constexpr ModuleTree deepseek_tree(ModelConfig const& config, DeepseekLayout const& layout) {
+    ModuleTree tree;
+    auto const attention = add_mla_attention(tree, config, layout.common);
+    finish_deepseek_tree(tree, config, layout, attention, config.head_dim);
     return tree;
 }
 

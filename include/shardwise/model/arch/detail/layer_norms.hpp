@@ -19,6 +19,8 @@ struct LayerNorms {
     std::string_view after_attention{};
     std::string_view before_mlp = post_attention_norm;
     std::string_view after_mlp{};
+    /// The norms of results are registered after both others (glm4).
+    bool has_results_last = false;
 };
 
 /// Norms before and after (gemma2, gemma3).

@@ -42,6 +42,25 @@ struct SparseMlpNames {
     return tree.add(part.name(layout.prefix, "SparseMoeBlock"), children);
 }
 
+/// block_sparse_moe of mixtral and phimoe: the router, and experts w1 (gate), w2 (down) and w3 (up).
+[[nodiscard]] constexpr ModuleId add_numbered_experts(ModuleTree& tree, ModelConfig const& config,
+                                                      LlamaLayout const& layout) {
+    PartMaker part(tree, config.dtype_or(Dtype::f32));
+    auto const width = config.expert_intermediate_size;
+    auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
+    auto const out = part.linear(config.hidden_size, width, false, ShardRule::units(1, width));
+    auto const expert =
+        tree.add(part.name(layout.prefix, "BlockSparseTop2MLP"), {},
+                 {{"w1", in}, {"w2", out}, {"w3", in}, {"act_fn", part.plain(activation_class(config.activation))}});
+    return tree.add(part.name(layout.prefix, "SparseMoeBlock"), {},
+                    {{"gate", add_router(tree, config)}, {"experts", add_expert_list(tree, config, expert)}});
+}
+inline constexpr SparseMlpNames numbered_experts{.router = "block_sparse_moe.gate",
+                                                 .gate = "block_sparse_moe.experts.*.w1",
+                                                 .up = "block_sparse_moe.experts.*.w3",
+                                                 .down = "block_sparse_moe.experts.*.w2",
+                                                 .correction = {}};
+
 /// The runs of decoder layers where some have experts and others do not.
 [[nodiscard]] constexpr List<Child> mixed_layers(ModelConfig const& config, ModuleId sparse, ModuleId dense) {
     List<Child> runs;
