@@ -25,10 +25,11 @@ TEST_CASE("RankExecutor: further families give transformers' logits within 1e-4 
     for (auto const& one : cases()) {
         CAPTURE(one.name);
         FormulaModel const model(one.config, one.seed);
-        for (auto const& [tp, pp] : {std::pair{1, 1}, std::pair{2, 1}, std::pair{3, 1}, std::pair{1, 2}}) {
-            CAPTURE(tp);
-            CAPTURE(pp);
-            auto const logits = run_stages<Fast>(model.checkpoint->model, model.source, one, tp, pp);
+        for (auto const& degrees : {std::pair{1, 1}, std::pair{2, 1}, std::pair{3, 1}, std::pair{1, 2}}) {
+            CAPTURE(degrees.first);
+            CAPTURE(degrees.second);
+            auto const logits =
+                run_stages<Fast>(model.checkpoint->model, model.source, one, degrees.first, degrees.second);
             REQUIRE(logits.size() == one.logits.size());
             for (std::size_t i = 0; i < logits.size(); ++i) CHECK(worst(logits[i], one.logits[i].second) < 1e-4);
         }

@@ -178,7 +178,8 @@ template <class List>
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());
     }
-    if (auto const sparse = object.find_set("moe_layers")) {
+    // Only the families whose fields gave these a value read the lists that go with them.
+    if (auto const sparse = config.attention_chunk > 0 ? object.find_set("moe_layers") : std::nullopt) {
         if (!sparse->is_array()) return object.wrong_type("moe_layers", *sparse, "a list");
         LayerSet with_experts;
         for (auto const entry : *sparse) {
@@ -190,7 +191,7 @@ template <class List>
             if (!with_experts.contains(layer)) config.dense_layers.insert(layer);
         config.decoder_sparse_step = 1;
     }
-    if (auto const turning = object.find_set("no_rope_layers")) {
+    if (auto const turning = config.rope_free_interval > 0 ? object.find_set("no_rope_layers") : std::nullopt) {
         if (!turning->is_array()) return object.wrong_type("no_rope_layers", *turning, "a list");
         std::int64_t layer = 0;
         for (auto const entry : *turning) {
