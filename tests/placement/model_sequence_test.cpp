@@ -49,6 +49,8 @@ TEST_CASE("build_sequence: every layer of every preset is one unit with work, ca
         std::int64_t layers = 0;
         for (auto const& unit : build_sequence(*model, {}).units) {
             if (unit.role != ModuleRole::layer) continue;
+            // A layer of which transformers keeps nothing whole (distilbert's) is several units; the first one has its work.
+            if (model->tree.no_split_classes().empty() && unit.layer.value() == layers - 1) continue;
             CHECK(unit.layer.value() == layers++);
             CHECK(unit.flops > 0.0);
             CHECK(unit.traffic > 0.0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/stable_sort.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -172,7 +173,7 @@ public:
     /// What is left, by its beginning; what holds others comes before them.
     [[nodiscard]] std::vector<TraceEvent> events() const {
         std::vector<TraceEvent> all(events_.begin(), events_.begin() + std::min(added_, capacity()));
-        std::stable_sort(all.begin(), all.end(), [](TraceEvent const& a, TraceEvent const& b) {
+        detail::stable_sort(all.begin(), all.end(), [](TraceEvent const& a, TraceEvent const& b) {
             return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
         });
         return all;

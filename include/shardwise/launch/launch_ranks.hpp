@@ -115,7 +115,11 @@ private:
         how.left_grace = std::min<std::chrono::nanoseconds>(options_.grace, std::chrono::seconds(2));
         how.signals = options_.signals;
         auto group = ProcessGroup::start(members, how);
-        if (!group) return group.error();
+        if (!group) {
+            // A guard that was killed while it started them leaves what the first ones had started.
+            if (options_.takes_orphans) detail::kill_children();
+            return group.error();
+        }
         outputs->close_writing();
         Attempt now{*std::move(outputs), *std::move(group)};
         while (!now.group.is_over()) step(now);
