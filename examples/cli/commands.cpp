@@ -112,8 +112,7 @@ std::span<Command const> commands() {
                 .examples = {{"shardwise launch --nproc 4 -- python train.py", "four ranks on this machine"},
                              {"shardwise launch --nproc 2 --mask-devices --log-dir logs -- ./server",
                               "each rank sees its own GPU; logs/rank.N.out and rank.N.err"},
-                             {"shardwise launch --nproc 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port "
-                              "29500 -- python train.py",
+                             {"shardwise launch --nproc 8 --nnodes 2 --node-rank 0 --master-addr a --master-port 29500 -- ./train",
                               "the first of two machines"},
                              {"shardwise launch slurm --plan plan.json > job.sh", "a script: sbatch job.sh --prompt Hello"},
                              {"shardwise launch torchrun --plan plan.json --hosts a,b -- python train.py",

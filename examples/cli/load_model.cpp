@@ -26,7 +26,8 @@ namespace {
 
 /// How another program started elsewhere finds the MODEL; what is no path here stays as it is.
 [[nodiscard]] std::string place_of(std::string const& model) {
-    if (model == "-") return {};
+    // A device or a pipe of this process is nothing to another one.
+    if (is_stream(model) || model.starts_with("/dev/")) return {};
     if (model.front() == '/' || ::access(model.c_str(), F_OK) != 0) return model;
     char* const folder = ::getcwd(nullptr, 0);
     auto const place = folder == nullptr ? model : std::string(folder) + "/" + model;
