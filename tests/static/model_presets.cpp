@@ -115,9 +115,11 @@ static_assert(find_preset("qwen2-57b") == nullptr);
 static_assert(find_preset("llama-3-7") == nullptr && find_preset("") == nullptr && find_preset("-") == nullptr);
 static_assert(preset_config("llama-3-71b").error().advice() == "did you mean llama-3-70b?");
 
-/// Every name and alias finds its own preset, so that no two are spelled alike.
-consteval bool are_names_unique() {
-    for (auto const& preset : model_presets) {
+/// Every name and alias finds its own preset, so that no two are spelled alike. Of the presets whose number leaves `part` of 4: all in
+/// one are too many steps for clang.
+consteval bool are_names_unique(std::size_t part) {
+    for (auto i = part; i < model_presets.size(); i += 4) {
+        auto const& preset = model_presets[i];
         if (find_preset(preset.name) != &preset) return false;
         for (auto const alias : preset.aliases) {
             if (!alias.empty() && find_preset(alias) != &preset) return false;
@@ -125,7 +127,10 @@ consteval bool are_names_unique() {
     }
     return true;
 }
-static_assert(are_names_unique());
+static_assert(are_names_unique(0));
+static_assert(are_names_unique(1));
+static_assert(are_names_unique(2));
+static_assert(are_names_unique(3));
 static_assert(model_presets.size() >= 20);
 
 }  // namespace

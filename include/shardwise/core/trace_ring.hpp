@@ -83,11 +83,7 @@ public:
                 .between(1, most);
         }
         TraceRing ring;
-        try {
-            ring.events_.resize(static_cast<std::size_t>(capacity));
-        } catch (std::bad_alloc const&) {
-            return Error{ErrorCode::out_of_memory}.in("trace").fix("keep fewer events");
-        }
+        if (!ring.take_memory(capacity)) return Error{ErrorCode::out_of_memory}.in("trace").fix("keep fewer events");
         return ring;
     }
 
@@ -183,6 +179,19 @@ public:
     static constexpr std::int64_t shortest_wait = 1000;
 
 private:
+    /// False where the system gives no memory; a program without exceptions ends there, as std::vector does.
+    [[nodiscard]] bool take_memory(std::int64_t capacity) {
+#if defined(__cpp_exceptions)
+        try {
+            events_.resize(static_cast<std::size_t>(capacity));
+        } catch (std::bad_alloc const&) {
+            return false;
+        }
+#else
+        events_.resize(static_cast<std::size_t>(capacity));
+#endif
+        return true;
+    }
     /// Tells what the operation that is at work did up to here, or that a step was at none.
     void close_stretch(std::int64_t moment, std::int64_t bytes) {
         bool const is_other = name_.empty();

@@ -12,7 +12,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// How a rank executes the operations of one kind; executor/ops/<kind>.hpp has it for `Op` of op/<kind>.hpp:
+/// How a rank executes the operations of one kind; `executor/ops/<kind>.hpp` has it for `Op` of `op/<kind>.hpp`:
 ///
 ///     static Result<HeldOperation<Backend, Policy>> load(OperationLoader<Backend> const&, Operation const&, BlockBody const&,
 ///                                                        BlockCut const&);    // what the rank holds of its parameters

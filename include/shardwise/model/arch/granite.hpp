@@ -4,6 +4,7 @@
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 #include <shardwise/model/arch/detail/gguf_names.hpp>
 #include <shardwise/model/architecture.hpp>
+#include <shardwise/model/gguf_default.hpp>
 
 #include <array>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/model/activation_names.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/model/files/gguf.hpp>
 
