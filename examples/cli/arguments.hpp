@@ -30,7 +30,7 @@ struct Arguments {
     std::optional<std::string> ranks, map;
     std::optional<std::string> interval, csv, listen;
     std::optional<std::string> nproc, nnodes, node_rank, master_addr, master_port, max_restarts, log_dir, prefix, bind, grace;
-    /// The words behind "--", as they are: a command to run.
+    /// The words after "--", as they are: a command to run.
     std::vector<std::string> command_line;
     std::optional<std::string> engine, sequences, image, port, host_address, format, timeout;
     std::optional<std::string> launcher, plan, hosts, gpu_type, cpus_per_task, name;

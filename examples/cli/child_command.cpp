@@ -75,7 +75,7 @@ public:
     void signal(int number) const { (void)::kill(-process_, number); }
 
     /// Waits for output, a signal or a tick, and takes what has come.
-    void wait(MonitorSignals const* signals) {
+    void wait(ProgramSignals const* signals) {
         std::array<pollfd, 3> waited{{{outlets_[0].descriptor, POLLIN, 0},
                                       {outlets_[1].descriptor, POLLIN, 0},
                                       {signals == nullptr ? -1 : signals->descriptor(), POLLIN, 0}}};
@@ -88,7 +88,7 @@ public:
         }
         if (waited[2].revents != 0) {
             while (auto const taken = signals->next()) {
-                if (MonitorSignals::is_end(*taken) && answer_.signal == 0)
+                if (ProgramSignals::is_end(*taken) && answer_.signal == 0)
                     answer_.signal = static_cast<int>(taken->ssi_signo);
             }
         }
@@ -96,7 +96,7 @@ public:
     }
 
 private:
-    [[noreturn]] static void become(std::vector<char*> const& arguments, int out, int err, MonitorSignals const* signals) {
+    [[noreturn]] static void become(std::vector<char*> const& arguments, int out, int err, ProgramSignals const* signals) {
         (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)::setpgid(0, 0);
         sigset_t none;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "monitor_signals.hpp"
+#include "program_signals.hpp"
 
 #include <chrono>
 #include <functional>
@@ -14,7 +14,7 @@ namespace shardwise::cli {
 struct ChildWatch {
     std::chrono::steady_clock::time_point deadline;
     /// Where the program's own end is asked for; nullptr: signals do what they always do.
-    MonitorSignals const* signals = nullptr;
+    ProgramSignals const* signals = nullptr;
     /// Where its own end is asked for, the command still has fifteen seconds to come to its end.
     bool may_finish = false;
     /// stderr goes where stdout goes, in the order of writing.

@@ -103,7 +103,7 @@ std::span<Command const> commands() {
                     "start it once on each, with --nnodes, --node-rank and the same --master-addr and --master-port."
                     "\n\nWith a LAUNCHER it starts nothing: it reads a plan that `shardwise plan --json` wrote and "
                     "prints what starts it: a batch script for sbatch, a line for Open MPI's mpirun, a line for torchrun "
-                    "on each node, or an Indexed Job with its headless Service. Every rank runs the COMMAND behind --; "
+                    "on each node, or an Indexed Job with its headless Service. Every rank runs the COMMAND after --; "
                     "without one, or with flags only, that is `shardwise run` as planned, with these flags. The batch "
                     "script appends its own arguments to it: sbatch job.sh --prompt TEXT.",
                 .groups = {launcher_argument(), launch_options(), launch_output_options(), launch_script_options()},
@@ -166,7 +166,7 @@ std::span<Command const> commands() {
             .description =
                 "Loads a checkpoint, cuts it over tensor-parallel ranks that are threads of this process, and computes "
                 "the "
-                "states behind the last layer of each text's tokens, pooled into a vector: bert, roberta, xlm-roberta, "
+                "states after the last layer of each text's tokens, pooled into a vector: bert, roberta, xlm-roberta, "
                 "distilbert, mpnet, modernbert, and decoders too. What the tokenizer puts before and after each text is "
                 "put there; padding and truncation "
                 "are not applied. Pooling and length are those of the checkpoint's modules.json, where it has one and "

@@ -9,7 +9,7 @@
 #include "child_command.hpp"
 #include "console.hpp"
 #include "health_request.hpp"
-#include "monitor_signals.hpp"
+#include "program_signals.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -198,7 +198,7 @@ private:
                 return late();
             }
             auto const taken = signals_.wait(health_interval);
-            if (taken && MonitorSignals::is_end(*taken)) signal_ = static_cast<int>(taken->ssi_signo);
+            if (taken && ProgramSignals::is_end(*taken)) signal_ = static_cast<int>(taken->ssi_signo);
         }
         return {};
     }
@@ -294,7 +294,7 @@ private:
     std::chrono::seconds limit_;
     Clock::time_point deadline_;
     std::string label_;
-    MonitorSignals signals_{false};
+    ProgramSignals signals_{false};
     StartProgress progress_;
     std::string id_;
     int signal_ = 0;

@@ -9,7 +9,7 @@
 #include "detect_options.hpp"
 #include "launch_request.hpp"
 #include "launch_scripts.hpp"
-#include "monitor_signals.hpp"
+#include "program_signals.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -36,7 +36,7 @@ namespace {
     auto request = read_launch_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     // Before any thread is made.
-    MonitorSignals const signals(false);
+    ProgramSignals const signals(false);
     if (auto const added = add_devices(*request); !added) return report(added.error(), Stage::work, arguments.json);
     SystemFiles const files(program_detection_options().root);
     auto& options = request->options;
@@ -47,7 +47,7 @@ namespace {
     stops.descriptor = signals.descriptor();
     stops.next = [&signals]() -> std::optional<int> {
         while (auto const info = signals.next()) {
-            if (MonitorSignals::is_end(*info)) return static_cast<int>(info->ssi_signo);
+            if (ProgramSignals::is_end(*info)) return static_cast<int>(info->ssi_signo);
         }
         return std::nullopt;
     };

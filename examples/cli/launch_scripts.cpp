@@ -87,7 +87,7 @@ namespace {
     return launcher;
 }
 
-/// The command behind --, or the planned run with the flags behind it.
+/// The command after --, or the planned run with the flags after it.
 [[nodiscard]] Result<> set_command(Arguments const& arguments, SavedPlan const& plan, JobRequest& request) {
     auto const& words = arguments.command_line;
     request.is_run = words.empty() || words.front().substr(0, 1) == "-";

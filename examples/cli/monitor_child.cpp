@@ -9,7 +9,7 @@
 
 namespace shardwise::cli {
 
-Result<MonitorChild> MonitorChild::start(std::vector<std::string> const& words, MonitorSignals const& signals) {
+Result<MonitorChild> MonitorChild::start(std::vector<std::string> const& words, ProgramSignals const& signals) {
     // What a guard leaves that is killed itself becomes ours instead of init's.
     (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
     GroupMember member;
@@ -25,7 +25,7 @@ Result<MonitorChild> MonitorChild::start(std::vector<std::string> const& words, 
 
 void MonitorChild::take(signalfd_siginfo const& signal) {
     auto const number = static_cast<int>(signal.ssi_signo);
-    if (has_ended_ || !MonitorSignals::is_end(signal)) return;
+    if (has_ended_ || !ProgramSignals::is_end(signal)) return;
     // Ctrl-C and its like reach the command from the terminal itself.
     if (signal.ssi_code == SI_KERNEL) return;
     if (number == SIGINT && ++interrupts_ > 1) {

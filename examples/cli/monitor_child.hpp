@@ -4,7 +4,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/launch/process_group.hpp>
 
-#include "monitor_signals.hpp"
+#include "program_signals.hpp"
 
 #include <chrono>
 #include <string>
@@ -20,7 +20,7 @@ public:
     /// Starts a program and its arguments, without a shell.
     ///
     /// Errors  file_not_found, backend_failure: it cannot be started
-    [[nodiscard]] static Result<MonitorChild> start(std::vector<std::string> const& words, MonitorSignals const& signals);
+    [[nodiscard]] static Result<MonitorChild> start(std::vector<std::string> const& words, ProgramSignals const& signals);
 
     /// Takes a signal that this program got: ends are passed on, unless the terminal has sent them to both. What does not
     /// end within ten seconds of SIGTERM or SIGHUP is killed, and at once by a second SIGINT of a program.

@@ -11,7 +11,7 @@
 #include "monitor_csv.hpp"
 #include "monitor_listen.hpp"
 #include "monitor_request.hpp"
-#include "monitor_signals.hpp"
+#include "program_signals.hpp"
 #include "monitor_text.hpp"
 #include "monitor_view.hpp"
 #include "requests.hpp"
@@ -63,7 +63,7 @@ private:
 /// Everything that a run of `monitor` is made of.
 class MonitorRun {
 public:
-    MonitorRun(Arguments const& arguments, MonitorRequest request, Style style, MonitorSignals const& signals)
+    MonitorRun(Arguments const& arguments, MonitorRequest request, Style style, ProgramSignals const& signals)
         : arguments_(arguments), request_(std::move(request)), style_(style), signals_(signals) {}
 
     [[nodiscard]] ExitCode run() {
@@ -148,7 +148,7 @@ private:
         std::uint64_t seen = 1;
         while (true) {
             while (auto const signal = signals_.next()) {
-                if (MonitorSignals::is_end(*signal)) return stopped_by(static_cast<int>(signal->ssi_signo));
+                if (ProgramSignals::is_end(*signal)) return stopped_by(static_cast<int>(signal->ssi_signo));
             }
             if (listener_) serve(sampler, 50ms);
             auto const latest = sampler.wait_for(seen + 1, listener_ ? 0ms : 100ms, sample);
@@ -176,7 +176,7 @@ private:
             bool is_stale = true;
             while (true) {
                 while (auto const signal = signals_.next()) {
-                    if (MonitorSignals::is_end(*signal)) return stopped_by(static_cast<int>(signal->ssi_signo));
+                    if (ProgramSignals::is_end(*signal)) return stopped_by(static_cast<int>(signal->ssi_signo));
                     if (static_cast<int>(signal->ssi_signo) == SIGTSTP) terminal.stop();
                     is_stale = true;
                 }
@@ -255,7 +255,7 @@ private:
     Arguments const& arguments_;
     MonitorRequest request_;
     Style style_;
-    MonitorSignals const& signals_;
+    ProgramSignals const& signals_;
     NotePrinter notes_;
     std::optional<CsvFile> csv_;
     std::optional<MetricsListener> listener_;
@@ -269,7 +269,7 @@ ExitCode run_monitor(Arguments const& arguments) {
     auto const request = read_monitor_request(arguments);
     if (!request) return report(request.error(), Stage::arguments, arguments.json);
     // Before any thread is made.
-    MonitorSignals const signals(has_view(*request, arguments));
+    ProgramSignals const signals(has_view(*request, arguments));
     return MonitorRun(arguments, *request, style_of_stdout(*color), signals).run();
 }
 

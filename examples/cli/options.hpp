@@ -64,7 +64,7 @@ struct Command {
     std::vector<OptionGroup> groups;
     /// The command does without the word that stands for itself.
     bool is_argument_optional = false;
-    /// What may stand behind "--", which is taken as it is: "COMMAND"; empty where nothing may.
+    /// What may stand after "--", which is taken as it is: "COMMAND"; empty where nothing may.
     std::string_view trailing = {};
     std::vector<UsageExample> examples;
     ExitCode (*run)(Arguments const&) = nullptr;

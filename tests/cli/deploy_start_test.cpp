@@ -22,7 +22,7 @@ namespace {
     return text.find(part) != std::string::npos;
 }
 
-/// The words of a line as bash reads it, and those of the fake, each with a zero byte behind.
+/// The words of a line as bash reads it, and those of the fake, each ended by a zero byte.
 [[nodiscard]] std::string words_of(std::string const& line) {
     return run_command_line({"bash", "-c", "printf '%s\\0' " + line}).out;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "marked_processes.hpp"
 #include "program.hpp"
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <sys/prctl.h>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+using namespace shardwise;
 using namespace shardwise::tests;
 using namespace std::chrono_literals;
 
@@ -21,17 +22,7 @@ namespace {
 
 constexpr char const* mark = "SHARDWISE_LAUNCH_ORPHANS";
 
-/// Processes, those that have ended aside, whose environment has this mark.
-int count_marked(std::string const& value) {
-    auto const wanted = std::string(mark) + "=" + value;
-    int count = 0;
-    std::error_code problem;
-    for (auto const& entry : std::filesystem::directory_iterator("/proc", problem)) {
-        std::ifstream file(entry.path() / "environ", std::ios::binary);
-        for (std::string word; std::getline(file, word, '\0');) count += word == wanted ? 1 : 0;
-    }
-    return count;
-}
+int count_marked(std::string const& value) { return testing::count_marked(mark, value); }
 template <class Condition>
 bool comes_true(std::chrono::milliseconds limit, Condition const& condition) {
     auto const end = std::chrono::steady_clock::now() + limit;

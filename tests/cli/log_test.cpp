@@ -17,7 +17,7 @@ using namespace shardwise::tests;
 
 namespace {
 
-/// The log's lines of one rank and level, without their time; a line of another form is kept as it is, behind "?".
+/// The log's lines of one rank and level, without their time; a line of another form is kept as it is, after "?".
 std::vector<std::string> lines_of(Ran const& ran, int rank, std::string const& level) {
     std::vector<std::string> all;
     std::istringstream text(ran.err);

@@ -61,14 +61,6 @@ private:
     bool is_made_ = false;
 };
 
-[[nodiscard]] std::string ids_of(std::string const& json) {
-    std::string ids;
-    Answer const answer(json);
-    for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
-        ids += std::to_string(answer.integer("token_ids", i)) + " ";
-    return ids;
-}
-
 }  // namespace
 
 TEST_CASE("launch mpirun: the line of a plan runs over two machines with the tokens of one") {

@@ -131,6 +131,15 @@ private:
     Result<JsonDocument> document_;
 };
 
+/// The token ids of run's answer in JSON, each with a blank after it.
+inline std::string ids_of(std::string_view json) {
+    std::string ids;
+    Answer const answer(json);
+    for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
+        ids += std::to_string(answer.integer("token_ids", i)) + " ";
+    return ids;
+}
+
 /// The device map as text: "model.layers.0=0 lm_head=cpu".
 [[nodiscard]] inline std::string map_text(Answer const& answer) {
     std::string out;

@@ -40,14 +40,6 @@ namespace {
     return out;
 }
 
-[[nodiscard]] std::string ids_of(std::string const& json) {
-    std::string ids;
-    Answer const answer(json);
-    for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
-        ids += std::to_string(answer.integer("token_ids", i)) + " ";
-    return ids;
-}
-
 [[nodiscard]] bool has_meeting_folder(SmallLlama const& model) {
     for (auto const& entry : std::filesystem::directory_iterator(model.folder.path())) {
         if (entry.path().filename().string().rfind(".shardwise-slurm", 0) == 0) return true;

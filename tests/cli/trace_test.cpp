@@ -115,13 +115,9 @@ int check_messages(std::vector<Event> const& events) {
     return count;
 }
 
-std::string ids_of(Ran const& ran) {
+std::string ids_of_run(Ran const& ran) {
     CHECK_MESSAGE(ran.status == 0, ran.err);
-    Answer const answer(ran.out);
-    std::string ids;
-    for (std::size_t i = 0; i < answer.size("token_ids"); ++i)
-        ids += std::to_string(answer.integer("token_ids", i)) + " ";
-    return ids;
+    return ids_of(ran.out);
 }
 
 }  // namespace
@@ -132,7 +128,7 @@ TEST_CASE("run --trace: events nest, receives have sends, steps add up, and toke
     std::vector<std::string> const words{
         "run", model.folder.path(), "--prompt-ids", "5,9,2", "--max-new-tokens", "5", "--threads",
         "2",   "--deterministic",   "--json"};
-    auto const plain = ids_of(run(words));
+    auto const plain = ids_of_run(run(words));
     REQUIRE_FALSE(plain.empty());
     struct Case {
         std::vector<std::string> more;
@@ -144,7 +140,7 @@ TEST_CASE("run --trace: events nest, receives have sends, steps add up, and toke
         auto all = words;
         all.insert(all.end(), each.more.begin(), each.more.end());
         all.insert(all.end(), {"--trace", file});
-        CHECK(ids_of(run(all)) == plain);
+        CHECK(ids_of_run(run(all)) == plain);
         Answer const trace(read_text(file));
         REQUIRE(trace.is_valid());
         std::filesystem::remove(file);

@@ -21,7 +21,7 @@ namespace {
 using namespace shardwise;
 using namespace shardwise::testing;
 
-/// An encoder's states and results as transformers gives them, sequences one behind another.
+/// An encoder's states and results as transformers gives them, sequences one after another.
 struct EncoderCase {
     std::string name, config;
     std::uint64_t seed = 0;
@@ -57,18 +57,39 @@ std::vector<EncoderCase> encoders() {
     return out;
 }
 
+/// One step over whole sequences.
+struct EncoderStep {
+    std::vector<std::int32_t> ids;
+    std::vector<SequencePart> parts;
+
+    explicit EncoderStep(std::vector<std::vector<std::int32_t>> const& sequences) {
+        for (auto const& sequence : sequences) {
+            parts.push_back({static_cast<std::int64_t>(parts.size()), 0, static_cast<std::int64_t>(sequence.size())});
+            ids.insert(ids.end(), sequence.begin(), sequence.end());
+        }
+    }
+
+    /// What a rank's executor makes of it, [parts or tokens, width]; `links` to the stages beside it, if there are.
+    template <class Executor, class Comm, class... Links>
+    Result<std::vector<float>> run(Executor& executor, Comm& comm, Host::Stream& stream, Links const&... links) const {
+        auto const& made = executor.output();
+        auto const rows = made.rows == Rows::tokens ? ids.size() : parts.size();
+        std::vector<float> values(rows * static_cast<std::size_t>(made.width));
+        TensorView<float, 2, Host> const view(values.data(), {static_cast<std::int64_t>(rows), made.width});
+        if (auto const ran = executor.forward(ids, parts, view, comm, stream, links...); !ran) return ran.error();
+        if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended)
+            return ended.error();
+        return values;
+    }
+};
+
 /// What an encoder makes of some sequences in one step.
 template <class Policy>
 std::vector<float> encode(FormulaModel const& model, std::vector<std::vector<std::int32_t>> const& sequences,
                           bool has_head, std::int32_t ranks) {
     auto const parameters = StoredParameters::open(model.source, model.checkpoint->model);
     REQUIRE(parameters);
-    std::vector<std::int32_t> ids;
-    std::vector<SequencePart> parts;
-    for (auto const& sequence : sequences) {
-        parts.push_back({static_cast<std::int64_t>(parts.size()), 0, static_cast<std::int64_t>(sequence.size())});
-        ids.insert(ids.end(), sequence.begin(), sequence.end());
-    }
+    EncoderStep const step(sequences);
     std::vector<float> out;
     auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
         HostContext context({.threads = 1});
@@ -79,13 +100,9 @@ std::vector<float> encode(FormulaModel const& model, std::vector<std::vector<std
         if (!executor) return executor.error();
         // Only decoders look back.
         CHECK((executor->cache_bytes().count() > 0) == (model.checkpoint->model.config.model_type.view() == "llama"));
-        auto const& made = executor->output();
-        auto const rows = made.rows == Rows::tokens ? ids.size() : parts.size();
-        std::vector<float> values(rows * static_cast<std::size_t>(made.width));
-        TensorView<float, 2, Host> const view(values.data(), {static_cast<std::int64_t>(rows), made.width});
-        if (auto const ran = executor->forward(ids, parts, view, comm, stream); !ran) return ran;
-        if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
-        if (comm.rank() == comm.size() - 1) out = std::move(values);
+        auto values = step.run(*executor, comm, stream);
+        if (!values) return values.error();
+        if (comm.rank() == comm.size() - 1) out = *std::move(values);
         return {};
     });
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));
@@ -113,12 +130,7 @@ std::vector<float> encode_in_stages(FormulaModel const& model, std::vector<std::
     auto const begins = even_stages(described, 1, 2);
     REQUIRE(begins);
     auto const stages = blocks_of_stages(described.program, *begins);
-    std::vector<std::int32_t> ids;
-    std::vector<SequencePart> parts;
-    for (auto const& sequence : sequences) {
-        parts.push_back({static_cast<std::int64_t>(parts.size()), 0, static_cast<std::int64_t>(sequence.size())});
-        ids.insert(ids.end(), sequence.begin(), sequence.end());
-    }
+    EncoderStep const step(sequences);
     std::vector<float> out;
     auto const done = run_threads(2, [&](Threads& world) -> Result<> {
         auto const rank = world.rank();
@@ -131,13 +143,9 @@ std::vector<float> encode_in_stages(FormulaModel const& model, std::vector<std::
             context, described, *parameters, {1, 0}, {.sequences = 3, .context = 20, .step_tokens = 24, .has_head = true},
             {}, {}, stages[static_cast<std::size_t>(rank)]);
         if (!executor) return executor.error();
-        auto const& made = executor->output();
-        auto const rows = made.rows == Rows::tokens ? ids.size() : parts.size();
-        std::vector<float> values(rows * static_cast<std::size_t>(made.width));
-        TensorView<float, 2, Host> const view(values.data(), {static_cast<std::int64_t>(rows), made.width});
-        if (auto const ran = executor->forward(ids, parts, view, *group, stream, links); !ran) return ran;
-        if (auto const ended = stream.synchronize(Deadline::after(std::chrono::seconds(20))); !ended) return ended;
-        if (rank == 1) out = std::move(values);
+        auto values = step.run(*executor, *group, stream, links);
+        if (!values) return values.error();
+        if (rank == 1) out = *std::move(values);
         return {};
     });
     CHECK_MESSAGE(done, (done ? "" : done.error().message()));

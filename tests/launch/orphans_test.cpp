@@ -3,10 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include "marked_processes.hpp"
+
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -21,17 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr char const* mark = "SHARDWISE_ORPHAN_TEST";
 
-/// Processes, zombies aside, whose environment has this mark.
-int count_marked(std::string const& value) {
-    auto const wanted = std::string(mark) + "=" + value;
-    int count = 0;
-    std::error_code problem;
-    for (auto const& entry : std::filesystem::directory_iterator("/proc", problem)) {
-        std::ifstream file(entry.path() / "environ", std::ios::binary);
-        for (std::string word; std::getline(file, word, '\0');) count += word == wanted ? 1 : 0;
-    }
-    return count;
-}
+int count_marked(std::string const& value) { return testing::count_marked(mark, value); }
 
 template <class Condition>
 bool comes_true(Condition const& condition) {

@@ -24,9 +24,9 @@ ModuleTree small_tree() {
     auto const q = tree.add("Linear", {weight(32, 16, ShardRule::units(0, 4)), vector_of("bias", 32)});
     auto const kv = tree.add("Linear", {weight(16, 16, ShardRule::kv(0, 2, 4))});
     auto const o = tree.add("Linear", {weight(16, 32, ShardRule::units(1, 4))});
-    auto turned = weight(16, 64, ShardRule::units(1, 64));
-    turned.is_transposed = true;
-    auto const up = tree.add("Conv1D", {turned, vector_of("bias", 64)});
+    auto transposed = weight(16, 64, ShardRule::units(1, 64));
+    transposed.is_transposed = true;
+    auto const up = tree.add("Conv1D", {transposed, vector_of("bias", 64)});
     auto const plain = tree.add("Norm", {vector_of("weight", 16)});
     auto const bare = tree.add("Norm", {}, {});
     auto const layer = tree.add("Layer", {vector_of("sinks", 4)},

@@ -123,7 +123,7 @@ public:
         name_ = parameter_ = {};
         layer_ = -1;
     }
-    /// What lies behind the last event was a wait, unless it was shorter than one that is worth telling.
+    /// What lies after the last event was a wait, unless it was shorter than one that is worth telling.
     void end_gap(std::string_view name) {
         auto const moment = now();
         if (moment - last_ < shortest_wait) return;

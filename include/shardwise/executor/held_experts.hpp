@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/input_pieces.hpp>
+#include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/collectives.hpp>
 #include <shardwise/parallel/column_linear.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
@@ -22,6 +23,11 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The experts that an expert-parallel rank has of an operation's.
+[[nodiscard]] constexpr UnitRange own_experts(Operation const& op, TensorPlace experts) {
+    return split_units(op.experts, experts.ranks, experts.rank);
+}
 
 /// Rows that lie together by expert: those of a rank's expert `expert + i` are [first[i], first[i + 1]).
 struct ExpertRuns {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/executor/held_experts.hpp>
 #include <shardwise/executor/load_parameter.hpp>
+#include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/operation.hpp>
 #include <shardwise/parallel/place.hpp>
@@ -31,17 +33,10 @@ public:
     [[nodiscard]] TensorPlace const& place() const { return place_; }
     [[nodiscard]] bool is_gguf() const { return parameters_.parameters().is_gguf(); }
 
-    /// The experts that the rank has of an operation's.
-    [[nodiscard]] UnitRange own_experts(Operation const& op) const {
-        return split_units(op.experts, experts_.ranks, experts_.rank);
-    }
+    [[nodiscard]] TensorPlace const& experts() const { return experts_; }
 
-    /// A parameter's full name; a `*` in it is the expert's number, and after a / it is the full one already.
     [[nodiscard]] std::string name_of(std::string_view parameter, std::int64_t expert = 0) const {
-        if (parameter.starts_with('/')) return std::string(parameter.substr(1));
-        auto name = prefix_.empty() ? std::string(parameter) : prefix_ + "." + std::string(parameter);
-        if (auto const star = name.find('*'); star != std::string::npos) name.replace(star, 1, std::to_string(expert));
-        return name;
+        return parameter_name(prefix_, parameter, expert);
     }
     [[nodiscard]] Result<StoredParameter> find(std::string_view parameter, std::int64_t expert = 0) const {
         return parameters_.parameters().find(name_of(parameter, expert));
@@ -49,7 +44,7 @@ public:
 
     /// What the inputs of a product's weight are sharded by.
     [[nodiscard]] Result<WeightGrain> grain_of(Operation const& op) const {
-        auto const stored = find(op.parameters[0], own_experts(op).begin);
+        auto const stored = find(op.parameters[0], own_experts(op, experts_).begin);
         if (!stored) return stored.error();
         auto const held = parameters_.format_of(*stored);
         if (!held) return held.error();

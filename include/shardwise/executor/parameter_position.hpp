@@ -34,9 +34,4 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return std::nullopt;
 }
 
-/// True where the model has a matrix as [inputs, outputs]: gpt2's Conv1D, the stacked experts of gpt_oss.
-[[nodiscard]] constexpr bool is_transposed(Tensor const& tensor, LayerPosition const& position) {
-    return weight_of(tensor, position.class_name, position.is_expert, position.layer).is_transposed;
-}
-
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,7 @@
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/ops/executed_ops.hpp>
+#include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
 #include <shardwise/executor/step_room.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
@@ -94,12 +95,8 @@ private:
     /// What a rank has of a block while all of it is resident.
     [[nodiscard]] Result<> add_resident(BlockBody const& body, std::string const& prefix) {
         auto const format_of = [&](Operation const& op) {
-            auto name = prefix.empty() ? std::string(op.parameters[0]) : prefix + "." + std::string(op.parameters[0]);
             // Experts are held alike.
-            auto const number = name.find('*');
-            auto const own = split_units(op.experts, experts_.ranks, experts_.rank);
-            if (number != std::string::npos) name.replace(number, 1, std::to_string(own.begin));
-            return format_of_(name);
+            return format_of_(parameter_name(prefix, op.parameters[0], own_experts(op, experts_).begin));
         };
         auto const cut = detail::BlockCutter<Policy>(body, place_, [&](Operation const& op) -> Result<WeightGrain> {
                              auto const held = format_of(op);

@@ -7,7 +7,6 @@
 #include <shardwise/executor/assemble_packed.hpp>
 #include <shardwise/executor/check_gguf_whole.hpp>
 #include <shardwise/executor/kv_halves.hpp>
-#include <shardwise/executor/parameter_position.hpp>
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/mapped_file.hpp>
@@ -223,12 +222,6 @@ private:
         }
     }
 
-    [[nodiscard]] bool is_transposed_in_model(NameMatch const& match) const {
-        auto const name = tensors_.name_of(match.sets[0].first);
-        auto const position = parameter_position(*model_, name);
-        return position && is_transposed(*match.sets[0].tensor, *position);
-    }
-
     [[nodiscard]] Result<> open_safetensors(OpenCheckpoint& files) {
         TensorNameMap const names(tensors_, aliases());
         auto const& source = files.source();
@@ -294,13 +287,11 @@ private:
             if (places_[number] != absent) continue;
             auto const name = tensors_.name_of(static_cast<std::int64_t>(number));
             auto const set = tensors_.find(name);
-            auto const position = parameter_position(*model_, name);
-            if (!set || !position) continue;
+            if (!set) continue;
             StoredParameter parameter;
             parameter.tensor = set->tensor;
             parameter.name = name;
-            auto done = detail::PackedAssembler(parts, std::move(parameter), is_transposed(*set->tensor, *position),
-                                                quantization)
+            auto done = detail::PackedAssembler(parts, std::move(parameter), set->tensor->is_transposed, quantization)
                             .assemble();
             if (done) {
                 store(number, std::move(*done));
@@ -353,7 +344,7 @@ private:
             return;
         }
         StoredParameter parameter;
-        parameter.is_turned = is_transposed_in_model(match);
+        parameter.is_turned = match.sets[0].tensor->is_transposed;
         auto const format = weight_format(tensor.type);
         // Gate and up of gpt_oss are rows of one parameter that alternate.
         bool const is_half = match.set_count == 1 && match.sets[0].count == 1 &&

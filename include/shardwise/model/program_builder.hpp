@@ -41,7 +41,7 @@ public:
     constexpr void block(std::string_view module, Write const& write) {
         add_block(path(module), hidden(), write);
     }
-    /// The same for a module beside the base model, where the tree has it: the head. With Rows::sequences it reads a row for each
+    /// The same for a module outside the base model, where the tree has it: the head. With Rows::sequences it reads a row for each
     /// sequence, which the block before it chose.
     template <class Write>
     constexpr void head_block(std::string_view module, Write const& write, Rows rows = Rows::tokens) {
@@ -54,44 +54,47 @@ public:
 
     /// Token ids become rows of a table, times `scale`.
     constexpr void tokens(std::string_view module, double scale = 1.0) {
-        if (!has(module)) return;
-        auto body = open(path(module), ids());
+        auto const at = path(module);
+        auto const* const found = find_module(tree_, at);
+        if (found == nullptr) return;
+        auto body = open(*found, ids());
         (void)body.scale(body.embedding(body.input(), {}), scale);
-        close(path(module), std::move(body));
+        close(at, std::move(body));
     }
     /// Learned positions are added; position 0 is row `first_row`.
     constexpr void positions(std::string_view module, std::int64_t first_row = 0) {
-        if (!has(module)) return;
-        auto body = open(path(module), hidden());
+        auto const at = path(module);
+        auto const* const found = find_module(tree_, at);
+        if (found == nullptr) return;
+        auto body = open(*found, hidden());
         auto const numbers = body.external("ids", 1);
         (void)body.add(body.input(), body.table(numbers, TableIndex::position, {}, first_row));
-        close(path(module), std::move(body));
+        close(at, std::move(body));
     }
     constexpr void norm(std::string_view module, NormKind kind) {
-        if (!has(module)) return;
-        auto body = open(path(module), hidden());
+        auto const at = path(module);
+        auto const* const found = find_module(tree_, at);
+        if (found == nullptr) return;
+        auto body = open(*found, hidden());
         (void)body.norm(body.input(), kind, {});
-        close(path(module), std::move(body));
+        close(at, std::move(body));
     }
     /// Scores of the vocabulary from each sequence's last token, times `scale`, where the tree has the head.
     constexpr void head(std::string_view module, double scale = 1.0) {
-        if (find_module(tree_, module) == nullptr) return;
-        auto body = open(module, hidden());
+        auto const* const found = find_module(tree_, module);
+        if (found == nullptr) return;
+        auto body = open(*found, hidden());
         // The product is linear: a factor of the logits is one of its input, which is shorter.
         (void)body.logits(body.scale(body.last_token(body.input()), scale), {});
         close(module, std::move(body));
     }
     /// One linear layer of every row, where the tree has it.
-    constexpr void linear(std::string_view module, std::string_view value) {
-        if (!has(module)) return;
-        auto body = open(path(module), hidden());
-        (void)body.linear(body.input(), value, {});
-        close(path(module), std::move(body));
-    }
-    /// The same beside the base model: a classifier of tokens.
+    constexpr void linear(std::string_view module, std::string_view value) { head_linear(path(module), value); }
+    /// The same for a module outside the base model: a classifier of tokens.
     constexpr void head_linear(std::string_view module, std::string_view value) {
-        if (find_module(tree_, module) == nullptr) return;
-        auto body = open(module, hidden());
+        auto const* const found = find_module(tree_, module);
+        if (found == nullptr) return;
+        auto body = open(*found, hidden());
         (void)body.linear(body.input(), value, {});
         close(module, std::move(body));
     }
@@ -143,9 +146,9 @@ private:
     [[nodiscard]] static constexpr Value ids() { return Value{.name = "ids", .width = 1}; }
     [[nodiscard]] constexpr Value hidden() const { return Value{.name = "hidden", .width = width_}; }
 
-    /// The builder of a block, which close() takes; the tree has the module.
-    [[nodiscard]] constexpr BlockBuilder open(std::string_view module, Value const& input) {
-        return {program_.names(), tree_, *find_module(tree_, module), input};
+    /// The builder of a block, which close() takes.
+    [[nodiscard]] constexpr BlockBuilder open(Module const& module, Value const& input) {
+        return {program_.names(), tree_, module, input};
     }
     constexpr std::int32_t add(BlockBuilder body) {
         auto made = std::move(body).finish();
@@ -158,8 +161,9 @@ private:
     }
     template <class Write>
     constexpr void add_block(std::string_view module, Value const& input, Write const& write) {
-        if (find_module(tree_, module) == nullptr) return;
-        auto body = open(module, input);
+        auto const* const found = find_module(tree_, module);
+        if (found == nullptr) return;
+        auto body = open(*found, input);
         write(body);
         close(module, std::move(body));
     }

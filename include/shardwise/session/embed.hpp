@@ -230,7 +230,7 @@ template <ReductionPolicy Policy>
 }  // namespace detail
 
 /// Loads a checkpoint over ranks that are threads of this process and embeds texts that are token ids, special tokens
-/// included: the states behind the last layer (and its norm), pooled as the options say. Encoders and decoders alike;
+/// included: the states after the last layer (and its norm), pooled as the options say. Encoders and decoders alike;
 /// an encoder's pooler and a decoder's head are not read.
 ///
 /// `files` and `model` are what read_checkpoint took and gave. Embeddings are in the order of the texts.

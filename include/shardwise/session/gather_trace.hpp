@@ -77,7 +77,7 @@ struct PackedEvent {
 };
 static_assert(std::is_trivially_copyable_v<PackedEvent>);
 
-/// What one rank sends: its events, and their texts behind one another, each ended by 0; the first is the host's name.
+/// What one rank sends: its events, and their texts one after another, each ended by 0; the first is the host's name.
 struct PackedTrace {
     std::vector<PackedEvent> events;
     std::string texts;
@@ -101,7 +101,7 @@ struct PackedTrace {
     }
     PackedTrace() = default;
 
-    /// By the clock that is `offset` behind.
+    /// By the clock that lags by `offset`.
     [[nodiscard]] RankTrace unpack(std::int64_t offset) && {
         RankTrace trace;
         trace.texts = std::make_shared<std::string const>(std::move(texts));

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     what.config = PERF_COUNT_HW_INSTRUCTIONS;
     what.exclude_kernel = 1;
     what.exclude_hv = 1;
-    // The ranks are threads that are started behind.
+    // The ranks are threads that are started after it.
     what.inherit = 1;
     auto const counter = static_cast<int>(syscall(SYS_perf_event_open, &what, 0, -1, -1, 0));
     if (counter < 0) return 77;

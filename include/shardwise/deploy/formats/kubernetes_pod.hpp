@@ -87,7 +87,7 @@ namespace detail {
     return text;
 }
 
-/// The specification of a pod, from "    spec:" on. `more` are words behind the container's own, in which $(NAME) stands for a
+/// The specification of a pod, from "    spec:" on. `more` are words after the container's own, in which $(NAME) stands for a
 /// variable; a pod that does not serve has neither port nor probes.
 [[nodiscard]] inline std::string kubernetes_pod(Container const& container, bool has_claims,
                                                 std::vector<std::string> const& more, bool serves) {

@@ -34,7 +34,7 @@ struct ExecutedOp<ExpertsOp, Backend, Policy> {
 
     [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
                                         ParameterFormat held) {
-        auto const own = split_units(op.experts, block.experts.ranks, block.experts.rank).size();
+        auto const own = own_experts(op, block.experts).size();
         return to.template add_product<Policy>(block, op, held, own, block.limits.step_tokens * block.experts.ranks);
     }
 

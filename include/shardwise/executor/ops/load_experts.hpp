@@ -20,7 +20,7 @@ template <ComputeBackend Backend, ReductionPolicy Policy>
 class ExpertLoader {
 public:
     ExpertLoader(OperationLoader<Backend> const& from, Operation const& op)
-        : from_(from), op_(op), own_(from.own_experts(op)) {}
+        : from_(from), op_(op), own_(own_experts(op, from.experts())) {}
 
     /// `ranges` are the rank's outputs. Where gate and up alternate in the file, they count all gates and then all ups.
     [[nodiscard]] Result<ExpertColumns<Backend>> load_columns(std::vector<UnitRange> const& ranges,

@@ -9,7 +9,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// GLM-4.5 and 4.6: DeepSeek-V3's experts behind llama's attention, of whose heads half turns. The layers that predict further
+/// GLM-4.5 and 4.6: DeepSeek-V3's experts after llama's attention, of whose heads half rotates. The layers that predict further
 /// tokens are left out, as transformers leaves them out.
 ///
 /// Source  transformers 4.57 models/glm4_moe/modeling_glm4_moe.py

@@ -9,7 +9,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Hunyuan 0.5B to 7B: norms of each query and key head after they have turned.
+/// Hunyuan 0.5B to 7B: norms of each query and key head after rotation.
 ///
 /// Source  transformers 4.57 models/hunyuan_v1_dense/modeling_hunyuan_v1_dense.py
 struct HunYuanDenseV1 {

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Phi-3.5-MoE: mixtral's experts behind layer norms, chosen one after the other by the sparse mixer. llama.cpp chooses otherwise:
+/// Phi-3.5-MoE: mixtral's experts after layer norms, chosen one after the other by the sparse mixer. llama.cpp chooses otherwise:
 /// its files are not read.
 ///
 /// Source  transformers 4.57 models/phimoe/modeling_phimoe.py

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// RoBERTa: bert's encoder with positions that begin behind the padding id, and a head of its own.
+/// RoBERTa: bert's encoder with positions that begin after the padding id, and a head of its own.
 ///
 /// Source  transformers 4.57 models/roberta/modeling_roberta.py
 struct Roberta {
@@ -21,21 +21,7 @@ struct Roberta {
     /// llama.cpp writes both as "bert"; only roberta's tokenizer has merges.
     static constexpr std::string_view gguf_marker = "tokenizer.ggml.merges";
 
-    static constexpr std::array fields{
-        positive_field("vocab_size", &ModelConfig::vocab_size, 50265).in_gguf("vocab_size"),
-        positive_field("hidden_size", &ModelConfig::hidden_size, 768).in_gguf("embedding_length"),
-        positive_field("intermediate_size", &ModelConfig::intermediate_size, 3072).in_gguf("feed_forward_length"),
-        positive_field("num_hidden_layers", &ModelConfig::layers, 12).in_gguf("block_count"),
-        positive_field("num_attention_heads", &ModelConfig::heads, 12).in_gguf("attention.head_count"),
-        positive_field("max_position_embeddings", &ModelConfig::max_positions, 512).in_gguf("context_length"),
-        positive_field("type_vocab_size", &ModelConfig::type_vocab_size, 2),
-        natural_field("pad_token_id", &ModelConfig::padding_id, 1),
-        choice_field("position_embedding_type", &ModelConfig::position_kind, detail::position_kinds),
-        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, true),
-        real_field("layer_norm_eps", &ModelConfig::norm_epsilon, 1e-12).in_gguf("attention.layer_norm_epsilon"),
-        activation_field("hidden_act", ActivationKind::gelu),
-        refused_flag("add_cross_attention", "adds layers of cross-attention, which are not described"),
-    };
+    static constexpr auto fields = detail::roberta_fields(50265);
 
     static constexpr auto aliases = detail::gguf_roberta;
 

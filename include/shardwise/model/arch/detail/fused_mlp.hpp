@@ -3,7 +3,7 @@
 
 #include <shardwise/model/arch/detail/decoder_program.hpp>
 
-/// The MLP whose gate and up are one projection, one behind the other (phi3, glm4).
+/// The MLP whose gate and up are one projection, one after the other (phi3, glm4).
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 [[nodiscard]] constexpr ModuleId add_fused_mlp(ModuleTree& tree, ModelConfig const& config, LlamaLayout const& layout) {

@@ -13,19 +13,19 @@ namespace shardwise::cli {
 
 /// Signals that end the program, and those of children and of the terminal's size, come as data as long as this lives. To be
 /// made before any thread is, so that all threads leave them alone.
-class MonitorSignals {
+class ProgramSignals {
 public:
     /// `has_view`: what stops the program (Ctrl-Z) comes as data too, so that it can leave the terminal in order.
-    explicit MonitorSignals(bool has_view) {
+    explicit ProgramSignals(bool has_view) {
         ::sigemptyset(&taken_);
         if (has_view) ::sigaddset(&taken_, SIGTSTP);
         for (int const signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGWINCH}) ::sigaddset(&taken_, signal);
         ::sigprocmask(SIG_BLOCK, &taken_, &before_);
         descriptor_ = ::signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK);
     }
-    MonitorSignals(MonitorSignals const&) = delete;
-    MonitorSignals& operator=(MonitorSignals const&) = delete;
-    ~MonitorSignals() {
+    ProgramSignals(ProgramSignals const&) = delete;
+    ProgramSignals& operator=(ProgramSignals const&) = delete;
+    ~ProgramSignals() {
         if (descriptor_ >= 0) ::close(descriptor_);
         ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     }
