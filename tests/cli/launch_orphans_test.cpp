@@ -32,13 +32,6 @@ bool comes_true(std::chrono::milliseconds limit, Condition const& condition) {
     } while (std::chrono::steady_clock::now() < end);
     return condition();
 }
-std::vector<pid_t> children_of(pid_t process) {
-    auto const number = std::to_string(process);
-    std::ifstream file("/proc/" + number + "/task/" + number + "/children");
-    std::vector<pid_t> out;
-    for (pid_t child = 0; file >> child;) out.push_back(child);
-    return out;
-}
 
 enum class Ending { success, failure, interrupt, terminate, hang_up, launcher_killed, guard_killed };
 constexpr Ending all_endings[] = {Ending::success, Ending::failure,         Ending::interrupt,   Ending::terminate,
@@ -88,7 +81,7 @@ void check_cell(Ending ending, int number) {
             if (ending == Ending::hang_up) ::kill(launcher, SIGHUP);
             if (ending == Ending::launcher_killed) ::kill(launcher, SIGKILL);
             if (ending == Ending::guard_killed) {
-                auto const guards = children_of(launcher);
+                auto const guards = testing::children_of(launcher);
                 REQUIRE(guards.size() == 1);
                 ::kill(guards.front(), SIGKILL);
             }
@@ -121,7 +114,7 @@ TEST_CASE("launch: nothing is left where guard and launcher are stopped or kille
     (void)run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
                            {{mark, value}}, [&](pid_t launcher) {
                                CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
-                               auto const guards = children_of(launcher);
+                               auto const guards = testing::children_of(launcher);
                                REQUIRE(guards.size() == 1);
                                ::kill(guards.front(), SIGSTOP);
                                ::kill(launcher, SIGKILL);
@@ -133,7 +126,7 @@ TEST_CASE("launch: nothing is left where guard and launcher are stopped or kille
         run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
                          {{mark, value}}, [&](pid_t launcher) {
                              CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
-                             auto const guards = children_of(launcher);
+                             auto const guards = testing::children_of(launcher);
                              REQUIRE(guards.size() == 1);
                              ::kill(guards.front(), SIGSTOP);
                              ::kill(launcher, SIGTERM);
@@ -149,10 +142,10 @@ TEST_CASE(
         run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "3", "--grace", "0.2", "--", "/bin/sleep", "100"},
                          {{mark, value}}, [&](pid_t launcher) {
                              CHECK(comes_true(10s, [&] { return count_marked(value) == 5; }));
-                             auto const guards = children_of(launcher);
+                             auto const guards = testing::children_of(launcher);
                              REQUIRE(guards.size() == 1);
                              // In the order of their starts.
-                             auto const ranks = children_of(guards.front());
+                             auto const ranks = testing::children_of(guards.front());
                              REQUIRE(ranks.size() == 3);
                              ::kill(guards.front(), SIGSTOP);
                              ::kill(ranks[2], SIGSEGV);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "marked_processes.hpp"
 #include "program.hpp"
 #include "skip.hpp"
 #include "small_llama.hpp"
@@ -41,15 +42,6 @@ std::vector<std::string> mpirun(int ranks, std::vector<std::string> const& words
     std::vector<std::string> all{"mpirun", "--allow-run-as-root", "--oversubscribe",
                                  "-n",     std::to_string(ranks), SHARDWISE_PROGRAM};
     all.insert(all.end(), words.begin(), words.end());
-    return all;
-}
-
-/// The processes that one has started.
-std::vector<pid_t> children_of(pid_t process) {
-    auto const number = std::to_string(process);
-    std::ifstream file("/proc/" + number + "/task/" + number + "/children");
-    std::vector<pid_t> all;
-    for (pid_t child = 0; file >> child;) all.push_back(child);
     return all;
 }
 
@@ -198,10 +190,10 @@ TEST_CASE("run: a process that dies is named, and the others end") {
     auto const ran = run_command_line({SHARDWISE_PROGRAM, "run", model.folder.path(), "--prompt-ids", "5,9,2",
                                        "--max-new-tokens", "90000", "--ranks", "processes", "--tp", "3"},
                                       {}, [](pid_t process) {
-                                          auto others = children_of(process);
+                                          auto others = testing::children_of(process);
                                           for (int i = 0; others.size() < 2 && i < 3000; ++i) {
                                               std::this_thread::sleep_for(std::chrono::milliseconds(10));
-                                              others = children_of(process);
+                                              others = testing::children_of(process);
                                           }
                                           std::this_thread::sleep_for(std::chrono::milliseconds(500));
                                           if (others.size() == 2) kill(others[1], SIGKILL);

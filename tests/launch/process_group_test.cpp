@@ -3,11 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include "marked_processes.hpp"
+
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -79,6 +83,46 @@ TEST_CASE(
     auto const others = all_ends(*group);
     REQUIRE(others.size() == 2);
     for (auto const& end : others) CHECK((end.signal == SIGTERM && end.is_after_signal && end.look > first->look));
+}
+
+TEST_CASE("ProcessGroup: a start that stands still is given up, by its limit or by whoever waits, and nothing is left") {
+    auto const mark = "SHARDWISE_STANDS_STILL=" + std::to_string(::getpid());
+    // What a member itself starts would outlive its guard.
+    auto member = shell("exec sleep 100");
+    member.environment.push_back(mark);
+    // Enough of them that their guard is stopped between the first start and the last.
+    std::vector<GroupMember> const members(300, member);
+    for (bool const has_limit : {true, false}) {
+        CAPTURE(has_limit);
+        ProcessGroupOptions options;
+        if (has_limit) options.start_limit = 500ms;
+        bool has_been_asked = false;
+        if (!has_limit) options.gives_up = [&] { return has_been_asked = true; };
+        auto const before = testing::children_of(::getpid());
+        std::thread stopper([&] {
+            CHECK(comes_true([&] {
+                for (auto const child : testing::children_of(::getpid())) {
+                    if (std::find(before.begin(), before.end(), child) != before.end()) continue;
+                    if (testing::children_of(child).size() < 5) continue;
+                    return kill(child, SIGSTOP) == 0;
+                }
+                return false;
+            }));
+        });
+        auto const begin = std::chrono::steady_clock::now();
+        auto const group = ProcessGroup::start(members, options);
+        stopper.join();
+        REQUIRE_FALSE(group);
+        CHECK(std::chrono::steady_clock::now() - begin < 30s);
+        if (has_limit) {
+            CHECK(group.error().code() == ErrorCode::deadline_exceeded);
+            CHECK(group.error().message().find("/bin/sh: did not start in time") != std::string::npos);
+        } else {
+            CHECK(has_been_asked);
+            CHECK(group.error().message().find("was given up") != std::string::npos);
+        }
+        CHECK(comes_true([&] { return testing::count_marked("SHARDWISE_STANDS_STILL", std::to_string(::getpid())) == 0; }));
+    }
 }
 
 TEST_CASE("ProcessGroup: members that ended before the guard looked have one look") {

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/types.h>
 #include <system_error>
+#include <vector>
 
 namespace shardwise::testing {
 
@@ -18,6 +20,15 @@ inline int count_marked(std::string const& variable, std::string const& value) {
         for (std::string word; std::getline(file, word, '\0');) count += word == wanted ? 1 : 0;
     }
     return count;
+}
+
+/// The processes whose parent is this one's main thread.
+inline std::vector<pid_t> children_of(pid_t process) {
+    auto const number = std::to_string(process);
+    std::ifstream file("/proc/" + number + "/task/" + number + "/children");
+    std::vector<pid_t> out;
+    for (pid_t child = 0; file >> child;) out.push_back(child);
+    return out;
 }
 
 }  // namespace shardwise::testing

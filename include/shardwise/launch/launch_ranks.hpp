@@ -114,10 +114,12 @@ private:
         ProcessGroupOptions how;
         how.left_grace = std::min<std::chrono::nanoseconds>(options_.grace, std::chrono::seconds(2));
         how.signals = options_.signals;
+        how.gives_up = [this] { return take_early_stop(); };
         auto group = ProcessGroup::start(members, how);
         if (!group) {
             // A guard that was killed while it started them leaves what the first ones had started.
             if (options_.takes_orphans) detail::kill_children();
+            if (end_.signal != 0) return {};
             return group.error();
         }
         outputs->close_writing();
@@ -129,6 +131,12 @@ private:
         tell(now, oom_kills);
         flush(now);
         return {};
+    }
+
+    /// True where a signal has asked to end before all ranks were started.
+    [[nodiscard]] bool take_early_stop() {
+        while (auto const signal = stops_.next ? stops_.next() : std::nullopt) end_.signal = *signal;
+        return end_.signal != 0;
     }
 
     /// Waits for the next thing to happen, and does what it asks for.

@@ -5,6 +5,7 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/launch/detail/group_guard.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <optional>
 #include <poll.h>
 #include <sched.h>
@@ -65,6 +67,10 @@ struct ProcessGroupOptions {
     std::chrono::nanoseconds left_grace = std::chrono::seconds(2);
     /// The signals that are blocked in the members; nothing: those that are blocked in this thread.
     std::optional<sigset_t> signals{};
+    /// How long one member may take to start: a program is read from a file system that may not answer.
+    std::chrono::nanoseconds start_limit = std::chrono::seconds(60);
+    /// Asked ten times a second while the members start: true where the start is to be given up.
+    std::function<bool()> gives_up{};
 };
 
 /// Processes with one guard as their parent, which takes in what they orphan and ends all of it, also what called setsid,
@@ -84,18 +90,15 @@ public:
     ProcessGroup& operator=(ProcessGroup&&) = delete;
     /// Kills all that runs, and waits for its end.
     ~ProcessGroup() {
-        if (guard_ <= 0) return;
-        let_go();
-        auto const deadline = Deadline::after(std::chrono::seconds(12));
-        while (!is_over_ && !deadline.has_passed()) (void)take(deadline);
-        abandon();
-        close(news_);
+        end_soon(std::chrono::seconds(12));
+        if (news_ >= 0) close(news_);
     }
 
     /// Starts all members; where one cannot be started, none runs.
     ///
     /// Errors  file_not_found, file_unreadable: there is no such program, or none that this user may run;
-    ///         backend_failure with the system call
+    ///         deadline_exceeded with the program that did not start in time;
+    ///         backend_failure where it was given up, else with the system call
     [[nodiscard]] static Result<ProcessGroup> start(std::vector<GroupMember> const& members,
                                                     ProcessGroupOptions const& options = {}) {
         ProcessGroup out;
@@ -147,7 +150,17 @@ public:
     }
 
 private:
+    static constexpr Deadline::Clock::duration look_again = std::chrono::milliseconds(100);
+
     ProcessGroup() = default;
+    /// Has the guard kill all, and kills it where it does not answer in time.
+    void end_soon(std::chrono::nanoseconds limit) {
+        if (guard_ <= 0) return;
+        let_go();
+        auto const deadline = Deadline::after(limit);
+        while (!is_over_ && !deadline.has_passed()) (void)take(deadline);
+        abandon();
+    }
     void let_go() {
         if (orders_ >= 0) close(std::exchange(orders_, -1));
     }
@@ -251,15 +264,28 @@ private:
             close(std::exchange(news_, -1));
             return error.in("fork").because(std::strerror(problem));
         }
-        return wait_for_starts(members);
+        return wait_for_starts(members, options);
     }
-    [[nodiscard]] Result<> wait_for_starts(std::vector<GroupMember> const& members) {
-        auto const deadline = Deadline::after(std::chrono::hours(24));
+    [[nodiscard]] Result<> wait_for_starts(std::vector<GroupMember> const& members,
+                                           ProcessGroupOptions const& options) {
+        auto limit = Deadline::after(options.start_limit);
         while (processes_.size() < members.size()) {
-            auto const news = next(deadline);
+            auto const news = next(Deadline::after(std::min(limit.left(), look_again)));
+            if (!news && !is_over_) {
+                bool const is_given_up = options.gives_up && options.gives_up();
+                if (!is_given_up && !limit.has_passed()) continue;
+                // Its guard may be stopped itself.
+                end_soon(std::chrono::seconds(1));
+                if (is_given_up) return Error{ErrorCode::backend_failure}.in("start").because("was given up");
+                return Error{ErrorCode::deadline_exceeded}
+                    .in(members[processes_.size()].arguments.front())
+                    .because("did not start in time")
+                    .fix("look at the file system that it is on");
+            }
             if (news && news->kind == detail::GroupNews::started) {
                 processes_.push_back(news->process);
                 begins_.push_back(news->moment);
+                limit = Deadline::after(options.start_limit);
             } else if (news && news->kind == detail::GroupNews::not_started) {
                 auto const at = static_cast<std::size_t>(news->member);
                 return refusal(members[at].arguments.front(), news->process > 0, news->status);
