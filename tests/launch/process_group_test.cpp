@@ -170,7 +170,7 @@ TEST_CASE("ProcessGroup: what is left running is asked to end, then killed, and 
 }
 
 TEST_CASE("ProcessGroup: it dies with its guard, and says so") {
-    auto group = ProcessGroup::start({shell("sleep 100")});
+    auto group = ProcessGroup::start({shell("exec sleep 100")});
     REQUIRE(group);
     auto const process = group->process(0);
     kill(group->guard(), SIGKILL);
@@ -180,7 +180,7 @@ TEST_CASE("ProcessGroup: it dies with its guard, and says so") {
 }
 
 TEST_CASE("ProcessGroup: a guard that is stopped is given up, with all members") {
-    auto group = ProcessGroup::start({shell("sleep 100")});
+    auto group = ProcessGroup::start({shell("exec sleep 100")});
     REQUIRE(group);
     auto const process = group->process(0);
     kill(group->guard(), SIGSTOP);
