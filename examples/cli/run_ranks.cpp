@@ -133,7 +133,7 @@ Result<> RunRanks::join(RunOptions const& options) {
             auto const end = processes->wait(Deadline::after(std::chrono::nanoseconds(0)));
             if (!end) return std::nullopt;
             return Error{ErrorCode::rank_lost}
-                .in("rank " + std::to_string(end->process + 1))
+                .in("rank " + std::to_string(end->member + 1))
                 .because(end->text() + " before it joined")
                 .fix("look at its output");
         };
@@ -149,7 +149,7 @@ Result<> RunRanks::finish() {
     while (auto const end = started_->wait(Deadline::after(std::chrono::seconds(30)))) {
         if (end->is_success()) continue;
         return Error{ErrorCode::rank_lost}
-            .in("rank " + std::to_string(end->process + 1))
+            .in("rank " + std::to_string(end->member + 1))
             .because(end->text())
             .fix("look at its output");
     }

@@ -106,7 +106,7 @@ TEST_SUITE("timing") {
         REQUIRE(end);
         // Times ten, as all limits of the suite.
         CHECK(Clock::now() - begin < 2500ms);
-        CHECK((end->process == 1 && end->signal == SIGKILL));
+        CHECK((end->member == 1 && end->signal == SIGKILL));
     }
 }
 

@@ -57,6 +57,11 @@ struct MemberEnd {
     std::chrono::nanoseconds time{};
 
     [[nodiscard]] bool is_success() const { return exit_code == 0 && signal == 0; }
+    /// "was ended by signal Killed", "ended with exit code 3".
+    [[nodiscard]] std::string text() const {
+        if (signal != 0) return std::string("was ended by signal ") + strsignal(signal);
+        return "ended with exit code " + std::to_string(exit_code);
+    }
 };
 
 /// How groups are guarded.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/core/version.hpp>
-#include <shardwise/launch/detail/process_guard.hpp>
+#include <shardwise/launch/detail/kill_children.hpp>
 
 #include <cerrno>
 #include <csignal>
