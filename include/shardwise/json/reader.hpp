@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/json/detail/listener.hpp>
 #include <shardwise/json/detail/sax_adapter.hpp>
 #include <shardwise/json/handler.hpp>
 
@@ -24,7 +25,8 @@ inline constexpr std::size_t max_json_depth = 1024;
 template <JsonHandler Handler>
 Result<> read_json(std::string_view text, Handler& handler, std::size_t max_depth = 64) {
     auto const depth = max_depth < max_json_depth ? max_depth : max_json_depth;
-    return detail::JsonSaxAdapter<Handler>(text, handler, depth).read();
+    detail::HandlerListener<Handler> listener(handler);
+    return detail::JsonSaxAdapter(text, listener, depth).read();
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
+#include <shardwise/json/detail/listener.hpp>
 #include <shardwise/json/detail/sax_source.hpp>
-#include <shardwise/json/handler.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -21,10 +21,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 }
 
 /// Passes the events of nlohmann_json's SAX parser on to a handler of ours, and refuses what that parser lets through.
-template <JsonHandler Handler>
 class JsonSaxAdapter {
 public:
-    JsonSaxAdapter(std::string_view text, Handler& handler, std::size_t max_depth)
+    JsonSaxAdapter(std::string_view text, JsonListener& handler, std::size_t max_depth)
         : text_(text), source_(text, progress_of(handler)), handler_(handler), max_depth_(max_depth) {}
 
     Result<> read() {
@@ -46,14 +45,7 @@ public:
         bool const is_signed = value <= static_cast<std::uint64_t>(INT64_MAX);
         return is_signed ? handler_.integer(static_cast<std::int64_t>(value)) : handler_.unsigned_integer(value);
     }
-    bool number_float(double value, [[maybe_unused]] std::string const& digits) {
-        proceed();
-        if constexpr (ReadsDigits<Handler>) {
-            return handler_.real(value, digits);
-        } else {
-            return handler_.real(value);
-        }
-    }
+    bool number_float(double value, std::string const& digits) { return proceed(), handler_.real(value, digits); }
     bool string(std::string const& text) { return proceed(), expect(handler_.string(text)); }
     bool binary(nlohmann::json::binary_t const&) { return false; }
     bool key(std::string const& text) { return proceed(), expect(handler_.key(text)); }
@@ -80,20 +72,16 @@ private:
     /// Notes that a string or number has been read.
     void proceed() {
         source_.extend();
-        if constexpr (FollowsProgress<Handler>) handler_.consumed(source_.position());
+        handler_.consumed(source_.position());
     }
     /// Asks what the handler makes of the text to come.
     bool expect(bool goes_on) {
-        if constexpr (IgnoresText<Handler>) source_.ignore_text(handler_.ignores_text());
+        source_.ignore_text(handler_.ignores_text());
         return goes_on;
     }
-    [[nodiscard]] static JsonProgress progress_of(Handler& handler) {
-        if constexpr (FollowsProgress<Handler>) {
-            return {&handler,
-                    [](void* owner, std::size_t position) { static_cast<Handler*>(owner)->consumed(position); }};
-        } else {
-            return {};
-        }
+    [[nodiscard]] static JsonProgress progress_of(JsonListener& handler) {
+        return {&handler,
+                [](void* owner, std::size_t position) { static_cast<JsonListener*>(owner)->consumed(position); }};
     }
     bool fail(std::string_view reason, std::size_t byte) {
         is_failed_ = true;
@@ -113,7 +101,7 @@ private:
 
     std::string_view text_;
     JsonSource source_;
-    Handler& handler_;
+    JsonListener& handler_;
     std::size_t max_depth_;
     std::size_t depth_ = 0;
     bool is_failed_ = false;
