@@ -4,7 +4,7 @@
 
 #include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/products.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 #include <shardwise/quant/float_bits.hpp>
 
 #include "ggml_peer.hpp"

@@ -4,7 +4,7 @@
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/weight_source.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 #include <shardwise/quant/decode_k.hpp>
 #include <shardwise/quant/float_bits.hpp>
 

@@ -90,9 +90,8 @@ TEST_CASE("ParameterLoader: converts and quantises on load, parts as the whole, 
         std::vector<std::byte> data(static_cast<std::size_t>(bytes->data)),
             scales(static_cast<std::size_t>(bytes->scales));
         for (std::size_t row = 0; row < 64; ++row) {
-            detail::encode_row(wanted.format, wanted.group, {weight.data() + row * 128, 128},
-                               {reinterpret_cast<std::uint8_t*>(data.data()) + row * data.size() / 64,
-                                scales.data() + row * scales.size() / 64});
+            traits(wanted.format).encode({weight.data() + row * 128, 128}, wanted.group,
+                                         {data.data() + row * data.size() / 64, scales.data() + row * scales.size() / 64});
         }
         target.data = data;
         target.scales = scales;

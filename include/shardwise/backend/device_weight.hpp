@@ -116,7 +116,7 @@ private:
 
 template <class Api>
 Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, WeightSource const& source) {
-    auto const format = traits(source.format);
+    auto const& format = traits(source.format);
     Error error{ErrorCode::shape_mismatch};
     error.in("weight").at(format.name);
     if (source.outputs < 0) return error.because("has a negative number of outputs").got(source.outputs);

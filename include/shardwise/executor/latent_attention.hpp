@@ -41,8 +41,7 @@ inline constexpr std::int64_t latent_rows = 32;
 }
 /// The format of a weight that is turned round: its own where that has plain elements.
 [[nodiscard]] constexpr WeightFormat turned_format(WeightFormat format) {
-    bool const is_plain = format == WeightFormat::f32 || format == WeightFormat::bf16 || format == WeightFormat::f16;
-    return is_plain ? format : WeightFormat::f32;
+    return traits(format).scales == ScalePlace::none ? format : WeightFormat::f32;
 }
 
 }  // namespace detail

@@ -245,7 +245,7 @@ private:
                                  parameter.packed.front().form != PackedForm::kv_heads &&
                                  held == HeldFormat{parameter.format, parameter.group};
         // A scale for the whole row needs the whole row, or what all ranks know of it.
-        bool const has_row_scales = !is_repacked && held.format == WeightFormat::int8;
+        bool const has_row_scales = !is_repacked && traits(held.format).scales == ScalePlace::row;
         bool const is_shared = has_row_scales && is_dealt;
         bool const needs_rows = has_row_scales && !is_shared && width > 0 && width != part.inputs;
         std::vector<std::int64_t> places;
@@ -273,6 +273,8 @@ private:
             if (auto const shared = options_.share_largest(largest); !shared) return shared.error();
         }
         if (outputs == 0 || width == 0) return Result<LoadedMatrix>(std::move(out));
+        if (!is_repacked && !can_quantize(held.format))
+            return detail::not_quantized_here(ErrorCode::unsupported, parameter.name, name_of(held.format));
         auto const row_data = bytes->data / outputs;
         auto const row_scales = bytes->scales / outputs;
         std::atomic<bool> is_false = false;
@@ -315,8 +317,8 @@ private:
                     }
                     bool const is_cut = needs_rows || is_shared;
                     whole.resize(is_cut ? count : 0);
-                    auto* const to = reinterpret_cast<std::uint8_t*>(is_cut ? whole.data() : data);
-                    detail::encode_row(held.format, held.group, {from, count}, {to, scales});
+                    auto* const to = is_cut ? whole.data() : data;
+                    traits(held.format).encode({from, count}, held.group, {to, scales});
                     if (is_cut) std::copy_n(whole.data() + (needs_rows ? own.begin : 0), width, data);
                 }
             }

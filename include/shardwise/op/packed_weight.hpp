@@ -4,7 +4,7 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/optional.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstdint>
 

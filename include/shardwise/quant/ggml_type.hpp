@@ -118,15 +118,6 @@ template <class Rows>
     return true;
 }
 
-/// A column of a table of types, by their numbers.
-template <class Column, class Row, std::size_t Count>
-[[nodiscard]] constexpr std::array<Column, ggml_type_table.size()> by_ggml_type(std::array<Row, Count> const& rows,
-                                                                               Column Row::*column) {
-    std::array<Column, ggml_type_table.size()> out{};
-    for (auto const& row : rows) out[static_cast<std::size_t>(row.type)] = row.*column;
-    return out;
-}
-
 [[nodiscard]] constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 /// Whether two texts are the same but for the case of ASCII letters.

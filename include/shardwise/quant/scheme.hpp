@@ -6,26 +6,13 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/ggml_file_type.hpp>
 #include <shardwise/quant/ggml_type.hpp>
+#include <shardwise/quant/quant_method.hpp>
 
 #include <array>
 #include <cstdint>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// How the weights of a model are packed.
-enum class QuantMethod : std::uint8_t {
-    int8,       // bitsandbytes LLM.int8: a row's absmax in fp32
-    int4,       // ours: symmetric, an fp16 scale for each group of a row
-    nf4,        // bitsandbytes, normal-float code
-    fp4,        // bitsandbytes, float code
-    fp8,        // E4M3 with a scale for the matrix or for blocks of it
-    gptq,       // AutoGPTQ / GPTQModel
-    awq,        // AutoAWQ, gemm version
-    mxfp4,      // OCP MX blocks of 32 with a power of two, experts only (gpt-oss)
-    ggml_file,  // GGUF as llama.cpp's quantiser mixes it
-    ggml_pure,  // GGUF, every matrix in one type
-};
 
 /// A quantisation of a whole model: what `--quant` names and what a checkpoint's `quantization_config` describes.
 ///

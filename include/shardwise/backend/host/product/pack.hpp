@@ -4,7 +4,7 @@
 #include <shardwise/backend/host/product/pack_dense.hpp>
 #include <shardwise/backend/host/product/quant_pack.hpp>
 #include <shardwise/backend/weight_source.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

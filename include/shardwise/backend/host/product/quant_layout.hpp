@@ -3,7 +3,7 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/op/packed_weight.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <shardwise/backend/host/product/quant_layout.hpp>
 #include <shardwise/backend/host/product/quant_portable.hpp>
 #include <shardwise/backend/host/product/task.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 

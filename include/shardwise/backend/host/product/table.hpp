@@ -7,7 +7,7 @@
 #include <shardwise/backend/host/product/dense_portable.hpp>
 #include <shardwise/backend/host/product/quant_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/product_sums.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>
