@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/packed_weight.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/optional.hpp>
@@ -10,7 +11,6 @@
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/op/operation.hpp>
-#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 

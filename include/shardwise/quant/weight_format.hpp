@@ -70,55 +70,6 @@ struct WeightFormatTraits {
 
 namespace detail {
 
-/// The blocks of a GGUF type, whose row says how they are decoded and encoded.
-template <GgmlType type>
-[[nodiscard]] constexpr WeightFormatTraits ggml_format(WeightFormat format, std::string_view name, std::int64_t bits) {
-    return {.format = format,
-            .name = name,
-            .block_elements = traits(type).block_elements,
-            .bits = bits,
-            .block_bytes = traits(type).block_bytes,
-            .scales = ScalePlace::blocks,
-            .decode = &decode_ggml_row<type>,
-            .encode = can_encode(type) ? &encode_ggml_row<type> : nullptr,
-            .ggml = type};
-}
-
-// clang-format off
-/// Every format in the order of the enumeration.
-inline constexpr std::array weight_format_table{
-    WeightFormatTraits{.format = WeightFormat::f32, .name = "fp32", .bits = 32, .block_bytes = 4,
-                       .decode = &decode_f32_row, .encode = &encode_f32_row,
-                       .ggml = GgmlType::f32, .dtype = Dtype::f32},
-    WeightFormatTraits{.format = WeightFormat::bf16, .name = "bf16", .bits = 16, .block_bytes = 2,
-                       .decode = &decode_bf16_row, .encode = &encode_bf16_row,
-                       .ggml = GgmlType::bf16, .dtype = Dtype::bf16},
-    WeightFormatTraits{.format = WeightFormat::f16, .name = "fp16", .bits = 16, .block_bytes = 2,
-                       .decode = &decode_f16_row, .encode = &encode_f16_row,
-                       .ggml = GgmlType::f16, .dtype = Dtype::f16},
-    WeightFormatTraits{.format = WeightFormat::int8, .name = "int8", .bits = 8,
-                       .scales = ScalePlace::row, .scale_bytes = 4,
-                       .decode = &decode_int8_row, .encode = &encode_int8_values, .method = QuantMethod::int8},
-    WeightFormatTraits{.format = WeightFormat::int4, .name = "int4", .block_elements = 2, .bits = 4,
-                       .scales = ScalePlace::group, .scale_bytes = 2,
-                       .decode = &decode_int4_groups, .encode = &encode_int4_groups, .method = QuantMethod::int4},
-    WeightFormatTraits{.format = WeightFormat::nf4, .name = "nf4", .block_elements = 64, .bits = 4,
-                       .scales = ScalePlace::block, .scale_bytes = 4,
-                       .decode = &decode_nf4_row, .encode = &encode_nf4_row, .method = QuantMethod::nf4},
-    WeightFormatTraits{.format = WeightFormat::mxfp4, .name = "mxfp4", .block_elements = 32, .bits = 4,
-                       .scales = ScalePlace::block, .scale_bytes = 1,
-                       .decode = &decode_mxfp4_row, .encode = &encode_mxfp4_row, .method = QuantMethod::mxfp4},
-    ggml_format<GgmlType::q4_0>(WeightFormat::q4_0, "q4_0", 4),
-    ggml_format<GgmlType::q4_1>(WeightFormat::q4_1, "q4_1", 4),
-    ggml_format<GgmlType::q5_0>(WeightFormat::q5_0, "q5_0", 5),
-    ggml_format<GgmlType::q5_1>(WeightFormat::q5_1, "q5_1", 5),
-    ggml_format<GgmlType::q8_0>(WeightFormat::q8_0, "q8_0", 8),
-    ggml_format<GgmlType::q4_k>(WeightFormat::q4_k, "q4_k", 4),
-    ggml_format<GgmlType::q5_k>(WeightFormat::q5_k, "q5_k", 5),
-    ggml_format<GgmlType::q6_k>(WeightFormat::q6_k, "q6_k", 6),
-};
-// clang-format on
-
 /// Whether a table has a row for each format, in the order of the enumeration.
 template <class Rows>
 [[nodiscard]] constexpr bool has_each_format(Rows const& rows) {
@@ -128,12 +79,67 @@ template <class Rows>
     }
     return true;
 }
-static_assert(has_each_format(weight_format_table), "weight_format_table has one row for each format, in their order");
+
+/// The blocks of a GGUF type, whose row says how they are decoded and encoded.
+template <GgmlType type>
+[[nodiscard]] constexpr WeightFormatTraits ggml_format(WeightFormat format, std::string_view name, std::int64_t bits,
+                                                       decltype(WeightFormatTraits::encode) encode = nullptr) {
+    return {.format = format,
+            .name = name,
+            .block_elements = traits(type).block_elements,
+            .bits = bits,
+            .block_bytes = traits(type).block_bytes,
+            .scales = ScalePlace::blocks,
+            .decode = &decode_ggml_row<type>,
+            .encode = encode,
+            .ggml = type};
+}
 
 }  // namespace detail
 
+// clang-format off
+/// Every format in the order of the enumeration.
+inline constexpr std::array weight_format_table{
+    WeightFormatTraits{.format = WeightFormat::f32, .name = "fp32", .bits = 32, .block_bytes = 4,
+                       .decode = &detail::decode_f32_row, .encode = &detail::encode_f32_row,
+                       .ggml = GgmlType::f32, .dtype = Dtype::f32},
+    WeightFormatTraits{.format = WeightFormat::bf16, .name = "bf16", .bits = 16, .block_bytes = 2,
+                       .decode = &detail::decode_bf16_row, .encode = &detail::encode_bf16_row,
+                       .ggml = GgmlType::bf16, .dtype = Dtype::bf16},
+    WeightFormatTraits{.format = WeightFormat::f16, .name = "fp16", .bits = 16, .block_bytes = 2,
+                       .decode = &detail::decode_f16_row, .encode = &detail::encode_f16_row,
+                       .ggml = GgmlType::f16, .dtype = Dtype::f16},
+    WeightFormatTraits{.format = WeightFormat::int8, .name = "int8", .bits = 8,
+                       .scales = ScalePlace::row, .scale_bytes = 4,
+                       .decode = &detail::decode_int8_row, .encode = &detail::encode_int8_values,
+                       .method = QuantMethod::int8},
+    WeightFormatTraits{.format = WeightFormat::int4, .name = "int4", .block_elements = 2, .bits = 4,
+                       .scales = ScalePlace::group, .scale_bytes = 2,
+                       .decode = &detail::decode_int4_groups, .encode = &detail::encode_int4_groups,
+                       .method = QuantMethod::int4},
+    WeightFormatTraits{.format = WeightFormat::nf4, .name = "nf4", .block_elements = 64, .bits = 4,
+                       .scales = ScalePlace::block, .scale_bytes = 4,
+                       .decode = &detail::decode_nf4_row, .encode = &detail::encode_nf4_row,
+                       .method = QuantMethod::nf4},
+    WeightFormatTraits{.format = WeightFormat::mxfp4, .name = "mxfp4", .block_elements = 32, .bits = 4,
+                       .scales = ScalePlace::block, .scale_bytes = 1,
+                       .decode = &detail::decode_mxfp4_row, .encode = &detail::encode_mxfp4_row,
+                       .method = QuantMethod::mxfp4},
+    detail::ggml_format<GgmlType::q4_0>(WeightFormat::q4_0, "q4_0", 4, &detail::encode_ggml_row<GgmlType::q4_0>),
+    detail::ggml_format<GgmlType::q4_1>(WeightFormat::q4_1, "q4_1", 4, &detail::encode_ggml_row<GgmlType::q4_1>),
+    detail::ggml_format<GgmlType::q5_0>(WeightFormat::q5_0, "q5_0", 5, &detail::encode_ggml_row<GgmlType::q5_0>),
+    detail::ggml_format<GgmlType::q5_1>(WeightFormat::q5_1, "q5_1", 5, &detail::encode_ggml_row<GgmlType::q5_1>),
+    detail::ggml_format<GgmlType::q8_0>(WeightFormat::q8_0, "q8_0", 8, &detail::encode_ggml_row<GgmlType::q8_0>),
+    detail::ggml_format<GgmlType::q4_k>(WeightFormat::q4_k, "q4_k", 4),
+    detail::ggml_format<GgmlType::q5_k>(WeightFormat::q5_k, "q5_k", 5),
+    detail::ggml_format<GgmlType::q6_k>(WeightFormat::q6_k, "q6_k", 6),
+};
+// clang-format on
+
+static_assert(detail::has_each_format(weight_format_table), "weight_format_table has one row for each format, in their order");
+
 [[nodiscard]] constexpr WeightFormatTraits const& traits(WeightFormat format) {
-    return detail::weight_format_table[static_cast<std::size_t>(format)];
+    return weight_format_table[static_cast<std::size_t>(format)];
 }
 
 [[nodiscard]] constexpr std::string_view name_of(WeightFormat format) {
@@ -142,24 +148,24 @@ static_assert(has_each_format(weight_format_table), "weight_format_table has one
 
 /// The format of a GGUF tensor type; nothing for a type that has to be decoded before it is multiplied.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(GgmlType type) {
-    for (std::size_t i = 0; i < detail::weight_format_table.size(); ++i) {
-        if (detail::weight_format_table[i].ggml == type) return static_cast<WeightFormat>(i);
+    for (std::size_t i = 0; i < weight_format_table.size(); ++i) {
+        if (weight_format_table[i].ggml == type) return static_cast<WeightFormat>(i);
     }
     return std::nullopt;
 }
 
 /// The format in which safetensors store whole tensors of a dtype; nothing for other dtypes.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(Dtype dtype) {
-    for (std::size_t i = 0; i < detail::weight_format_table.size(); ++i) {
-        if (detail::weight_format_table[i].dtype == dtype) return static_cast<WeightFormat>(i);
+    for (std::size_t i = 0; i < weight_format_table.size(); ++i) {
+        if (weight_format_table[i].dtype == dtype) return static_cast<WeightFormat>(i);
     }
     return std::nullopt;
 }
 
 /// The format that a scheme packs weights into; nothing for those of GGUF, whose types say so, and those that are only read.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(QuantMethod method) {
-    for (std::size_t i = 0; i < detail::weight_format_table.size(); ++i) {
-        if (detail::weight_format_table[i].method == method) return static_cast<WeightFormat>(i);
+    for (std::size_t i = 0; i < weight_format_table.size(); ++i) {
+        if (weight_format_table[i].method == method) return static_cast<WeightFormat>(i);
     }
     return std::nullopt;
 }
