@@ -44,7 +44,7 @@ TEST_CASE("join_kv_halves: keys in blocks and values in another type are one mat
     REQUIRE(joined);
     CHECK(joined->format == WeightFormat::f32);
     std::vector<float> out(66 * 2);
-    detail::decode_packed(joined->packed[0], {0, 66}, {1, 3}, out.data());
+    detail::traits(joined->packed[0].form).decode(joined->packed[0], {0, 66}, {1, 3}, out.data());
     for (int row = 0; row < 66; ++row) {
         for (int input = 1; input < 3; ++input) {
             auto const head = row / 33;

@@ -64,6 +64,8 @@ struct WeightFormatTraits {
     void (*encode)(std::span<float const> values, std::int64_t group, detail::WrittenRow const& row) = nullptr;
     /// What stores whole tensors of it: GGUF's type, the dtype of torch and safetensors, a scheme that packs into it.
     Optional<GgmlType> ggml{};
+    /// GGUF's type of the same values in another order.
+    Optional<GgmlType> ggml_reordered{};
     Optional<Dtype> dtype{};
     Optional<QuantMethod> method{};
 };
@@ -124,7 +126,7 @@ inline constexpr std::array weight_format_table{
     WeightFormatTraits{.format = WeightFormat::mxfp4, .name = "mxfp4", .block_elements = 32, .bits = 4,
                        .scales = ScalePlace::block, .scale_bytes = 1,
                        .decode = &detail::decode_mxfp4_row, .encode = &detail::encode_mxfp4_row,
-                       .method = QuantMethod::mxfp4},
+                       .ggml_reordered = GgmlType::mxfp4, .method = QuantMethod::mxfp4},
     detail::ggml_format<GgmlType::q4_0>(WeightFormat::q4_0, "q4_0", 4, &detail::encode_ggml_row<GgmlType::q4_0>),
     detail::ggml_format<GgmlType::q4_1>(WeightFormat::q4_1, "q4_1", 4, &detail::encode_ggml_row<GgmlType::q4_1>),
     detail::ggml_format<GgmlType::q5_0>(WeightFormat::q5_0, "q5_0", 5, &detail::encode_ggml_row<GgmlType::q5_0>),
@@ -148,24 +150,32 @@ static_assert(detail::has_each_format(weight_format_table), "weight_format_table
 
 /// The format of a GGUF tensor type; nothing for a type that has to be decoded before it is multiplied.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(GgmlType type) {
-    for (std::size_t i = 0; i < weight_format_table.size(); ++i) {
-        if (weight_format_table[i].ggml == type) return static_cast<WeightFormat>(i);
+    for (auto const& row : weight_format_table) {
+        if (row.ggml == type) return row.format;
+    }
+    return std::nullopt;
+}
+
+/// The format that holds the values of a GGUF tensor type in another order; nothing for a type that has none.
+[[nodiscard]] constexpr Optional<WeightFormat> reordered_format(GgmlType type) {
+    for (auto const& row : weight_format_table) {
+        if (row.ggml_reordered == type) return row.format;
     }
     return std::nullopt;
 }
 
 /// The format in which safetensors store whole tensors of a dtype; nothing for other dtypes.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(Dtype dtype) {
-    for (std::size_t i = 0; i < weight_format_table.size(); ++i) {
-        if (weight_format_table[i].dtype == dtype) return static_cast<WeightFormat>(i);
+    for (auto const& row : weight_format_table) {
+        if (row.dtype == dtype) return row.format;
     }
     return std::nullopt;
 }
 
 /// The format that a scheme packs weights into; nothing for those of GGUF, whose types say so, and those that are only read.
 [[nodiscard]] constexpr Optional<WeightFormat> weight_format(QuantMethod method) {
-    for (std::size_t i = 0; i < weight_format_table.size(); ++i) {
-        if (weight_format_table[i].method == method) return static_cast<WeightFormat>(i);
+    for (auto const& row : weight_format_table) {
+        if (row.method == method) return row.format;
     }
     return std::nullopt;
 }
