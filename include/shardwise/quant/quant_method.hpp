@@ -3,6 +3,7 @@
 
 #include <shardwise/core/version.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -18,7 +19,8 @@ enum class QuantMethod : std::uint8_t {
     awq,        // AutoAWQ, gemm version
     mxfp4,      // OCP MX blocks of 32 with a power of two, experts only (gpt-oss)
     ggml_file,  // GGUF as llama.cpp's quantiser mixes it
-    ggml_pure,  // GGUF, every matrix in one type
+    ggml_pure,  // GGUF, every matrix in one type; the last: quant_method_count
 };
+inline constexpr auto quant_method_count = static_cast<std::size_t>(QuantMethod::ggml_pure) + 1;
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
