@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/enumerator_count.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/quant/decode_ggml.hpp>
 
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -345,7 +345,7 @@ inline constexpr std::array<PackedFormTraits, 7> packed_form_table{{
     for (std::size_t i = 0; i < packed_form_table.size(); ++i) {
         if (static_cast<std::size_t>(packed_form_table[i].form) != i) return false;
     }
-    return packed_form_table.size() == static_cast<std::size_t>(PackedForm::kv_heads) + 1;
+    return packed_form_table.size() == enumerator_count<PackedForm>();
 }
 static_assert(has_each_packed_form(), "packed_form_table has one row for each form, in their order");
 

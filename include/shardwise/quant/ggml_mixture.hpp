@@ -249,31 +249,7 @@ namespace detail {
 /// Source  llama-quant.cpp (tensor_type_fallback)
 [[nodiscard]] constexpr GgmlType fitting_type(GgmlType type, std::int64_t columns) {
     if (columns % traits(type).block_elements == 0) return type;
-    auto const stand_in = [type] {
-        using enum GgmlType;
-        switch (type) {
-            case iq1_s:
-            case iq1_m:
-            case iq2_xxs:
-            case iq2_xs:
-            case iq2_s:
-            case iq3_xxs:
-            case iq3_s:
-            case iq4_xs: return iq4_nl;
-            case q2_0:
-            case q2_k:
-            case q3_k:
-            case tq1_0:
-            case tq2_0: return q4_0;
-            case q4_k: return q5_0;
-            case q5_k: return q5_1;
-            case q6_k: return q8_0;
-            case f32: case f16: case q4_0: case q4_1: case q5_0: case q5_1: case q8_0: case q8_1: case q8_k:
-            case iq4_nl: case i8: case i16: case i32: case i64: case f64: case bf16: case mxfp4: case nvfp4:
-            case q1_0: break;
-        }
-        return GgmlType::f16;
-    }();
+    auto const stand_in = traits(type).stand_in;
     return columns % traits(stand_in).block_elements == 0 ? stand_in : GgmlType::f16;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/core/enumerator_count.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@ enum class QuantMethod : std::uint8_t {
     awq,        // AutoAWQ, gemm version
     mxfp4,      // OCP MX blocks of 32 with a power of two, experts only (gpt-oss)
     ggml_file,  // GGUF as llama.cpp's quantiser mixes it
-    ggml_pure,  // GGUF, every matrix in one type; the last: quant_method_count
+    ggml_pure,  // GGUF, every matrix in one type
 };
-inline constexpr auto quant_method_count = static_cast<std::size_t>(QuantMethod::ggml_pure) + 1;
+inline constexpr std::size_t quant_method_count = enumerator_count<QuantMethod>();
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/enumerator_count.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/quant/ggml_type.hpp>
 #include <shardwise/quant/quant_method.hpp>
@@ -32,9 +33,9 @@ enum class WeightFormat : std::uint8_t {
     q8_0,
     q4_k,
     q5_k,
-    q6_k,  // the last: weight_format_count
+    q6_k,
 };
-inline constexpr auto weight_format_count = static_cast<std::size_t>(WeightFormat::q6_k) + 1;
+inline constexpr std::size_t weight_format_count = enumerator_count<WeightFormat>();
 
 /// Where the scales of a format lie.
 enum class ScalePlace : std::uint8_t {
