@@ -25,8 +25,8 @@ inline constexpr std::size_t max_defaults = 12;
 inline constexpr std::string_view file_of_operations = "op/visit_op.hpp";
 
 /// Enumerations of formats, of which a table says all: a switch over one would be a second list to keep in step.
-inline constexpr std::array<std::string_view, 4> enumerations_of_tables{"WeightFormat", "PackedForm", "QuantMethod",
-                                                                        "GgmlType"};
+inline constexpr std::array<std::string_view, 5> enumerations_of_tables{"WeightFormat", "PackedForm", "QuantMethod",
+                                                                        "GgmlType", "GgmlFileType"};
 
 /// Where the names of families may stand: their own files and presets, formats of others (tokenizers and layouts of chats are
 /// called after families, but are not theirs), and lists of what an engine serves.
