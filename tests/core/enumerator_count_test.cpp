@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdint>
 
 using namespace shardwise;
@@ -19,5 +20,6 @@ TEST_CASE("enumerator_count: as many as follow each other from 0") {
     static_assert(enumerator_count<Colour>() == 3);
     static_assert(enumerator_count<None>() == 0);
     static_assert(enumerator_count<Gap>() == 1);
+    static_assert(named_values<Gap, 4>() == std::array{true, false, true, false});
     CHECK(enumerator_count<Colour>() == 3);
 }

@@ -3,8 +3,10 @@
 
 #include <shardwise/core/version.hpp>
 
+#include <array>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -28,6 +30,21 @@ template <class Enumeration, std::size_t first = 0>
     } else {
         return first;
     }
+}
+
+namespace detail {
+
+template <class Enumeration, std::size_t... value>
+[[nodiscard]] constexpr std::array<bool, sizeof...(value)> named_of(std::index_sequence<value...>) {
+    return {is_enumerator<static_cast<Enumeration>(value)>()...};
+}
+
+}  // namespace detail
+
+/// Which values below `count` have a name, of an enumeration that leaves some out.
+template <class Enumeration, std::size_t count>
+[[nodiscard]] constexpr std::array<bool, count> named_values() {
+    return detail::named_of<Enumeration>(std::make_index_sequence<count>{});
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

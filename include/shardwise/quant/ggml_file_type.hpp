@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/enumerator_count.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/quant/ggml_type.hpp>
 #include <shardwise/quant/mix_rules.hpp>
@@ -175,6 +176,18 @@ namespace detail {
     return rows;
 }
 inline constexpr std::array<std::uint8_t, 42> file_type_rows = index_file_types();
+
+/// Whether each file type has its row; one number more has none.
+[[nodiscard]] constexpr bool has_each_file_type() {
+    constexpr auto is_named = named_values<GgmlFileType, file_type_rows.size() + 1>();
+    std::array<int, file_type_rows.size() + 1> found{};
+    for (auto const& row : ggml_file_type_table) ++found[static_cast<std::size_t>(row.file_type)];
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (found[i] != (is_named[i] ? 1 : 0)) return false;
+    }
+    return true;
+}
+static_assert(has_each_file_type(), "ggml_file_type_table has one row for each file type");
 
 }  // namespace detail
 
