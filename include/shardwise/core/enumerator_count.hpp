@@ -5,19 +5,18 @@
 
 #include <array>
 #include <cstddef>
-#include <string_view>
 #include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Whether a value of an enumeration has a name: compilers write one without as a number behind a cast.
+/// Whether a value of an enum class has a name: compilers end with "Colour::red" or with a number behind a cast, "(Colour)7".
 template <auto value>
 [[nodiscard]] constexpr bool is_enumerator() {
-    constexpr std::string_view text = __PRETTY_FUNCTION__;
-    constexpr std::string_view argument = "value = ";
-    return text[text.rfind(argument) + argument.size()] != '(';
+    auto i = sizeof __PRETTY_FUNCTION__ - 1;
+    while (__PRETTY_FUNCTION__[i] != ':' && __PRETTY_FUNCTION__[i] != ')') --i;
+    return __PRETTY_FUNCTION__[i] == ':';
 }
 
 }  // namespace detail
