@@ -4,8 +4,8 @@
 
 #include <shardwise/backend/host/core_pin.hpp>
 #include <shardwise/backend/host/products.hpp>
-#include <shardwise/op/weight_format.hpp>
 #include <shardwise/quant/float_bits.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include "ggml_peer.hpp"
 #include "machine_rates.hpp"
@@ -200,16 +200,7 @@ bool is_alike(std::vector<float> const& ours, std::vector<float> const& theirs) 
 
 /// The share of the read bandwidth that one row has to reach.
 double share_goal(WeightFormat format) {
-    switch (format) {
-        case WeightFormat::f32:
-        case WeightFormat::bf16:
-        case WeightFormat::f16:
-        case WeightFormat::int8:
-        case WeightFormat::q8_0:
-            return 0.9;
-        default:
-            return 0.7;
-    }
+    return traits(format).bits >= 8 ? 0.9 : 0.7;
 }
 
 class Bench {

@@ -32,7 +32,7 @@ namespace {
 }
 
 [[nodiscard]] bool is_bitsandbytes(QuantScheme const& scheme) {
-    return scheme.method == QuantMethod::int8 || scheme.method == QuantMethod::nf4 || scheme.method == QuantMethod::fp4;
+    return traits(scheme.method).is_bitsandbytes;
 }
 
 [[nodiscard]] Result<std::optional<Dtype>> dtype_of_packed(MapRequest const& request) {

@@ -110,10 +110,11 @@ template <class SupportOf>
 
 [[nodiscard]] std::vector<SupportRow> weights() {
     std::vector<SupportRow> rows;
-    for (auto format = WeightFormat::f32; format <= WeightFormat::q6_k;
-         format = static_cast<WeightFormat>(static_cast<std::uint8_t>(format) + 1)) {
-        rows.push_back(row(std::string(name_of(format)), [format]<class B>(B*, DeviceKind) -> Support {
-            if (ExecutesModels<B>) return {SupportLevel::runs, {}};
+    for (auto const& each : weight_format_table) {
+        rows.push_back(row(std::string(each.name), [format = each.format]<class B>(B*, DeviceKind) -> Support {
+            if (ExecutesModels<B>) {
+                return has_host_product(format) ? Support{SupportLevel::runs, {}} : Support{SupportLevel::none, no_body};
+            }
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
             if (has_device_products(format)) return {SupportLevel::library, {}};
             return {SupportLevel::none, no_body};

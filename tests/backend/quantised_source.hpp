@@ -4,9 +4,9 @@
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/weight_source.hpp>
-#include <shardwise/op/weight_format.hpp>
 #include <shardwise/quant/decode_k.hpp>
 #include <shardwise/quant/float_bits.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <doctest/doctest.h>
 

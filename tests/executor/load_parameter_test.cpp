@@ -44,7 +44,7 @@ TEST_CASE("join_kv_halves: keys in blocks and values in another type are one mat
     REQUIRE(joined);
     CHECK(joined->format == WeightFormat::f32);
     std::vector<float> out(66 * 2);
-    detail::decode_packed(joined->packed[0], {0, 66}, {1, 3}, out.data());
+    detail::traits(joined->packed[0].form).decode(joined->packed[0], {0, 66}, {1, 3}, out.data());
     for (int row = 0; row < 66; ++row) {
         for (int input = 1; input < 3; ++input) {
             auto const head = row / 33;
@@ -90,9 +90,8 @@ TEST_CASE("ParameterLoader: converts and quantises on load, parts as the whole, 
         std::vector<std::byte> data(static_cast<std::size_t>(bytes->data)),
             scales(static_cast<std::size_t>(bytes->scales));
         for (std::size_t row = 0; row < 64; ++row) {
-            detail::encode_row(wanted.format, wanted.group, {weight.data() + row * 128, 128},
-                               {reinterpret_cast<std::uint8_t*>(data.data()) + row * data.size() / 64,
-                                scales.data() + row * scales.size() / 64});
+            traits(wanted.format).encode({weight.data() + row * 128, 128}, wanted.group,
+                                         {data.data() + row * data.size() / 64, scales.data() + row * scales.size() / 64});
         }
         target.data = data;
         target.scales = scales;

@@ -24,6 +24,10 @@ inline constexpr std::size_t max_defaults = 12;
 /// The only switch over the kinds of operations.
 inline constexpr std::string_view file_of_operations = "op/visit_op.hpp";
 
+/// Enumerations of formats, of which a table says all: a switch over one would be a second list to keep in step.
+inline constexpr std::array<std::string_view, 5> enumerations_of_tables{"WeightFormat", "PackedForm", "QuantMethod",
+                                                                        "GgmlType", "GgmlFileType"};
+
 /// Where the names of families may stand: their own files and presets, formats of others (tokenizers and layouts of chats are
 /// called after families, but are not theirs), and lists of what an engine serves.
 inline constexpr std::array<std::string_view, 4> folders_of_families{"model/arch/", "model/presets", "tokenizer/",
@@ -76,6 +80,12 @@ inline std::vector<std::string> check_descriptions(std::filesystem::path const& 
             }
             if (code.find("case OpKind::") != std::string_view::npos && file != file_of_operations)
                 found.push_back(place + "switches over the kinds of operations: use visit_op, which a new kind breaks");
+            for (auto const& each : enumerations_of_tables) {
+                auto const name = std::string(each);
+                if (code.find("case " + name + "::") != std::string_view::npos ||
+                    code.find("using enum " + name + ";") != std::string_view::npos)
+                    found.push_back(place + "switches over " + name + ": read the format's row, to which others are added");
+            }
             if (may_name) continue;
             for (auto const& family : families) {
                 if (code.find('"' + family + '"') != std::string_view::npos)

@@ -25,7 +25,7 @@ struct Stored {
         data.resize(index(outputs * detail::data_bytes(format, inputs)));
         // Low bytes: no exponent that leaves the finite numbers, whatever they are read as.
         for (auto& byte : data) byte = static_cast<std::byte>(random() % 0x38U);
-        auto const row_scales = format == WeightFormat::int8 ? 4 : detail::scale_bytes(format, inputs, source.group);
+        auto const row_scales = detail::scale_bytes(format, inputs, source.group);
         scales.resize(index(outputs * row_scales));
         for (auto& byte : scales) byte = static_cast<std::byte>(random() % 0x38U);
         source.data = data;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <shardwise/backend/device.hpp>
+#include <shardwise/backend/device_format.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -36,23 +38,16 @@ struct DeviceRowLayout {
 
 /// The layout of a format that has a kernel; nothing for the others. `inputs` is made of whole blocks.
 [[nodiscard]] constexpr Optional<DeviceRowLayout> device_row_layout(WeightFormat format, std::int64_t inputs) {
-    switch (format) {
-        case WeightFormat::f32:
-            return DeviceRowLayout{4 * inputs, 0, 4 * inputs, false};
-        case WeightFormat::bf16:
-        case WeightFormat::f16:
-            return DeviceRowLayout{2 * inputs, 0, 2 * inputs, false};
-        case WeightFormat::int8:
-            return DeviceRowLayout{inputs, 4, inputs, false};
-        case WeightFormat::q4_0:
-            return DeviceRowLayout{inputs / 2, inputs / 16, inputs / 32 * 18, true};
-        case WeightFormat::q8_0:
-            return DeviceRowLayout{inputs, inputs / 16, inputs / 32 * 34, true};
-        case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4: case WeightFormat::q4_1:
-        case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q4_k: case WeightFormat::q5_k:
-        case WeightFormat::q6_k: break;
-    }
-    return std::nullopt;
+    if (!has_device_products(format)) return std::nullopt;
+    auto const& unit = traits(format);
+    bool const has_blocks = unit.scales == ScalePlace::blocks;
+    auto const quants = inputs * unit.bits / 8;
+    auto const source = data_bytes(format, inputs);
+    // The scales of blocks take what their quants leave.
+    auto const scales = has_blocks ? inputs / unit.block_elements *
+                                         (unit.block_bytes - unit.block_elements * unit.bits / 8)
+                                   : scale_bytes(format, inputs, 0);
+    return DeviceRowLayout{quants, scales, source, has_blocks};
 }
 
 /// Brings a checkpoint's row into the device's order: quants (padded with zeros) and scales apart.
@@ -116,7 +111,7 @@ private:
 
 template <class Api>
 Result<DeviceWeight<Api>> DeviceBackend<Api>::hold_weight(Context& context, WeightSource const& source) {
-    auto const format = traits(source.format);
+    auto const& format = traits(source.format);
     Error error{ErrorCode::shape_mismatch};
     error.in("weight").at(format.name);
     if (source.outputs < 0) return error.because("has a negative number of outputs").got(source.outputs);

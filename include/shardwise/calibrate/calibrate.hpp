@@ -8,6 +8,7 @@
 #include <shardwise/calibrate/product_rates.hpp>
 #include <shardwise/calibrate/rate_probe.hpp>
 #include <shardwise/core/observer.hpp>
+#include <shardwise/hardware/device.hpp>
 
 #include <algorithm>
 #include <array>
@@ -51,9 +52,17 @@ struct Calibration {
     double seconds = 0.0;
 };
 
-/// The formats whose products are measured.
-inline constexpr std::array calibrated_formats{WeightFormat::f32,  WeightFormat::bf16, WeightFormat::f16,
-                                               WeightFormat::int8, WeightFormat::int4, WeightFormat::mxfp4};
+/// A format whose products are measured, and what a description calls their rate.
+struct CalibratedFormat {
+    WeightFormat format;
+    double PeakRates::*rate;
+};
+inline constexpr std::array<CalibratedFormat, 6> calibrated_formats{{{WeightFormat::f32, &PeakRates::fp32},
+                                                                     {WeightFormat::bf16, &PeakRates::bf16},
+                                                                     {WeightFormat::f16, &PeakRates::fp16},
+                                                                     {WeightFormat::int8, &PeakRates::int8},
+                                                                     {WeightFormat::int4, &PeakRates::int4},
+                                                                     {WeightFormat::mxfp4, &PeakRates::fp4}}};
 
 namespace detail {
 
@@ -91,7 +100,8 @@ public:
             if (!rate) return rate.error();
             to = *rate;
         }
-        for (auto const format : calibrated_formats) {
+        for (auto const& each : calibrated_formats) {
+            auto const format = each.format;
             auto const large = measure_product(all, format, next("products"));
             if (!large) return large.error();
             found.products.push_back(*large);

@@ -13,35 +13,18 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-[[nodiscard]] inline double* rate_of(PeakRates& rates, WeightFormat format) {
-    switch (format) {
-        case WeightFormat::f32:
-            return &rates.fp32;
-        case WeightFormat::bf16:
-            return &rates.bf16;
-        case WeightFormat::f16:
-            return &rates.fp16;
-        case WeightFormat::int8:
-            return &rates.int8;
-        case WeightFormat::int4:
-            return &rates.int4;
-        case WeightFormat::mxfp4:
-            return &rates.fp4;
-        case WeightFormat::nf4: case WeightFormat::q4_0: case WeightFormat::q4_1: case WeightFormat::q5_0:
-        case WeightFormat::q5_1: case WeightFormat::q8_0: case WeightFormat::q4_k: case WeightFormat::q5_k:
-        case WeightFormat::q6_k: break;
-    }
-    return nullptr;
-}
-
 /// The processor with what was measured of it, as one of `ranks` that share it.
 [[nodiscard]] inline Device measured_processor(Device device, Calibration const& calibration, std::int32_t ranks) {
     auto const share = 1.0 / ranks;
     auto& measured = device.measured;
     for (auto const& product : calibration.products) {
         bool const is_one_row = product.rows == 1;
-        auto* const rate = rate_of(is_one_row ? measured.one_row : measured.products, product.format);
-        if (rate != nullptr) *rate = (is_one_row ? product.bytes : product.operations) * share;
+        auto& rates = is_one_row ? measured.one_row : measured.products;
+        for (auto const& each : calibrated_formats) {
+            if (each.format == product.format) {
+                rates.*each.rate = (is_one_row ? product.bytes : product.operations) * share;
+            }
+        }
     }
     device.bandwidth = measured.bandwidth = calibration.read_all * share;
     for (auto const& each : all_rates) device.peak.*each.rate *= share;

@@ -7,7 +7,7 @@
 #include <shardwise/calibrate/rate_probe.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/tensor_view.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -41,36 +41,13 @@ struct ProbeWeight {
     WeightSource source;
 };
 
-/// The formats whose rates a description names (f32, bf16, f16, int8, int4) and mxfp4. Inputs are a multiple of 32.
+/// Inputs are a multiple of the format's blocks, and of 32.
 [[nodiscard]] inline ProbeWeight probe_weight(WeightFormat format, std::int64_t outputs, std::int64_t inputs) {
     ProbeWeight weight;
     weight.source = {format, outputs, inputs, {}, {}, 0};
-    auto const elements = outputs * inputs;
-    auto bytes = elements;
-    std::int64_t scales = 0;
-    switch (format) {
-        case WeightFormat::f32:
-            bytes = elements * 4;
-            break;
-        case WeightFormat::bf16:
-        case WeightFormat::f16:
-            bytes = elements * 2;
-            break;
-        case WeightFormat::int4:
-            bytes = elements / 2;
-            weight.source.group = 32;
-            scales = elements / 32 * 2;
-            break;
-        case WeightFormat::mxfp4:
-            bytes = elements / 2;
-            scales = elements / 32;
-            break;
-        case WeightFormat::int8: case WeightFormat::nf4: case WeightFormat::q4_0: case WeightFormat::q4_1:
-        case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0: case WeightFormat::q4_k:
-        case WeightFormat::q5_k: case WeightFormat::q6_k:
-            scales = outputs * 4;
-            break;
-    }
+    if (traits(format).scales == ScalePlace::group) weight.source.group = 32;
+    auto const bytes = outputs * data_bytes(format, inputs);
+    auto const scales = outputs * scale_bytes(format, inputs, weight.source.group);
     // 0x3c3c is a small positive number in every float format, and as a scale; as integers it is as good as any.
     weight.data.assign(static_cast<std::size_t>(bytes), std::byte{0x3c});
     weight.scales.assign(static_cast<std::size_t>(scales), std::byte{0x3c});
@@ -81,19 +58,7 @@ struct ProbeWeight {
 
 /// Bytes of a thousand weights, about: enough to make a weight of a wanted size.
 [[nodiscard]] constexpr std::int64_t thousand_weights(WeightFormat format) {
-    switch (format) {
-        case WeightFormat::f32:
-            return 4000;
-        case WeightFormat::bf16:
-        case WeightFormat::f16:
-            return 2000;
-        case WeightFormat::int8:
-            return 1000;
-        case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4: case WeightFormat::q4_0:
-        case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0:
-        case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
-    }
-    return 500;
+    return 1000 * traits(format).bits / 8;
 }
 
 /// Times one product; `rows` of activations.

@@ -78,9 +78,8 @@ namespace detail {
     }
     if (is_asked && request.engine_quant.empty() && !quant_word(request.engine, *request.quant)) return lacks();
     bool const is_packed = static_cast<bool>(request.stored_quant);
-    auto const method = is_packed ? request.stored_quant->method : QuantMethod::fp8;
-    bool const is_bitsandbytes = method == QuantMethod::int8 || method == QuantMethod::nf4 || method == QuantMethod::fp4;
-    if (is_packed && is_bitsandbytes && request.engine == Engine::vllm) {
+    bool const is_bitsandbytes = is_packed && traits(request.stored_quant->method).is_bitsandbytes;
+    if (is_bitsandbytes && request.engine == Engine::vllm) {
         return refuse_deploy("MODEL", "is quantised by bitsandbytes, which vllm 0.33 does not read",
                              "deploy tgi, or give the model as it was before quantisation");
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/packed_weight.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/optional.hpp>
@@ -10,7 +11,6 @@
 #include <shardwise/kernels/attention.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
 #include <shardwise/op/operation.hpp>
-#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
 
@@ -41,8 +41,7 @@ inline constexpr std::int64_t latent_rows = 32;
 }
 /// The format of a weight that is turned round: its own where that has plain elements.
 [[nodiscard]] constexpr WeightFormat turned_format(WeightFormat format) {
-    bool const is_plain = format == WeightFormat::f32 || format == WeightFormat::bf16 || format == WeightFormat::f16;
-    return is_plain ? format : WeightFormat::f32;
+    return traits(format).scales == ScalePlace::none ? format : WeightFormat::f32;
 }
 
 }  // namespace detail

@@ -45,25 +45,11 @@ namespace detail {
 
 /// The format that a scheme packs a weight into; nothing for schemes that are only read from checkpoints.
 [[nodiscard]] constexpr Optional<HeldFormat> packed_format(QuantScheme const& scheme, GgmlType type) {
-    switch (scheme.method) {
-        case QuantMethod::int8:
-            return HeldFormat{WeightFormat::int8, 0};
-        case QuantMethod::int4:
-            return HeldFormat{WeightFormat::int4, scheme.group};
-        case QuantMethod::nf4:
-            if (scheme.double_quant) return std::nullopt;
-            return HeldFormat{WeightFormat::nf4, 0};
-        case QuantMethod::mxfp4:
-            return HeldFormat{WeightFormat::mxfp4, 0};
-        case QuantMethod::ggml_file:
-        case QuantMethod::ggml_pure: {
-            auto const format = weight_format(type);
-            if (!format || !can_quantize(*format)) return std::nullopt;
-            return HeldFormat{*format, 0};
-        }
-        case QuantMethod::fp4: case QuantMethod::fp8: case QuantMethod::gptq: case QuantMethod::awq: break;
-    }
-    return std::nullopt;
+    // Double quantisation is only read.
+    if (scheme.double_quant) return std::nullopt;
+    auto const format = scheme.is_ggml() ? weight_format(type) : weight_format(scheme.method);
+    if (!format || !can_quantize(*format)) return std::nullopt;
+    return HeldFormat{*format, traits(*format).scales == ScalePlace::group ? scheme.group : 0};
 }
 
 [[nodiscard]] inline Error not_quantized_here(ErrorCode code, std::string_view subject, std::string_view scheme) {
@@ -133,7 +119,7 @@ namespace detail {
     if (!packed) {
         return detail::not_quantized_here(ErrorCode::unsupported, parameter.name, name_of(scheme).view());
     }
-    auto const block = packed->format == WeightFormat::int4 ? 1 : traits(packed->format).block_elements;
+    auto const block = row_multiple(packed->format);
     if (weight.inputs() % block != 0) {
         return Error{ErrorCode::unsupported}
             .in(parameter.name)

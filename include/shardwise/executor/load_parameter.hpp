@@ -193,10 +193,11 @@ private:
             return;
         }
         auto const count = static_cast<std::int64_t>(parameter.packed.size());
-        if (count == 1) return detail::decode_packed(parameter.packed[0], rows, columns, out);
+        auto const& only = parameter.packed[0];
+        if (count == 1) return detail::traits(only.form).decode(only, rows, columns, out);
         for (auto row = rows.begin; row < rows.end; ++row, out += width) {
-            detail::decode_packed(parameter.packed[static_cast<std::size_t>(row % count)],
-                                  {row / count, row / count + 1}, columns, out);
+            auto const& piece = parameter.packed[static_cast<std::size_t>(row % count)];
+            detail::traits(piece.form).decode(piece, {row / count, row / count + 1}, columns, out);
         }
     }
     static void decode_chunks(WeightSource const& stored, std::int64_t row, UnitRange columns, float* out) {
@@ -241,11 +242,12 @@ private:
         auto const bytes = detail::source_bytes(target);
         if (!bytes) return named(bytes.error(), parameter.name);
         LoadedMatrix out(target, *bytes);
-        bool const is_repacked = !parameter.packed.empty() && parameter.format != WeightFormat::f32 &&
-                                 parameter.packed.front().form != PackedForm::kv_heads &&
+        bool const can_repack =
+            !parameter.packed.empty() && detail::traits(parameter.packed.front().form).repack != nullptr;
+        bool const is_repacked = can_repack && parameter.format != WeightFormat::f32 &&
                                  held == HeldFormat{parameter.format, parameter.group};
         // A scale for the whole row needs the whole row, or what all ranks know of it.
-        bool const has_row_scales = !is_repacked && held.format == WeightFormat::int8;
+        bool const has_row_scales = !is_repacked && traits(held.format).scales == ScalePlace::row;
         bool const is_shared = has_row_scales && is_dealt;
         bool const needs_rows = has_row_scales && !is_shared && width > 0 && width != part.inputs;
         std::vector<std::int64_t> places;
@@ -273,6 +275,8 @@ private:
             if (auto const shared = options_.share_largest(largest); !shared) return shared.error();
         }
         if (outputs == 0 || width == 0) return Result<LoadedMatrix>(std::move(out));
+        if (!is_repacked && !can_quantize(held.format))
+            return detail::not_quantized_here(ErrorCode::unsupported, parameter.name, name_of(held.format));
         auto const row_data = bytes->data / outputs;
         auto const row_scales = bytes->scales / outputs;
         std::atomic<bool> is_false = false;
@@ -288,9 +292,10 @@ private:
                     for (auto row = run.begin; row < run.end; ++row) {
                         auto const to = place + row - run.begin;
                         auto const count = static_cast<std::int64_t>(parameter.packed.size());
-                        bool const fits = detail::repack_row(parameter.packed[static_cast<std::size_t>(row % count)],
-                                                             target, row / count, columns, out.data() + to * row_data,
-                                                             out.scales() + to * row_scales);
+                        auto const& piece = parameter.packed[static_cast<std::size_t>(row % count)];
+                        bool const fits =
+                            detail::traits(piece.form).repack(piece, target, row / count, columns,
+                                                              out.data() + to * row_data, out.scales() + to * row_scales);
                         if (!fits) is_false = true;
                     }
                     continue;
@@ -315,8 +320,8 @@ private:
                     }
                     bool const is_cut = needs_rows || is_shared;
                     whole.resize(is_cut ? count : 0);
-                    auto* const to = reinterpret_cast<std::uint8_t*>(is_cut ? whole.data() : data);
-                    detail::encode_row(held.format, held.group, {from, count}, {to, scales});
+                    auto* const to = is_cut ? whole.data() : data;
+                    traits(held.format).encode({from, count}, held.group, {to, scales});
                     if (is_cut) std::copy_n(whole.data() + (needs_rows ? own.begin : 0), width, data);
                 }
             }

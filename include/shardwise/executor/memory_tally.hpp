@@ -3,11 +3,11 @@
 
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/backend/host/multiply.hpp>
+#include <shardwise/backend/host/packed_weight.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/executor/block_cut.hpp>
 #include <shardwise/executor/executor_limits.hpp>
 #include <shardwise/model/architecture.hpp>
-#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/parallel/detail/product_tree.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>

@@ -4,6 +4,7 @@
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/core/assert.hpp>
 #include <shardwise/core/dtype.hpp>
+#include <shardwise/core/enumerator_count.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/quant/decode_ggml.hpp>
 
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -108,14 +108,16 @@ struct GroupedElement {
                                      ((1U << static_cast<unsigned>(bits)) - 1U));
 }
 
-[[nodiscard]] inline GroupedElement grouped_at(PackedWeight const& weight, std::int64_t output, std::int64_t input) {
+[[nodiscard]] inline GroupedElement gptq_at(PackedWeight const& weight, std::int64_t output, std::int64_t input) {
     auto const group = group_at(weight, input);
-    if (weight.form == PackedForm::gptq) {
-        auto const q = bits_at(weight.data, output, weight.outputs, input * weight.bits, weight.bits);
-        auto const zeros = group * (weight.outputs * weight.bits / 32);
-        auto const zero = bits_at(weight.zeros, zeros, 1, output * weight.bits, weight.bits) + weight.zero_offset;
-        return {q - zero, group * weight.outputs + output};
-    }
+    auto const q = bits_at(weight.data, output, weight.outputs, input * weight.bits, weight.bits);
+    auto const zeros = group * (weight.outputs * weight.bits / 32);
+    auto const zero = bits_at(weight.zeros, zeros, 1, output * weight.bits, weight.bits) + weight.zero_offset;
+    return {q - zero, group * weight.outputs + output};
+}
+
+[[nodiscard]] inline GroupedElement awq_at(PackedWeight const& weight, std::int64_t output, std::int64_t input) {
+    auto const group = group_at(weight, input);
     // Of eight outputs in a word: the inverse of AWQ's order 0, 2, 4, 6, 1, 3, 5, 7.
     constexpr std::array<std::int64_t, 8> nibble_of{0, 4, 1, 5, 2, 6, 3, 7};
     auto const words = weight.outputs / 8;
@@ -162,48 +164,58 @@ inline void decode_kv_row(PackedWeight const& weight, std::int64_t row, UnitRang
         decode_ggml_row(half, head * weight.inputs + input, own, 1, out + input - columns.begin);
 }
 
-/// The values of some rows and inputs, as the format's reference computes them.
-///
-/// Shapes  out [rows, columns]
-/// Source  quant/decode_*.hpp, with which the tests compare it bit for bit
-inline void decode_packed(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
-    auto const width = columns.size();
-    if (weight.form == PackedForm::gptq || weight.form == PackedForm::awq) {
-        // Outputs of one input lie together.
-        for (auto input = columns.begin; input < columns.end; ++input) {
-            for (auto output = rows.begin; output < rows.end; ++output) {
-                auto const element = grouped_at(weight, output, input);
-                out[(output - rows.begin) * width + input - columns.begin] =
-                    scale_at(weight.scales, weight.scale_dtype, element.scale) * static_cast<float>(element.value);
-            }
+// Decode some rows and inputs, as the format's reference computes them: out [rows, columns].
+
+inline void decode_ggml_rows(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    for (auto row = rows.begin; row < rows.end; ++row, out += columns.size())
+        decode_ggml_row(weight, row, columns.begin, columns.size(), out);
+}
+
+inline void decode_kv_rows(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    for (auto row = rows.begin; row < rows.end; ++row, out += columns.size()) decode_kv_row(weight, row, columns, out);
+}
+
+/// gptq, awq: outputs of one input lie together.
+template <auto element_at>
+void decode_grouped(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    for (auto input = columns.begin; input < columns.end; ++input) {
+        for (auto output = rows.begin; output < rows.end; ++output) {
+            auto const element = element_at(weight, output, input);
+            out[(output - rows.begin) * columns.size() + input - columns.begin] =
+                scale_at(weight.scales, weight.scale_dtype, element.scale) * static_cast<float>(element.value);
         }
-        return;
     }
-    auto const across = weight.block_columns > 0 ? ceil_divide(weight.inputs, weight.block_columns) : 0;
-    for (auto row = rows.begin; row < rows.end; ++row, out += width) {
-        if (weight.form == PackedForm::ggml) {
-            decode_ggml_row(weight, row, columns.begin, width, out);
-            continue;
-        }
-        if (weight.form == PackedForm::kv_heads) {
-            decode_kv_row(weight, row, columns, out);
-            continue;
-        }
+}
+
+inline void decode_bnb_4bit_rows(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    for (auto row = rows.begin; row < rows.end; ++row) {
         for (auto input = columns.begin; input < columns.end; ++input) {
             auto const at = row * weight.inputs + input;
-            auto& to = out[input - columns.begin];
-            if (weight.form == PackedForm::bnb_4bit) {
-                auto const byte = std::to_integer<unsigned>(weight.data[static_cast<std::size_t>(at / 2)]);
-                to = weight.code[(at % 2 == 0 ? byte >> 4U : byte) & 15U] * absmax_at(weight, at / 64);
-            } else if (weight.form == PackedForm::bnb_int8) {
-                constexpr float reciprocal = 7.874015718698502e-3F;
-                to = static_cast<float>(load_at<std::int8_t>(weight.data, at)) *
-                     load_at<float>(weight.scales, row * 4) * reciprocal;
-            } else {
-                auto const block = row / weight.block_rows * across + input / weight.block_columns;
-                to = from_e4m3(load_at<std::uint8_t>(weight.data, at)) *
+            auto const byte = std::to_integer<unsigned>(weight.data[static_cast<std::size_t>(at / 2)]);
+            *out++ = weight.code[(at % 2 == 0 ? byte >> 4U : byte) & 15U] * absmax_at(weight, at / 64);
+        }
+    }
+}
+
+/// bitsandbytes' float of 1 / 127.
+inline constexpr float bnb_int8_reciprocal = 7.874015718698502e-3F;
+
+inline void decode_bnb_int8_rows(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    for (auto row = rows.begin; row < rows.end; ++row) {
+        for (auto input = columns.begin; input < columns.end; ++input) {
+            *out++ = static_cast<float>(load_at<std::int8_t>(weight.data, row * weight.inputs + input)) *
+                     load_at<float>(weight.scales, row * 4) * bnb_int8_reciprocal;
+        }
+    }
+}
+
+inline void decode_fp8_rows(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out) {
+    auto const across = weight.block_columns > 0 ? ceil_divide(weight.inputs, weight.block_columns) : 0;
+    for (auto row = rows.begin; row < rows.end; ++row) {
+        for (auto input = columns.begin; input < columns.end; ++input) {
+            auto const block = row / weight.block_rows * across + input / weight.block_columns;
+            *out++ = from_e4m3(load_at<std::uint8_t>(weight.data, row * weight.inputs + input)) *
                      scale_at(weight.scales, weight.scale_dtype, block);
-            }
         }
     }
 }
@@ -223,8 +235,9 @@ inline void repack_mxfp4(std::byte const* block, std::byte* data, std::byte* sca
 }
 
 /// Writes some inputs of a gptq or awq row as blocks of Q5_0 or Q8_0. False where one is out of their range.
-inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::int64_t row, UnitRange columns,
-                          std::byte* data) {
+template <auto element_at>
+bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::int64_t row, UnitRange columns,
+                   std::byte* data) {
     bool const is_q5 = format == WeightFormat::q5_0;
     std::int64_t const most = is_q5 ? 16 : 128;
     bool fits = true;
@@ -232,7 +245,7 @@ inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::
         std::uint32_t high = 0;
         if (is_q5) std::memset(data + 6, 0, 16);
         for (std::int64_t i = 0; i < 32; ++i) {
-            auto const element = grouped_at(weight, row, first + i);
+            auto const element = element_at(weight, row, first + i);
             if (i == 0) std::memcpy(data, weight.scales.data() + element.scale * 2, 2);
             fits = fits && element.value >= -most && element.value < most;
             if (!is_q5) {
@@ -248,49 +261,56 @@ inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::
     return fits;
 }
 
-/// Writes some inputs of one row in the format of `target` without decoding them: the same values. False where the format cannot
-/// express one.
-///
-/// Shapes  columns begin and end at whole blocks; data and scales are those of the row in `target`
-[[nodiscard]] inline bool repack_row(PackedWeight const& weight, WeightSource const& target, std::int64_t row,
-                                     UnitRange columns, std::byte* data, std::byte* scales) {
-    auto const first = row * weight.inputs + columns.begin;
+// Write some inputs of one row in the format of `target` without decoding them: the same values. False where the format cannot
+// express one. Columns begin and end at whole blocks; data and scales are those of the row in `target`.
+
+[[nodiscard]] inline bool repack_ggml(PackedWeight const& weight, WeightSource const& target, std::int64_t row,
+                                      UnitRange columns, std::byte* data, std::byte* scales) {
+    auto const& type = traits(weight.type);
     auto const count = columns.size();
-    switch (weight.form) {
-        case PackedForm::ggml: {
-            auto const& type = traits(weight.type);
-            auto const* const blocks = weight.data.data() + first / type.block_elements * type.block_bytes;
-            if (target.format != WeightFormat::mxfp4) {
-                std::memcpy(data, blocks, static_cast<std::size_t>(count / type.block_elements * type.block_bytes));
-                return true;
-            }
-            for (std::int64_t i = 0; i < count / 32; ++i)
-                repack_mxfp4(blocks + i * type.block_bytes, data + i * 16, scales + i);
-            return true;
-        }
-        case PackedForm::bnb_4bit:
-            std::memcpy(data, weight.data.data() + first / 2, static_cast<std::size_t>(count / 2));
-            for (std::int64_t i = 0; i < count / 64; ++i) {
-                auto const absmax = absmax_at(weight, first / 64 + i);
-                std::memcpy(scales + 4 * i, &absmax, sizeof absmax);
-            }
-            return true;
-        case PackedForm::bnb_int8: {
-            std::memcpy(data, weight.data.data() + first, static_cast<std::size_t>(count));
-            constexpr float reciprocal = 7.874015718698502e-3F;
-            auto const scale = load_at<float>(weight.scales, row * 4) * reciprocal;
-            std::memcpy(scales, &scale, sizeof scale);
-            return true;
-        }
-        case PackedForm::gptq: case PackedForm::awq: case PackedForm::fp8: case PackedForm::kv_heads:
-            break;
+    auto const first = row * weight.inputs + columns.begin;
+    auto const* const blocks = weight.data.data() + first / type.block_elements * type.block_bytes;
+    if (traits(target.format).ggml == weight.type) {
+        std::memcpy(data, blocks, static_cast<std::size_t>(count / type.block_elements * type.block_bytes));
+        return true;
     }
-    if (target.format != WeightFormat::int4) return repack_blocks(weight, target.format, row, columns, data);
-    // Integers of one sign-less scale: int4 with the zero point in the middle.
+    SHARDWISE_ASSERT(target.format == WeightFormat::mxfp4);  // the only one of other order
+    for (std::int64_t i = 0; i < count / 32; ++i)
+        repack_mxfp4(blocks + i * type.block_bytes, data + i * 16, scales + i);
+    return true;
+}
+
+[[nodiscard]] inline bool repack_bnb_4bit(PackedWeight const& weight, WeightSource const&, std::int64_t row,
+                                          UnitRange columns, std::byte* data, std::byte* scales) {
+    auto const first = row * weight.inputs + columns.begin;
+    std::memcpy(data, weight.data.data() + first / 2, static_cast<std::size_t>(columns.size() / 2));
+    for (std::int64_t i = 0; i < columns.size() / 64; ++i) {
+        auto const absmax = absmax_at(weight, first / 64 + i);
+        std::memcpy(scales + 4 * i, &absmax, sizeof absmax);
+    }
+    return true;
+}
+
+[[nodiscard]] inline bool repack_bnb_int8(PackedWeight const& weight, WeightSource const&, std::int64_t row,
+                                          UnitRange columns, std::byte* data, std::byte* scales) {
+    std::memcpy(data, weight.data.data() + row * weight.inputs + columns.begin,
+                static_cast<std::size_t>(columns.size()));
+    auto const scale = load_at<float>(weight.scales, row * 4) * bnb_int8_reciprocal;
+    std::memcpy(scales, &scale, sizeof scale);
+    return true;
+}
+
+/// gptq, awq: integers of one sign-less scale, int4 with the zero point in the middle, else blocks.
+template <auto element_at>
+[[nodiscard]] bool repack_grouped(PackedWeight const& weight, WeightSource const& target, std::int64_t row,
+                                  UnitRange columns, std::byte* data, std::byte* scales) {
+    if (target.format != WeightFormat::int4)
+        return repack_blocks<element_at>(weight, target.format, row, columns, data);
+    auto const count = columns.size();
     bool fits = true;
     std::memset(data, 0, static_cast<std::size_t>(ceil_divide(count, 2)));
     for (std::int64_t i = 0; i < count; ++i) {
-        auto const element = grouped_at(weight, row, columns.begin + i);
+        auto const element = element_at(weight, row, columns.begin + i);
         fits = fits && element.value >= -8 && element.value <= 7;
         auto const q = static_cast<unsigned>(element.value + 8) & 15U;
         data[i / 2] |= static_cast<std::byte>(q << (i % 2 == 0 ? 0U : 4U));
@@ -298,6 +318,39 @@ inline bool repack_blocks(PackedWeight const& weight, WeightFormat format, std::
             std::memcpy(scales + i / target.group * 2, weight.scales.data() + element.scale * 2, 2);
     }
     return fits;
+}
+
+/// What is done with a form: decoded always, written in a format of products where there is a function for it.
+struct PackedFormTraits {
+    PackedForm form;
+    void (*decode)(PackedWeight const& weight, UnitRange rows, UnitRange columns, float* out);
+    bool (*repack)(PackedWeight const& weight, WeightSource const& target, std::int64_t row, UnitRange columns,
+                   std::byte* data, std::byte* scales) = nullptr;
+};
+
+/// Every form in the order of the enumeration.
+///
+/// Source  quant/decode_*.hpp, with which the tests compare it bit for bit
+inline constexpr std::array<PackedFormTraits, 7> packed_form_table{{
+    {PackedForm::ggml, &decode_ggml_rows, &repack_ggml},
+    {PackedForm::bnb_4bit, &decode_bnb_4bit_rows, &repack_bnb_4bit},
+    {PackedForm::bnb_int8, &decode_bnb_int8_rows, &repack_bnb_int8},
+    {PackedForm::gptq, &decode_grouped<&gptq_at>, &repack_grouped<&gptq_at>},
+    {PackedForm::awq, &decode_grouped<&awq_at>, &repack_grouped<&awq_at>},
+    {PackedForm::fp8, &decode_fp8_rows},
+    {PackedForm::kv_heads, &decode_kv_rows},
+}};
+
+[[nodiscard]] constexpr bool has_each_packed_form() {
+    for (std::size_t i = 0; i < packed_form_table.size(); ++i) {
+        if (static_cast<std::size_t>(packed_form_table[i].form) != i) return false;
+    }
+    return packed_form_table.size() == enumerator_count<PackedForm>();
+}
+static_assert(has_each_packed_form(), "packed_form_table has one row for each form, in their order");
+
+[[nodiscard]] constexpr PackedFormTraits const& traits(PackedForm form) {
+    return packed_form_table[static_cast<std::size_t>(form)];
 }
 
 }  // namespace detail

@@ -3,7 +3,7 @@
 
 #include <shardwise/executor/packed_weight.hpp>
 #include <shardwise/model/tensor.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -364,7 +364,7 @@ private:
         // Halves of biases alternate element by element.
         weight.inputs = rank == 0 || (is_half && rank < 3) ? 1 : tensor.shape[rank - 1];
         weight.outputs = weight.inputs > 0 ? tensor.shape.elements() / weight.inputs : 0;
-        parameter.format = format ? *format : tensor.type == GgmlType::mxfp4 ? WeightFormat::mxfp4 : WeightFormat::f32;
+        parameter.format = format ? *format : reordered_format(tensor.type).value_or(WeightFormat::f32);
         parameter.packed.push_back(weight);
         put(match, parameter);
     }

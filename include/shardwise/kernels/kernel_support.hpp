@@ -137,11 +137,4 @@ inline constexpr std::array kernel_support{
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
 };
 
-/// True where a device multiplies by weights of a format as they are; the host does by all.
-[[nodiscard]] constexpr bool has_device_products(WeightFormat format) {
-    // The largest block of any format.
-    constexpr std::int64_t inputs = 256;
-    return detail::device_row_layout(format, inputs).has_value();
-}
-
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

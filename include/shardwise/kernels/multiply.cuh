@@ -4,11 +4,12 @@
 #include <shardwise/backend/detail/block_sum.cuh>
 #include <shardwise/backend/detail/device_calls.hpp>
 #include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/device_format.hpp>
 #include <shardwise/kernels/detail/device_chunk.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -52,27 +53,26 @@ Result<> launch_multiply_as(MultiplyCall const& call, typename Api::Stream strea
     return DeviceCode<Api>::launch("multiply", kernel, blocks, multiply_threads, stream, call);
 }
 
+/// By the format's kernel; hold_weight makes no weight of a format that has none.
+template <class Api, WeightFormat format>
+Result<> launch_multiply_if_run(MultiplyCall const& call, typename Api::Stream stream) {
+    if constexpr (has_device_products(format)) {
+        return launch_multiply_as<Api, format>(call, stream);
+    } else {
+        return Error{ErrorCode::unsupported}.in("multiply").at(traits(format).name);
+    }
+}
+
+template <class Api, std::size_t... format>
+Result<> launch_multiply_of(MultiplyCall const& call, typename Api::Stream stream, std::index_sequence<format...>) {
+    using Launch = Result<> (*)(MultiplyCall const&, typename Api::Stream);
+    constexpr Launch launches[] = {&launch_multiply_if_run<Api, static_cast<WeightFormat>(format)>...};
+    return launches[static_cast<std::size_t>(call.weight.format)](call, stream);
+}
+
 template <class Api>
 Result<> launch_multiply(MultiplyCall const& call, typename Api::Stream stream) {
-    switch (call.weight.format) {
-        case WeightFormat::f32:
-            return launch_multiply_as<Api, WeightFormat::f32>(call, stream);
-        case WeightFormat::bf16:
-            return launch_multiply_as<Api, WeightFormat::bf16>(call, stream);
-        case WeightFormat::f16:
-            return launch_multiply_as<Api, WeightFormat::f16>(call, stream);
-        case WeightFormat::int8:
-            return launch_multiply_as<Api, WeightFormat::int8>(call, stream);
-        case WeightFormat::q4_0:
-            return launch_multiply_as<Api, WeightFormat::q4_0>(call, stream);
-        case WeightFormat::q8_0:
-            return launch_multiply_as<Api, WeightFormat::q8_0>(call, stream);
-        case WeightFormat::int4: case WeightFormat::nf4: case WeightFormat::mxfp4: case WeightFormat::q4_1:
-        case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q4_k: case WeightFormat::q5_k:
-        case WeightFormat::q6_k: break;
-    }
-    // hold_weight makes no weight of another format.
-    return Error{ErrorCode::unsupported}.in("multiply").at(traits(call.weight.format).name);
+    return launch_multiply_of<Api>(call, stream, std::make_index_sequence<weight_format_count>{});
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -5,108 +5,37 @@
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/weight_source.hpp>
 #include <shardwise/core/check_views.hpp>
-#include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/launch_pieces.hpp>
-#include <shardwise/quant/encode_bitsandbytes.hpp>
-#include <shardwise/quant/encode_int4.hpp>
-#include <shardwise/quant/encode_int8.hpp>
-#include <shardwise/quant/encode_legacy.hpp>
-#include <shardwise/quant/encode_microscaling.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Where a row of a quantised weight is written.
-struct QuantizedRow {
-    std::uint8_t* data;
-    std::byte* scales;
-};
-
-template <std::size_t bytes, std::size_t elements>
-void encode_blocks(void (*encode)(std::span<float const, elements>, std::span<std::uint8_t, bytes>),
-                   std::span<float const> values, std::uint8_t* blocks) {
-    for (std::size_t i = 0; i < values.size() / elements; ++i) {
-        encode(values.subspan(i * elements).template first<elements>(),
-               std::span<std::uint8_t, bytes>(blocks + i * bytes, bytes));
-    }
-}
-
-/// Encodes one row; sizes were checked.
-inline void encode_row(WeightFormat format, std::int64_t group, std::span<float const> values, QuantizedRow row) {
-    switch (format) {
-        case WeightFormat::f32:
-            if (!values.empty()) std::memcpy(row.data, values.data(), values.size_bytes());
-            return;
-        case WeightFormat::bf16:
-        case WeightFormat::f16:
-            for (std::size_t i = 0; i < values.size(); ++i) {
-                auto const bits = format == WeightFormat::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
-                std::memcpy(row.data + 2 * i, &bits, sizeof bits);
-            }
-            return;
-        case WeightFormat::int8: {
-            auto const scale = encode_int8_row(values, {reinterpret_cast<std::int8_t*>(row.data), values.size()});
-            std::memcpy(row.scales, &scale, sizeof scale);
-            return;
-        }
-        case WeightFormat::int4: {
-            // Group by group: the scales lie at any address.
-            auto const size = static_cast<std::size_t>(group);
-            List<std::uint16_t> scales((values.size() + size - 1) / size);
-            (void)encode_int4_row(values, size, {row.data, (values.size() + 1) / 2}, {scales.data(), scales.size()});
-            if (!scales.empty()) std::memcpy(row.scales, scales.data(), 2 * scales.size());
-            return;
-        }
-        case WeightFormat::nf4:
-            for (std::size_t i = 0; i < values.size() / 64; ++i) {
-                float absmax = 0.0F;
-                (void)encode_nf4(values.subspan(64 * i, 64), {row.data + 32 * i, 32}, {&absmax, 1});
-                std::memcpy(row.scales + 4 * i, &absmax, sizeof absmax);
-            }
-            return;
-        case WeightFormat::mxfp4:
-            for (std::size_t i = 0; i < values.size() / 32; ++i) {
-                row.scales[i] = static_cast<std::byte>(encode_mxfp4_checkpoint(
-                    values.subspan(32 * i).first<32>(), std::span<std::uint8_t, 16>(row.data + 16 * i, 16)));
-            }
-            return;
-        case WeightFormat::q4_0:
-            return encode_blocks(&encode_q4_0, values, row.data);
-        case WeightFormat::q4_1:
-            return encode_blocks(&encode_q4_1, values, row.data);
-        case WeightFormat::q5_0:
-            return encode_blocks(&encode_q5_0, values, row.data);
-        case WeightFormat::q5_1:
-            return encode_blocks(&encode_q5_1, values, row.data);
-        case WeightFormat::q8_0:
-            return encode_blocks(&encode_q8_0, values, row.data);
-        case WeightFormat::q4_k:
-        case WeightFormat::q5_k:
-        case WeightFormat::q6_k:
-            return;
-    }
-}
-
 /// Elements of a row that are encoded without those before and behind them: blocks that share neither scales nor bytes.
 [[nodiscard]] constexpr std::int64_t encoded_apart(WeightFormat format, std::int64_t width, std::int64_t group) {
-    if (format == WeightFormat::int8) return width;
-    if (format == WeightFormat::int4) return group < width ? 2 * group : width;
-    return traits(format).block_elements;
+    auto const& unit = traits(format);
+    switch (unit.scales) {
+        case ScalePlace::row: return width;
+        case ScalePlace::group: return group < width ? 2 * group : width;
+        case ScalePlace::none:
+        case ScalePlace::blocks:
+        case ScalePlace::block: break;
+    }
+    return unit.block_elements;
 }
 
 }  // namespace detail
 
 /// Whether `quantize` knows a format: all but the K types, whose scales ggml finds by a search.
 [[nodiscard]] constexpr bool can_quantize(WeightFormat format) {
-    return format != WeightFormat::q4_k && format != WeightFormat::q5_k && format != WeightFormat::q6_k;
+    return traits(format).encode != nullptr;
 }
 
 /// Quantizes a matrix row by row, bit for bit as the format's reference does (quant/encode_*.hpp).
@@ -135,8 +64,8 @@ inline void encode_row(WeightFormat format, std::int64_t group, std::span<float 
         if (begin > 0) before = *detail::source_bytes({format, 1, begin, {}, {}, group});
         auto const row_data = static_cast<std::int64_t>(data.size()) / rows * row + before.data;
         auto const row_scales = static_cast<std::int64_t>(scales.size()) / rows * row + before.scales;
-        detail::encode_row(format, group, {in.row(row) + begin, static_cast<std::size_t>(end - begin)},
-                           {reinterpret_cast<std::uint8_t*>(data.data()) + row_data, scales.data() + row_scales});
+        traits(format).encode({in.row(row) + begin, static_cast<std::size_t>(end - begin)}, group,
+                              {data.data() + row_data, scales.data() + row_scales});
     };
     detail::launch_pieces({rows, width, detail::encoded_apart(format, width, group), detail::row_grain(1) / 8}, encode,
                           stream);

@@ -9,6 +9,7 @@
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/input_pieces.hpp>
 #include <shardwise/parallel/policy.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,16 +25,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Inputs of a weight that cannot be parted: a quantised block, or the elements that share a scale.
 [[nodiscard]] constexpr std::int64_t input_grain(WeightFormat format, std::int64_t group = 0) {
     auto const block = traits(format).block_elements;
-    return format == WeightFormat::int4 && group > 0 ? std::lcm(block, group) : block;
+    return traits(format).scales == ScalePlace::group && group > 0 ? std::lcm(block, group) : block;
 }
 
 /// Inputs that a leaf of a fixed tree is made of: those that cannot be parted, and of formats whose codes back ends multiply in
 /// blocks of 32, whole blocks. A block that two leaves shared would be multiplied for each.
 [[nodiscard]] constexpr std::int64_t leaf_grain(WeightFormat format, std::int64_t group = 0) {
     constexpr std::int64_t multiplied_together = 32;
-    bool const is_quantised = format == WeightFormat::int8 || format == WeightFormat::int4;
+    auto const scales = traits(format).scales;
+    bool const is_cut_anywhere = scales == ScalePlace::row || scales == ScalePlace::group;
     auto const grain = input_grain(format, group);
-    return is_quantised ? std::lcm(grain, multiplied_together) : grain;
+    return is_cut_anywhere ? std::lcm(grain, multiplied_together) : grain;
 }
 
 /// What the inputs of a weight are sharded by: those of heads by `input`, those that a policy cuts by its own.
@@ -50,42 +52,6 @@ template <ReductionPolicy Policy>
 [[nodiscard]] constexpr InputPieces cut_width(std::int64_t width, WeightGrain const& grain) {
     return Policy::cut(width, Policy::has_fixed_tree ? grain.leaf : grain.input);
 }
-
-namespace detail {
-
-/// Bytes of the first `inputs` elements of a row: whole blocks, or the whole row.
-[[nodiscard]] constexpr std::int64_t data_bytes(WeightFormat format, std::int64_t inputs) {
-    switch (format) {
-        case WeightFormat::int8:
-            return inputs;
-        case WeightFormat::int4:
-        case WeightFormat::nf4:
-        case WeightFormat::mxfp4:
-            return ceil_divide(inputs, 2);
-        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
-        case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1: case WeightFormat::q8_0:
-        case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
-    }
-    return inputs / traits(format).block_elements * traits(format).block_bytes;
-}
-
-/// Bytes of the scales of the first `inputs` elements of a row, where they lie apart.
-[[nodiscard]] constexpr std::int64_t scale_bytes(WeightFormat format, std::int64_t inputs, std::int64_t group) {
-    switch (format) {
-        case WeightFormat::int4:
-            return group > 0 ? ceil_divide(inputs, group) * 2 : 0;
-        case WeightFormat::nf4:
-            return inputs / 64 * 4;
-        case WeightFormat::mxfp4:
-            return inputs / 32;
-        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::int8:
-        case WeightFormat::q4_0: case WeightFormat::q4_1: case WeightFormat::q5_0: case WeightFormat::q5_1:
-        case WeightFormat::q8_0: case WeightFormat::q4_k: case WeightFormat::q5_k: case WeightFormat::q6_k: break;
-    }
-    return 0;
-}
-
-}  // namespace detail
 
 /// A part of a weight: some rows and a range of inputs, as a source of its own. It copies only what does not lie together.
 class WeightSlice {
@@ -115,12 +81,12 @@ private:
     error.in("weight");
     auto const bytes = [&](std::int64_t count) { return detail::data_bytes(whole.format, count); };
     // One scale per row serves every part of the row.
-    bool const has_row_scale = whole.format == WeightFormat::int8;
+    bool const has_row_scale = traits(whole.format).scales == ScalePlace::row;
     auto const scales = [&](std::int64_t count) {
         return has_row_scale ? std::int64_t{0} : detail::scale_bytes(whole.format, count, whole.group);
     };
     auto const row_bytes = bytes(whole.inputs);
-    auto const row_scales = has_row_scale ? std::int64_t{4} : scales(whole.inputs);
+    auto const row_scales = detail::scale_bytes(whole.format, whole.inputs, whole.group);
     if (whole.outputs < 0 || whole.inputs < 0) return error.because("has a negative extent");
     if (static_cast<std::int64_t>(whole.data.size()) != whole.outputs * row_bytes) {
         return error.at("data")
@@ -156,7 +122,7 @@ private:
     WeightSlice slice;
     slice.source_ = whole;
     slice.source_.outputs = outputs;
-    SHARDWISE_ASSERT(lead == 0 || whole.format == WeightFormat::int8);
+    SHARDWISE_ASSERT(lead == 0 || has_row_scale);
     slice.source_.inputs = lead + inputs.size();
     bool const has_all_inputs = inputs.size() == whole.inputs && lead == 0;
     bool const is_view = has_all_inputs && rows.size() == 1;

@@ -28,7 +28,8 @@ inline constexpr std::array<QuantScheme, 6> quant_ladder{
 /// published packing or what the tree stores, on average.
 [[nodiscard]] constexpr std::int64_t weight_bits(Model const& model, EstimateRequest const& request) {
     auto const packing = as_published(request, model.config).quant;
-    bool const packs_nothing = packing && packing->method == QuantMethod::mxfp4 && model.config.experts == 0;
+    bool const packs_nothing = packing && model.config.experts == 0 &&
+                               traits(packing->method).weights == PackedWeights::experts;
     if (packing && !packs_nothing) return nominal_bits(*packing);
     if (request.dtype) return bits(*request.dtype);
     auto const sum = [&](auto const& measure) {
@@ -49,7 +50,7 @@ inline constexpr std::array<QuantScheme, 6> quant_ladder{
     auto const now = weight_bits(model, request);
     List<QuantScheme> smaller;
     for (auto const& scheme : quant_ladder) {
-        bool const is_usable = scheme.method != QuantMethod::mxfp4 || model.config.experts > 0;
+        bool const is_usable = traits(scheme.method).weights != PackedWeights::experts || model.config.experts > 0;
         if (is_usable && nominal_bits(scheme) < now) smaller.push_back(scheme);
     }
     return smaller;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/core/enumerator_count.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/quant/ggml_type.hpp>
+#include <shardwise/quant/mix_rules.hpp>
 #include <shardwise/quant/weight.hpp>
 
 #include <array>
@@ -29,49 +31,139 @@ struct GgmlFileTypeTraits {
     std::string_view name;
     /// The type of tensors for which the mixture has no other.
     GgmlType usual;
+    Mixture mixture{};
 };
 
+// clang-format off
 /// Every file type by number.
 ///
-/// Source  llama-quant.cpp (llama_ftype_get_default_type), tools/quantize/quantize.cpp (names)
+/// Source  llama-quant.cpp (llama_ftype_get_default_type, llama_tensor_get_type_impl), tools/quantize/quantize.cpp (names)
 inline constexpr std::array<GgmlFileTypeTraits, 36> ggml_file_type_table{{
     {GgmlFileType::all_f32, "F32", GgmlType::f32},
     {GgmlFileType::f16, "F16", GgmlType::f16},
-    {GgmlFileType::q4_0, "Q4_0", GgmlType::q4_0},
+    {GgmlFileType::q4_0, "Q4_0", GgmlType::q4_0,
+     {.ffn_down = {{{GgmlType::q4_1, MixModels::important, MixLayers::first_eighth}}}}},
     {GgmlFileType::q4_1, "Q4_1", GgmlType::q4_1},
     {GgmlFileType::q8_0, "Q8_0", GgmlType::q8_0},
-    {GgmlFileType::q5_0, "Q5_0", GgmlType::q5_0},
+    {GgmlFileType::q5_0, "Q5_0", GgmlType::q5_0,
+     {.ffn_down = {{{GgmlType::q5_1, MixModels::important, MixLayers::first_eighth}}}}},
     {GgmlFileType::q5_1, "Q5_1", GgmlType::q5_1},
-    {GgmlFileType::q2_k, "Q2_K", GgmlType::q2_k},
-    {GgmlFileType::q3_k_s, "Q3_K_S", GgmlType::q3_k},
-    {GgmlFileType::q3_k_m, "Q3_K_M", GgmlType::q3_k},
-    {GgmlFileType::q3_k_l, "Q3_K_L", GgmlType::q3_k},
-    {GgmlFileType::q4_k_s, "Q4_K_S", GgmlType::q4_k},
-    {GgmlFileType::q4_k_m, "Q4_K_M", GgmlType::q4_k},
+    {GgmlFileType::q2_k, "Q2_K", GgmlType::q2_k,
+     {.attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q3_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}, {GgmlType::q3_k, MixModels::heavy_other}}},
+      .ffn_down = {{{GgmlType::q3_k, MixModels::any}}}}},
+    {GgmlFileType::q3_k_s, "Q3_K_S", GgmlType::q3_k,
+     {.attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}}}},
+    {GgmlFileType::q3_k_m, "Q3_K_M", GgmlType::q3_k,
+     {.attention_v = {{{GgmlType::q5_k, MixModels::any, MixLayers::first_two}, {GgmlType::q4_k, MixModels::any}}},
+      .attention_qkv = {{{GgmlType::q4_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}, {GgmlType::q4_k, MixModels::heavy_other}}},
+      .ffn_down = {{{GgmlType::q5_k, MixModels::any, MixLayers::first_sixteenth},
+            {GgmlType::q4_k, MixModels::heavy}, {GgmlType::q4_k, MixModels::any, MixLayers::favoured}}}}},
+    {GgmlFileType::q3_k_l, "Q3_K_L", GgmlType::q3_k,
+     {.attention_v = {{{GgmlType::q5_k, MixModels::any}}}, .attention_qkv = {{{GgmlType::q4_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q4_k, MixModels::light}, {GgmlType::q5_k, MixModels::heavy_other}}},
+      .ffn_down = {{{GgmlType::q4_k, MixModels::light}, {GgmlType::q5_k, MixModels::any}}}}},
+    {GgmlFileType::q4_k_s, "Q4_K_S", GgmlType::q4_k,
+     {.attention_v = {{{GgmlType::q5_k, MixModels::any, MixLayers::first_four}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}},
+      .ffn_down = {{{GgmlType::q5_k, MixModels::heavy, MixLayers::first_eighth}}}}},
+    {GgmlFileType::q4_k_m, "Q4_K_M", GgmlType::q4_k,
+     {.attention_v = {{{GgmlType::q6_k, MixModels::any, MixLayers::favoured}}},
+      .attention_qkv = {{{GgmlType::q5_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}},
+      .ffn_down = {{{GgmlType::q6_k, MixModels::heavy, MixLayers::favoured},
+            {GgmlType::q6_k, MixModels::light, MixLayers::first_sixteenth},
+            {GgmlType::q5_k, MixModels::light, MixLayers::favoured}}}}},
     {GgmlFileType::q5_k_s, "Q5_K_S", GgmlType::q5_k},
-    {GgmlFileType::q5_k_m, "Q5_K_M", GgmlType::q5_k},
+    {GgmlFileType::q5_k_m, "Q5_K_M", GgmlType::q5_k,
+     {.attention_v = {{{GgmlType::q6_k, MixModels::any, MixLayers::favoured}}},
+      .attention_qkv = {{{GgmlType::q6_k, MixModels::any}}},
+      .ffn_down = {{{GgmlType::q6_k, MixModels::any, MixLayers::favoured}}}}},
     {GgmlFileType::q6_k, "Q6_K", GgmlType::q6_k},
-    {GgmlFileType::iq2_xxs, "IQ2_XXS", GgmlType::iq2_xxs},
-    {GgmlFileType::iq2_xs, "IQ2_XS", GgmlType::iq2_xs},
-    {GgmlFileType::q2_k_s, "Q2_K_S", GgmlType::q2_k},
-    {GgmlFileType::iq3_xs, "IQ3_XS", GgmlType::iq3_s},
-    {GgmlFileType::iq3_xxs, "IQ3_XXS", GgmlType::iq3_xxs},
-    {GgmlFileType::iq1_s, "IQ1_S", GgmlType::iq1_s},
-    {GgmlFileType::iq4_nl, "IQ4_NL", GgmlType::iq4_nl},
-    {GgmlFileType::iq3_s, "IQ3_S", GgmlType::iq3_s},
-    {GgmlFileType::iq3_m, "IQ3_M", GgmlType::iq3_s},
-    {GgmlFileType::iq2_s, "IQ2_S", GgmlType::iq2_xs},
-    {GgmlFileType::iq2_m, "IQ2_M", GgmlType::iq2_s},
-    {GgmlFileType::iq4_xs, "IQ4_XS", GgmlType::iq4_xs},
-    {GgmlFileType::iq1_m, "IQ1_M", GgmlType::iq1_m},
+    {GgmlFileType::iq2_xxs, "IQ2_XXS", GgmlType::iq2_xxs,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::q2_k,
+      .attention_k = {{{GgmlType::q4_k, MixModels::eight_experts}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q4_k, MixModels::four_experts},
+            {GgmlType::q2_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::eight_experts}}},
+      .ffn_down = {{{GgmlType::q2_k, MixModels::any, MixLayers::first_eighth}}}, .is_lowest = true}},
+    {GgmlFileType::iq2_xs, "IQ2_XS", GgmlType::iq2_xs,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::q2_k,
+      .attention_k = {{{GgmlType::q4_k, MixModels::eight_experts}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q4_k, MixModels::four_experts},
+            {GgmlType::q2_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::eight_experts}}},
+      .ffn_down = {{{GgmlType::q2_k, MixModels::any, MixLayers::first_eighth}}}, .is_lowest = true}},
+    {GgmlFileType::q2_k_s, "Q2_K_S", GgmlType::q2_k,
+     {.attention_v = {{{GgmlType::q4_k, MixModels::shared}}},
+      .ffn_down = {{{GgmlType::q4_k, MixModels::any, MixLayers::first_eighth}}}}},
+    {GgmlFileType::iq3_xs, "IQ3_XS", GgmlType::iq3_s,
+     {.attention_q = {{{GgmlType::iq3_xxs, MixModels::any}}}, .attention_k = {{{GgmlType::iq3_xxs, MixModels::any}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}},
+      .ffn_up = {{{GgmlType::iq3_xxs, MixModels::any, MixLayers::middle}}}}},
+    {GgmlFileType::iq3_xxs, "IQ3_XXS", GgmlType::iq3_xxs,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::iq3_s, .attention_q = {{{GgmlType::iq2_s, MixModels::any}}},
+      .attention_k = {{{GgmlType::iq2_s, MixModels::any}}}, .attention_v = {{{GgmlType::q4_k, MixModels::shared}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}, {GgmlType::iq3_s, MixModels::heavy_other}}}}},
+    {GgmlFileType::iq1_s, "IQ1_S", GgmlType::iq1_s,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::q2_k,
+      .attention_k = {{{GgmlType::q4_k, MixModels::eight_experts}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q4_k, MixModels::four_experts},
+            {GgmlType::q2_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::eight_experts}, {GgmlType::iq2_xxs, MixModels::any}}},
+      .ffn_down = {{{GgmlType::q2_k, MixModels::any, MixLayers::first_eighth}}}, .is_lowest = true}},
+    {GgmlFileType::iq4_nl, "IQ4_NL", GgmlType::iq4_nl,
+     {.attention_v = {{{GgmlType::q5_k, MixModels::shared}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}},
+      .ffn_down = {{{GgmlType::q5_k, MixModels::unimportant, MixLayers::first_eighth}}}}},
+    {GgmlFileType::iq3_s, "IQ3_S", GgmlType::iq3_s,
+     {.attention_v = {{{GgmlType::q4_k, MixModels::shared}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}}}},
+    {GgmlFileType::iq3_m, "IQ3_M", GgmlType::iq3_s,
+     {.attention_v = {{{GgmlType::q4_k, MixModels::any}}}, .attention_qkv = {{{GgmlType::q4_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}, {GgmlType::q4_k, MixModels::heavy_other}}},
+      .ffn_down = {{{GgmlType::q4_k, MixModels::any, MixLayers::first_eighth},
+            {GgmlType::q4_k, MixModels::eight_experts, MixLayers::favoured}}}}},
+    {GgmlFileType::iq2_s, "IQ2_S", GgmlType::iq2_xs,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::iq3_s,
+      .attention_k = {{{GgmlType::q4_k, MixModels::eight_experts}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q4_k, MixModels::four_experts},
+            {GgmlType::iq3_s, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::eight_experts}, {GgmlType::iq3_s, MixModels::any}}},
+      .ffn_down = {{{GgmlType::iq3_s, MixModels::any, MixLayers::first_eighth}}}, .is_lowest = true}},
+    {GgmlFileType::iq2_m, "IQ2_M", GgmlType::iq2_s,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::iq3_s,
+      .attention_k = {{{GgmlType::q4_k, MixModels::eight_experts}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q4_k, MixModels::four_experts},
+            {GgmlType::iq3_s, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::eight_experts}, {GgmlType::iq3_s, MixModels::any}}},
+      .ffn_down = {{{GgmlType::iq3_s, MixModels::any, MixLayers::first_eighth}}}, .is_lowest = true}},
+    {GgmlFileType::iq4_xs, "IQ4_XS", GgmlType::iq4_xs,
+     {.attention_v = {{{GgmlType::q5_k, MixModels::shared}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::heavy_eight}}},
+      .ffn_down = {{{GgmlType::q5_k, MixModels::unimportant, MixLayers::first_eighth}}}}},
+    {GgmlFileType::iq1_m, "IQ1_M", GgmlType::iq1_m,
+     {.output = GgmlType::q5_k, .embedding = GgmlType::q2_k,
+      .attention_k = {{{GgmlType::q4_k, MixModels::eight_experts}}},
+      .attention_v = {{{GgmlType::q4_k, MixModels::shared}, {GgmlType::q4_k, MixModels::four_experts},
+            {GgmlType::q2_k, MixModels::any}}},
+      .attention_output = {{{GgmlType::q5_k, MixModels::eight_experts}, {GgmlType::iq2_xxs, MixModels::any}}},
+      .ffn_down = {{{GgmlType::q2_k, MixModels::any, MixLayers::first_eighth}}}, .is_lowest = true}},
     {GgmlFileType::bf16, "BF16", GgmlType::bf16},
-    {GgmlFileType::tq1_0, "TQ1_0", GgmlType::tq1_0},
-    {GgmlFileType::tq2_0, "TQ2_0", GgmlType::tq2_0},
-    {GgmlFileType::mxfp4_moe, "MXFP4_MOE", GgmlType::mxfp4},
+    {GgmlFileType::tq1_0, "TQ1_0", GgmlType::tq1_0,
+     {.embedding = GgmlType::q4_k}},
+    {GgmlFileType::tq2_0, "TQ2_0", GgmlType::tq2_0,
+     {.embedding = GgmlType::q4_k}},
+    {GgmlFileType::mxfp4_moe, "MXFP4_MOE", GgmlType::mxfp4,
+     {.output = GgmlType::q8_0, .unless_expert = GgmlType::q8_0}},
     {GgmlFileType::nvfp4, "NVFP4", GgmlType::nvfp4},
     {GgmlFileType::q1_0, "Q1_0", GgmlType::q1_0},
-    {GgmlFileType::q2_0, "Q2_0", GgmlType::q2_0},
+    {GgmlFileType::q2_0, "Q2_0", GgmlType::q2_0,
+     {.embedding = GgmlType::q4_k}},
 }};
+// clang-format on
 
 namespace detail {
 
@@ -84,6 +176,18 @@ namespace detail {
     return rows;
 }
 inline constexpr std::array<std::uint8_t, 42> file_type_rows = index_file_types();
+
+/// Whether each file type has its row; one number more has none.
+[[nodiscard]] constexpr bool has_each_file_type() {
+    constexpr auto is_named = named_values<GgmlFileType, file_type_rows.size() + 1>();
+    std::array<int, file_type_rows.size() + 1> found{};
+    for (auto const& row : ggml_file_type_table) ++found[static_cast<std::size_t>(row.file_type)];
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (found[i] != (is_named[i] ? 1 : 0)) return false;
+    }
+    return true;
+}
+static_assert(has_each_file_type(), "ggml_file_type_table has one row for each file type");
 
 }  // namespace detail
 
@@ -101,21 +205,5 @@ inline constexpr std::array<std::uint8_t, 42> file_type_rows = index_file_types(
     }
     return std::nullopt;
 }
-
-/// What mixtures ask of the whole model.
-struct MixtureModel {
-    /// Repeated blocks.
-    std::int64_t layers = 1;
-    /// Query heads that share one key-value head.
-    std::int64_t heads_per_kv_head = 1;
-    /// Routed experts in a layer, 0 where it has none.
-    std::int64_t experts = 0;
-    /// False where the token embeddings make the logits: they are then stored as the output would be.
-    bool has_output_weight = true;
-    /// True for the family whose tensors are raised less (LLM_ARCH_FALCON in llama-quant.cpp).
-    bool mixes_lightly = false;
-    /// True where an importance matrix guided the quantiser; the types that need one are made with it in any case.
-    bool has_importance = false;
-};
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/quant/ggml_file_type.hpp>
+#include <shardwise/quant/mix_rules.hpp>
 
 #include <cstdint>
 
@@ -9,174 +10,28 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// The file types below three bits, which share one rule.
-[[nodiscard]] constexpr bool is_lowest_mixture(GgmlFileType file) {
-    return file == GgmlFileType::iq1_s || file == GgmlFileType::iq1_m || file == GgmlFileType::iq2_xxs ||
-           file == GgmlFileType::iq2_xs || file == GgmlFileType::iq2_s || file == GgmlFileType::iq2_m;
-}
-
-/// The blocks that the _M mixtures favour: the first and the last eighth, and every third between them.
-[[nodiscard]] constexpr bool is_favoured_layer(std::int64_t layer, std::int64_t layers) {
-    auto const eighth = layers / 8;
-    return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
-}
-
-[[nodiscard]] constexpr GgmlType mixed_output(GgmlFileType file, GgmlType usual, std::int64_t columns,
+[[nodiscard]] constexpr GgmlType mixed_output(GgmlFileTypeTraits const& file, std::int64_t columns,
                                               MixtureModel const& model) {
-    if (file == GgmlFileType::mxfp4_moe || model.mixes_lightly) return GgmlType::q8_0;
-    if (columns % traits(usual).block_elements != 0) return GgmlType::q8_0;
-    if (is_lowest_mixture(file) || file == GgmlFileType::iq3_xxs) return GgmlType::q5_k;
-    return usual == GgmlType::q8_0 ? usual : GgmlType::q6_k;
+    if (model.mixes_lightly || columns % traits(file.usual).block_elements != 0) return GgmlType::q8_0;
+    return file.mixture.output.value_or(file.usual == GgmlType::q8_0 ? GgmlType::q8_0 : GgmlType::q6_k);
 }
 
-[[nodiscard]] constexpr GgmlType mixed_embedding(GgmlFileType file, GgmlType usual) {
-    using enum GgmlFileType;
-    switch (file) {
-        case iq1_s:
-        case iq1_m:
-        case iq2_xxs:
-        case iq2_xs: return GgmlType::q2_k;
-        case iq2_s:
-        case iq2_m:
-        case iq3_xxs: return GgmlType::iq3_s;
-        case tq1_0:
-        case tq2_0:
-        case q2_0: return GgmlType::q4_k;
-        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q2_k: case q3_k_s:
-        case q3_k_m: case q3_k_l: case q4_k_s: case q4_k_m: case q5_k_s: case q5_k_m: case q6_k: case q2_k_s:
-        case iq3_xs: case iq4_nl: case iq3_s: case iq3_m: case iq4_xs: case bf16: case mxfp4_moe: case nvfp4:
-        case q1_0: break;
-    }
-    return usual;
-}
-
-[[nodiscard]] constexpr GgmlType mixed_lowest(GgmlFileType file, GgmlType usual, Weight const& weight,
-                                              MixtureModel const& model) {
-    bool const is_two_bit = file == GgmlFileType::iq2_s || file == GgmlFileType::iq2_m;
-    bool const is_one_bit = file == GgmlFileType::iq1_s || file == GgmlFileType::iq1_m;
-    auto const better = is_two_bit ? GgmlType::iq3_s : GgmlType::q2_k;
+/// The rules for a role, null where a mixture has none.
+[[nodiscard]] constexpr MixRules const* rules_of(Mixture const& mixture, WeightRole role) {
     using enum WeightRole;
-    switch (weight.role) {
-        case attention_v:
-            return model.heads_per_kv_head >= 4 || model.experts >= 4 ? GgmlType::q4_k : better;
-        case attention_k: return model.experts == 8 ? GgmlType::q4_k : usual;
-        case ffn_down: return weight.layer < model.layers / 8 ? better : usual;
-        case attention_output:
-            if (model.experts == 8) return GgmlType::q5_k;
-            return is_one_bit ? GgmlType::iq2_xxs : is_two_bit ? GgmlType::iq3_s : usual;
-        case other: case token_embedding: case side_table: case relative_bias: case output: case attention_q:
-        case attention_qkv: case attention_kv_b: case ffn_up: case ffn_gate: case router: break;
+    switch (role) {
+        case attention_q: return &mixture.attention_q;
+        case attention_k: return &mixture.attention_k;
+        case attention_v: return &mixture.attention_v;
+        case attention_qkv: return &mixture.attention_qkv;
+        case attention_output: return &mixture.attention_output;
+        case ffn_down: return &mixture.ffn_down;
+        case ffn_gate:
+        case ffn_up: return &mixture.ffn_up;
+        case other: case token_embedding: case side_table: case relative_bias: case output: case attention_kv_b:
+        case router: break;
     }
-    return usual;
-}
-
-[[nodiscard]] constexpr GgmlType mixed_attention_v(GgmlFileType file, GgmlType usual, std::int64_t layer,
-                                                   MixtureModel const& model) {
-    bool const is_shared = model.heads_per_kv_head >= 4;
-    using enum GgmlFileType;
-    switch (file) {
-        case q2_k: return is_shared ? GgmlType::q4_k : GgmlType::q3_k;
-        case q2_k_s: return is_shared ? GgmlType::q4_k : usual;
-        case iq3_xxs: return is_shared ? GgmlType::q4_k : GgmlType::iq3_xxs;
-        case iq3_xs:
-        case iq3_s: return is_shared ? GgmlType::q4_k : usual;
-        case iq3_m: return GgmlType::q4_k;
-        case q3_k_m: return layer < 2 ? GgmlType::q5_k : GgmlType::q4_k;
-        case q3_k_l: return GgmlType::q5_k;
-        case iq4_nl:
-        case iq4_xs: return is_shared ? GgmlType::q5_k : usual;
-        case q4_k_s: return layer < 4 ? GgmlType::q5_k : usual;
-        case q4_k_m:
-        case q5_k_m: return is_favoured_layer(layer, model.layers) ? GgmlType::q6_k : usual;
-        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q3_k_s: case q5_k_s:
-        case q6_k: case iq2_xxs: case iq2_xs: case iq1_s: case iq2_s: case iq2_m: case iq1_m: case bf16: case tq1_0:
-        case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
-    }
-    return usual;
-}
-
-[[nodiscard]] constexpr GgmlType mixed_attention_qkv(GgmlFileType file, GgmlType usual) {
-    using enum GgmlFileType;
-    switch (file) {
-        case q3_k_m:
-        case q3_k_l:
-        case iq3_m: return GgmlType::q4_k;
-        case q4_k_m: return GgmlType::q5_k;
-        case q5_k_m: return GgmlType::q6_k;
-        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q2_k: case q3_k_s:
-        case q4_k_s: case q5_k_s: case q6_k: case iq2_xxs: case iq2_xs: case q2_k_s: case iq3_xs: case iq3_xxs:
-        case iq1_s: case iq4_nl: case iq3_s: case iq2_s: case iq2_m: case iq4_xs: case iq1_m: case bf16: case tq1_0:
-        case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
-    }
-    return usual;
-}
-
-[[nodiscard]] constexpr GgmlType mixed_ffn_down(GgmlFileType file, GgmlType usual, std::int64_t layer,
-                                                MixtureModel const& model) {
-    auto const layers = model.layers;
-    bool const is_first_eighth = layer < layers / 8;
-    bool const is_favoured = is_favoured_layer(layer, layers);
-    using enum GgmlFileType;
-    switch (file) {
-        case q2_k: return GgmlType::q3_k;
-        case q2_k_s: return is_first_eighth ? GgmlType::q4_k : usual;
-        case q3_k_m:
-            if (layer < layers / 16) return GgmlType::q5_k;
-            return !model.mixes_lightly || is_favoured ? GgmlType::q4_k : GgmlType::q3_k;
-        case iq3_m:
-            return is_first_eighth || (model.experts == 8 && is_favoured) ? GgmlType::q4_k : usual;
-        case q3_k_l: return model.mixes_lightly ? GgmlType::q4_k : GgmlType::q5_k;
-        case q4_k_m:
-            if (!model.mixes_lightly) return is_favoured ? GgmlType::q6_k : usual;
-            return layer < layers / 16 ? GgmlType::q6_k : is_favoured ? GgmlType::q5_k : usual;
-        case iq4_nl:
-        case iq4_xs: return is_first_eighth && !model.has_importance ? GgmlType::q5_k : usual;
-        case q5_k_m: return is_favoured ? GgmlType::q6_k : usual;
-        case q4_k_s: return is_first_eighth && !model.mixes_lightly ? GgmlType::q5_k : usual;
-        case q4_0: return is_first_eighth && model.has_importance ? GgmlType::q4_1 : usual;
-        case q5_0: return is_first_eighth && model.has_importance ? GgmlType::q5_1 : usual;
-        case all_f32: case f16: case q4_1: case q8_0: case q5_1: case q3_k_s: case q5_k_s: case q6_k: case iq2_xxs:
-        case iq2_xs: case iq3_xs: case iq3_xxs: case iq1_s: case iq3_s: case iq2_s: case iq2_m: case iq1_m: case bf16:
-        case tq1_0: case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
-    }
-    return usual;
-}
-
-[[nodiscard]] constexpr GgmlType mixed_attention_output(GgmlFileType file, GgmlType usual, MixtureModel const& model) {
-    if (model.mixes_lightly) return file == GgmlFileType::q3_k_l ? GgmlType::q4_k : usual;
-    if (model.experts == 8) {
-        using enum GgmlFileType;
-        switch (file) {
-            case q2_k:
-            case iq3_xs:
-            case iq3_xxs:
-            case q3_k_s:
-            case q3_k_m:
-            case iq4_nl:
-            case q4_k_s:
-            case q4_k_m:
-            case iq3_s:
-            case iq3_m:
-            case iq4_xs: return GgmlType::q5_k;
-            case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q3_k_l: case q5_k_s:
-            case q5_k_m: case q6_k: case iq2_xxs: case iq2_xs: case q2_k_s: case iq1_s: case iq2_s: case iq2_m:
-            case iq1_m: case bf16: case tq1_0: case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
-        }
-        return usual;
-    }
-    using enum GgmlFileType;
-    switch (file) {
-        case q2_k: return GgmlType::q3_k;
-        case iq3_xxs: return GgmlType::iq3_s;
-        case q3_k_m:
-        case iq3_m: return GgmlType::q4_k;
-        case q3_k_l: return GgmlType::q5_k;
-        case all_f32: case f16: case q4_0: case q4_1: case q8_0: case q5_0: case q5_1: case q3_k_s: case q4_k_s:
-        case q4_k_m: case q5_k_s: case q5_k_m: case q6_k: case iq2_xxs: case iq2_xs: case q2_k_s: case iq3_xs:
-        case iq1_s: case iq4_nl: case iq3_s: case iq2_s: case iq2_m: case iq4_xs: case iq1_m: case bf16: case tq1_0:
-        case tq2_0: case mxfp4_moe: case nvfp4: case q1_0: case q2_0: break;
-    }
-    return usual;
+    return nullptr;
 }
 
 }  // namespace detail
@@ -190,46 +45,27 @@ namespace detail {
 /// Source  llama-quant.cpp (llama_tensor_get_type_impl). A fused qkv has the rule of its own that it had until the
 ///         refactoring of 2026, which takes it for a value projection: with it published files come out to the byte.
 [[nodiscard]] constexpr GgmlType mixture_type(GgmlFileType file, Weight const& weight, MixtureModel const& model) {
-    auto const usual = traits(file).usual;
-    if (!traits(usual).is_quantized) return usual;
+    auto const& row = traits(file);
+    auto const& mixture = row.mixture;
+    if (!traits(row.usual).is_quantized) return row.usual;
     bool const is_output = weight.role == WeightRole::output || weight.use == TensorUse::head;
     // A table whose caller does not tell roles apart is the tokens'.
     bool const is_embedding = weight.role == WeightRole::token_embedding ||
                               (weight.use == TensorUse::embedding && weight.role == WeightRole::other);
     if (is_output || (is_embedding && !model.has_output_weight)) {
-        return detail::mixed_output(file, usual, weight.inputs(), model);
+        return detail::mixed_output(row, weight.inputs(), model);
     }
-    if (file == GgmlFileType::mxfp4_moe) return weight.is_expert ? GgmlType::mxfp4 : GgmlType::q8_0;
-    if (is_embedding) return detail::mixed_embedding(file, usual);
-    if (detail::is_lowest_mixture(file)) return detail::mixed_lowest(file, usual, weight, model);
-    using enum WeightRole;
-    switch (weight.role) {
-        case attention_v: {
-            if (model.experts == 8) return GgmlType::q8_0;
-            auto const type = detail::mixed_attention_v(file, usual, weight.layer, model);
-            // llama.cpp knows the 70B models of llama and qwen2 by their 80 layers.
-            bool const is_70b = model.layers == 80 && model.heads_per_kv_head > 1;
-            return is_70b && (type == GgmlType::q3_k || type == GgmlType::q4_k) ? GgmlType::q5_k : type;
-        }
-        case attention_k:
-            if (model.experts == 8) return GgmlType::q8_0;
-            [[fallthrough]];
-        case attention_q:
-            if (file == GgmlFileType::iq3_xs) return GgmlType::iq3_xxs;
-            return file == GgmlFileType::iq3_xxs ? GgmlType::iq2_s : usual;
-        case ffn_down: return detail::mixed_ffn_down(file, usual, weight.layer, model);
-        case attention_output: return detail::mixed_attention_output(file, usual, model);
-        case attention_qkv: return detail::mixed_attention_qkv(file, usual);
-        case ffn_gate:
-        case ffn_up:
-            return file == GgmlFileType::iq3_xs && weight.layer >= model.layers / 8 &&
-                           weight.layer < 7 * model.layers / 8
-                       ? GgmlType::iq3_xxs
-                       : usual;
-        case other: case token_embedding: case side_table: case relative_bias: case output: case attention_kv_b:
-        case router: break;
-    }
-    return usual;
+    if (mixture.unless_expert) return weight.is_expert ? row.usual : *mixture.unless_expert;
+    if (is_embedding) return mixture.embedding.value_or(row.usual);
+    auto const* const rules = detail::rules_of(mixture, weight.role);
+    if (rules == nullptr) return row.usual;
+    bool const is_value = weight.role == WeightRole::attention_v;
+    bool const is_raised = !mixture.is_lowest && (is_value || weight.role == WeightRole::attention_k);
+    if (is_raised && model.experts == 8) return GgmlType::q8_0;
+    auto const type = detail::mixed_type(*rules, row.usual, weight.layer, model);
+    // llama.cpp knows the 70B models of llama and qwen2 by their 80 layers.
+    bool const is_70b = is_raised && is_value && model.layers == 80 && model.heads_per_kv_head > 1;
+    return is_70b && (type == GgmlType::q3_k || type == GgmlType::q4_k) ? GgmlType::q5_k : type;
 }
 
 /// Layers of one class (0 to 63) have the same types under every mixture, so that sums over a model look at one layer
@@ -249,31 +85,7 @@ namespace detail {
 /// Source  llama-quant.cpp (tensor_type_fallback)
 [[nodiscard]] constexpr GgmlType fitting_type(GgmlType type, std::int64_t columns) {
     if (columns % traits(type).block_elements == 0) return type;
-    auto const stand_in = [type] {
-        using enum GgmlType;
-        switch (type) {
-            case iq1_s:
-            case iq1_m:
-            case iq2_xxs:
-            case iq2_xs:
-            case iq2_s:
-            case iq3_xxs:
-            case iq3_s:
-            case iq4_xs: return iq4_nl;
-            case q2_0:
-            case q2_k:
-            case q3_k:
-            case tq1_0:
-            case tq2_0: return q4_0;
-            case q4_k: return q5_0;
-            case q5_k: return q5_1;
-            case q6_k: return q8_0;
-            case f32: case f16: case q4_0: case q4_1: case q5_0: case q5_1: case q8_0: case q8_1: case q8_k:
-            case iq4_nl: case i8: case i16: case i32: case i64: case f64: case bf16: case mxfp4: case nvfp4:
-            case q1_0: break;
-        }
-        return GgmlType::f16;
-    }();
+    auto const stand_in = traits(type).stand_in;
     return columns % traits(stand_in).block_elements == 0 ? stand_in : GgmlType::f16;
 }
 

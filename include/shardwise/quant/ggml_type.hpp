@@ -32,6 +32,8 @@ struct GgmlTypeTraits {
     std::uint16_t block_bytes;
     /// True for types that approximate: scales and small integers instead of the elements.
     bool is_quantized;
+    /// What stands in where a row is no whole number of blocks (F16 where it is none of this one's either).
+    GgmlType stand_in = GgmlType::f16;
 
     [[nodiscard]] constexpr bool is_removed() const { return block_elements == 0; }
 };
@@ -39,7 +41,8 @@ struct GgmlTypeTraits {
 /// Every type number from 0 on.
 ///
 /// Source  ggml.c (type_traits) and ggml-common.h (the block structs); gguf 0.19 GGML_QUANT_SIZES, which gives Q8_1 40
-///         bytes where the struct has 36 (no file holds that type), and does not know Q2_0 yet
+///         bytes where the struct has 36 (no file holds that type), and does not know Q2_0 yet; llama-quant.cpp
+///         (tensor_type_fallback)
 inline constexpr std::array<GgmlTypeTraits, 43> ggml_type_table{{
     {"F32", 1, 4, false},
     {"F16", 1, 2, false},
@@ -51,39 +54,39 @@ inline constexpr std::array<GgmlTypeTraits, 43> ggml_type_table{{
     {"Q5_1", 32, 24, true},
     {"Q8_0", 32, 34, true},
     {"Q8_1", 32, 36, true},
-    {"Q2_K", 256, 84, true},
-    {"Q3_K", 256, 110, true},
-    {"Q4_K", 256, 144, true},
-    {"Q5_K", 256, 176, true},
-    {"Q6_K", 256, 210, true},
+    {"Q2_K", 256, 84, true, GgmlType::q4_0},
+    {"Q3_K", 256, 110, true, GgmlType::q4_0},
+    {"Q4_K", 256, 144, true, GgmlType::q5_0},
+    {"Q5_K", 256, 176, true, GgmlType::q5_1},
+    {"Q6_K", 256, 210, true, GgmlType::q8_0},
     {"Q8_K", 256, 292, true},
-    {"IQ2_XXS", 256, 66, true},
-    {"IQ2_XS", 256, 74, true},
-    {"IQ3_XXS", 256, 98, true},
-    {"IQ1_S", 256, 50, true},
+    {"IQ2_XXS", 256, 66, true, GgmlType::iq4_nl},
+    {"IQ2_XS", 256, 74, true, GgmlType::iq4_nl},
+    {"IQ3_XXS", 256, 98, true, GgmlType::iq4_nl},
+    {"IQ1_S", 256, 50, true, GgmlType::iq4_nl},
     {"IQ4_NL", 32, 18, true},
-    {"IQ3_S", 256, 110, true},
-    {"IQ2_S", 256, 82, true},
-    {"IQ4_XS", 256, 136, true},
+    {"IQ3_S", 256, 110, true, GgmlType::iq4_nl},
+    {"IQ2_S", 256, 82, true, GgmlType::iq4_nl},
+    {"IQ4_XS", 256, 136, true, GgmlType::iq4_nl},
     {"I8", 1, 1, false},
     {"I16", 1, 2, false},
     {"I32", 1, 4, false},
     {"I64", 1, 8, false},
     {"F64", 1, 8, false},
-    {"IQ1_M", 256, 56, true},
+    {"IQ1_M", 256, 56, true, GgmlType::iq4_nl},
     {"BF16", 1, 2, false},
     {"Q4_0_4_4", 0, 0, true},
     {"Q4_0_4_8", 0, 0, true},
     {"Q4_0_8_8", 0, 0, true},
-    {"TQ1_0", 256, 54, true},
-    {"TQ2_0", 256, 66, true},
+    {"TQ1_0", 256, 54, true, GgmlType::q4_0},
+    {"TQ2_0", 256, 66, true, GgmlType::q4_0},
     {"IQ4_NL_4_4", 0, 0, true},
     {"IQ4_NL_4_8", 0, 0, true},
     {"IQ4_NL_8_8", 0, 0, true},
     {"MXFP4", 32, 17, true},
     {"NVFP4", 64, 36, true},
     {"Q1_0", 128, 18, true},
-    {"Q2_0", 64, 18, true},
+    {"Q2_0", 64, 18, true, GgmlType::q4_0},
 }};
 
 [[nodiscard]] constexpr GgmlTypeTraits const& traits(GgmlType type) {
@@ -116,15 +119,6 @@ template <class Rows>
         if (found != (ggml_type_table[number].is_removed() ? 0 : 1)) return false;
     }
     return true;
-}
-
-/// A column of a table of types, by their numbers.
-template <class Column, class Row, std::size_t Count>
-[[nodiscard]] constexpr std::array<Column, ggml_type_table.size()> by_ggml_type(std::array<Row, Count> const& rows,
-                                                                               Column Row::*column) {
-    std::array<Column, ggml_type_table.size()> out{};
-    for (auto const& row : rows) out[static_cast<std::size_t>(row.type)] = row.*column;
-    return out;
 }
 
 [[nodiscard]] constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -6,90 +6,15 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/quant/ggml_file_type.hpp>
 #include <shardwise/quant/ggml_type.hpp>
+#include <shardwise/quant/quant_method.hpp>
+#include <shardwise/quant/quant_method_table.hpp>
+#include <shardwise/quant/quant_scheme.hpp>
 
 #include <array>
 #include <cstdint>
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// How the weights of a model are packed.
-enum class QuantMethod : std::uint8_t {
-    int8,       // bitsandbytes LLM.int8: a row's absmax in fp32
-    int4,       // ours: symmetric, an fp16 scale for each group of a row
-    nf4,        // bitsandbytes, normal-float code
-    fp4,        // bitsandbytes, float code
-    fp8,        // E4M3 with a scale for the matrix or for blocks of it
-    gptq,       // AutoGPTQ / GPTQModel
-    awq,        // AutoAWQ, gemm version
-    mxfp4,      // OCP MX blocks of 32 with a power of two, experts only (gpt-oss)
-    ggml_file,  // GGUF as llama.cpp's quantiser mixes it
-    ggml_pure,  // GGUF, every matrix in one type
-};
-
-/// A quantisation of a whole model: what `--quant` names and what a checkpoint's `quantization_config` describes.
-///
-/// Example  QuantScheme::gptq(4, 128), *parse_quant_scheme("q4_k_m")
-struct QuantScheme {
-    QuantMethod method = QuantMethod::int8;
-    /// Bits of one packed element; GPTQ: 2, 3, 4, 8.
-    std::int64_t bits = 8;
-    /// Elements of a row that share a scale; -1: the whole row.
-    std::int64_t group = -1;
-    /// nf4, fp4: the scales are themselves stored in eight bits.
-    bool double_quant = false;
-    /// fp8: extents of the blocks of a matrix that share a scale; 0: the whole matrix.
-    std::int64_t block_rows = 0;
-    std::int64_t block_columns = 0;
-    /// fp8: the scale of the activations is stored too (activation_scheme "static").
-    bool static_activations = false;
-    /// gptq: columns were ordered by their activations, so that g_idx is not monotonous.
-    bool desc_act = false;
-    /// gptq: zero points are in the middle (they are stored all the same).
-    bool symmetric = true;
-    /// gptq: what files subtract from a zero point; 0 in GPTQModel's format "gptq_v2".
-    std::int64_t zero_offset = 1;
-    GgmlFileType file_type = GgmlFileType::all_f32;
-    GgmlType type = GgmlType::f32;
-
-    [[nodiscard]] static constexpr QuantScheme int8() { return {.method = QuantMethod::int8, .bits = 8}; }
-    [[nodiscard]] static constexpr QuantScheme int4(std::int64_t group = 128) {
-        return {.method = QuantMethod::int4, .bits = 4, .group = group};
-    }
-    [[nodiscard]] static constexpr QuantScheme nf4(bool double_quant = false) {
-        return {.method = QuantMethod::nf4, .bits = 4, .group = 64, .double_quant = double_quant};
-    }
-    [[nodiscard]] static constexpr QuantScheme fp4(bool double_quant = false) {
-        return {.method = QuantMethod::fp4, .bits = 4, .group = 64, .double_quant = double_quant};
-    }
-    /// One scale for each matrix.
-    [[nodiscard]] static constexpr QuantScheme fp8() { return {.method = QuantMethod::fp8, .bits = 8}; }
-    /// One scale for each block of a matrix (`weight_block_size`).
-    [[nodiscard]] static constexpr QuantScheme fp8_blocks(std::int64_t rows = 128, std::int64_t columns = 128) {
-        return {.method = QuantMethod::fp8, .bits = 8, .block_rows = rows, .block_columns = columns};
-    }
-    [[nodiscard]] static constexpr QuantScheme gptq(std::int64_t bits = 4, std::int64_t group = 128) {
-        return {.method = QuantMethod::gptq, .bits = bits, .group = group};
-    }
-    [[nodiscard]] static constexpr QuantScheme awq(std::int64_t group = 128) {
-        return {.method = QuantMethod::awq, .bits = 4, .group = group};
-    }
-    [[nodiscard]] static constexpr QuantScheme mxfp4() {
-        return {.method = QuantMethod::mxfp4, .bits = 4, .group = 32};
-    }
-    [[nodiscard]] static constexpr QuantScheme ggml(GgmlFileType file_type) {
-        return {.method = QuantMethod::ggml_file, .bits = 0, .file_type = file_type};
-    }
-    [[nodiscard]] static constexpr QuantScheme ggml_pure(GgmlType type) {
-        return {.method = QuantMethod::ggml_pure, .bits = 0, .type = type};
-    }
-
-    [[nodiscard]] constexpr bool is_ggml() const {
-        return method == QuantMethod::ggml_file || method == QuantMethod::ggml_pure;
-    }
-
-    friend constexpr bool operator==(QuantScheme const&, QuantScheme const&) = default;
-};
 
 namespace detail {
 
@@ -113,30 +38,33 @@ namespace detail {
     return group;
 }
 
+/// What follows the name of a method: "-int3", "-g64", "-dq", "-block", as its row has them.
+[[nodiscard]] constexpr Optional<QuantScheme> parse_variant(QuantMethodTraits const& row, std::string_view rest) {
+    auto scheme = row.usual;
+    if (rest.empty()) return scheme;
+    if (row.has_double && is_same_name(rest, "-dq")) {
+        scheme.double_quant = true;
+        return scheme;
+    }
+    if (row.has_blocks && is_same_name(rest, "-block")) return QuantScheme::fp8_blocks();
+    if (row.has_bits && take_prefix(rest, "-int")) {
+        auto const digit = rest.empty() ? '0' : rest[0];
+        if (digit != '2' && digit != '3' && digit != '4' && digit != '8') return std::nullopt;
+        scheme.bits = digit - '0';
+        rest.remove_prefix(1);
+    }
+    if (!row.has_group) return std::nullopt;
+    auto const group = parse_group(rest, scheme.group);
+    if (!group) return std::nullopt;
+    scheme.group = *group;
+    return scheme;
+}
+
 [[nodiscard]] constexpr Optional<QuantScheme> parse_packed_scheme(std::string_view text) {
-    if (is_same_name(text, "int8")) return QuantScheme::int8();
-    if (is_same_name(text, "nf4")) return QuantScheme::nf4();
-    if (is_same_name(text, "nf4-dq")) return QuantScheme::nf4(true);
-    if (is_same_name(text, "fp4")) return QuantScheme::fp4();
-    if (is_same_name(text, "fp4-dq")) return QuantScheme::fp4(true);
-    if (is_same_name(text, "fp8")) return QuantScheme::fp8();
-    if (is_same_name(text, "fp8-block")) return QuantScheme::fp8_blocks();
-    if (is_same_name(text, "mxfp4")) return QuantScheme::mxfp4();
-    if (auto rest = text; take_prefix(rest, "int4")) {
-        if (auto const group = parse_group(rest, 128)) return QuantScheme::int4(*group);
-    }
-    if (auto rest = text; take_prefix(rest, "awq")) {
-        if (auto const group = parse_group(rest, 128)) return QuantScheme::awq(*group);
-    }
-    if (auto rest = text; take_prefix(rest, "gptq")) {
-        std::int64_t bits = 4;
-        if (take_prefix(rest, "-int")) {
-            auto const digit = rest.empty() ? '0' : rest[0];
-            if (digit != '2' && digit != '3' && digit != '4' && digit != '8') return std::nullopt;
-            bits = digit - '0';
-            rest.remove_prefix(1);
-        }
-        if (auto const group = parse_group(rest, 128)) return QuantScheme::gptq(bits, *group);
+    for (auto const& row : quant_method_table) {
+        auto rest = text;
+        if (row.name.empty() || !take_prefix(rest, row.name)) continue;
+        if (auto const scheme = parse_variant(row, rest)) return scheme;
     }
     return std::nullopt;
 }
@@ -203,23 +131,18 @@ private:
 /// The name of a scheme as reports print it; parse_quant_scheme reads it back where the scheme has a name of its own.
 [[nodiscard]] constexpr FixedText<40> name_of(QuantScheme const& scheme) {
     detail::SchemeName name;
-    switch (scheme.method) {
-        case QuantMethod::int8: name.add("int8"); break;
-        case QuantMethod::int4: name.add("int4").add_group(scheme.group); break;
-        case QuantMethod::nf4: name.add(scheme.double_quant ? "nf4-dq" : "nf4"); break;
-        case QuantMethod::fp4: name.add(scheme.double_quant ? "fp4-dq" : "fp4"); break;
-        case QuantMethod::fp8: name.add(scheme.block_rows > 0 ? "fp8-block" : "fp8"); break;
-        case QuantMethod::gptq: name.add("gptq-int").add(scheme.bits).add_group(scheme.group); break;
-        case QuantMethod::awq: name.add("awq").add_group(scheme.group); break;
-        case QuantMethod::mxfp4: name.add("mxfp4"); break;
-        case QuantMethod::ggml_file: name.add(name_of(scheme.file_type)); break;
-        case QuantMethod::ggml_pure: {
-            auto const type = name_of(scheme.type);
-            bool const is_taken = parse_ggml_file_type(type) || detail::parse_packed_scheme(type);
-            name.add(type).add(is_taken ? "-pure" : "");
-            break;
-        }
+    if (scheme.method == QuantMethod::ggml_file) return name.add(name_of(scheme.file_type)).text();
+    if (scheme.method == QuantMethod::ggml_pure) {
+        auto const type = name_of(scheme.type);
+        bool const is_taken = parse_ggml_file_type(type) || detail::parse_packed_scheme(type);
+        return name.add(type).add(is_taken ? "-pure" : "").text();
     }
+    auto const& row = traits(scheme.method);
+    name.add(row.name);
+    if (row.has_double && scheme.double_quant) name.add("-dq");
+    if (row.has_blocks && scheme.block_rows > 0) name.add("-block");
+    if (row.has_bits) name.add("-int").add(scheme.bits);
+    if (row.has_group) name.add_group(scheme.group);
     return name.text();
 }
 

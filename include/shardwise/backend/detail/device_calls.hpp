@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

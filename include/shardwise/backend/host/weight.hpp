@@ -3,6 +3,8 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/backend/host/mapped_pages.hpp>
+#include <shardwise/backend/host/packed_weight.hpp>
+#include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/pack.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/host/product/task.hpp>
@@ -11,7 +13,6 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/result.hpp>
-#include <shardwise/op/packed_weight.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -55,7 +56,22 @@ private:
     detail::WeightMemory memory_;
 };
 
+namespace detail {
+
+/// Errors  unsupported for a format that the host has no product for
+[[nodiscard]] inline Result<> check_runs(HostFormat const& row) {
+    if (row.product != HostProduct::refused) return {};
+    return Error{ErrorCode::unsupported}
+        .in("host")
+        .at(name_of(row.format))
+        .because("is no format that this back end multiplies by")
+        .fix("decode the weight into bf16 or fp32 first");
+}
+
+}  // namespace detail
+
 inline Result<HostWeight> Host::hold_weight(Context& context, WeightSource const& source) {
+    if (auto const run = detail::check_runs(detail::host_format(source.format)); !run) return run.error();
     if (auto const checked = detail::check_source(source); !checked) return checked.error();
     auto const bytes = packed_weight_bytes(source.format, source.outputs, source.inputs, source.group);
     if (!bytes) {

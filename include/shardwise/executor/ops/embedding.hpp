@@ -52,8 +52,7 @@ struct ExecutedOp<EmbeddingOp, Backend, Policy> {
         auto const& place = block.place;
         auto const rows =
             held.is_replicated ? op.in_features : split_units(op.in_features, place.ranks, place.rank).size();
-        auto const scales =
-            held.format == WeightFormat::int8 ? 4 : scale_bytes(held.format, op.out_features, held.group);
+        auto const scales = scale_bytes(held.format, op.out_features, held.group);
         to.weights += rows * (data_bytes(held.format, op.out_features) + scales);
         return {};
     }

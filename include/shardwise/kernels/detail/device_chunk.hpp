@@ -3,7 +3,7 @@
 
 #include <shardwise/backend/detail/device_calls.hpp>
 #include <shardwise/backend/detail/device_numbers.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cassert>
 #include <cstddef>

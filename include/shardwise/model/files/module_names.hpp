@@ -3,6 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/files/name_pattern.hpp>
+#include <shardwise/quant/quant_method_table.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,14 +15,6 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// How the entries of a list of modules name them.
-enum class NameRule : std::uint8_t {
-    parts,     // fp8, awq: the module's last name, or any part of its path
-    prefixes,  // bitsandbytes: the last name, the path, or a part of the path that a dot follows
-    patterns,  // mxfp4: a regular expression at the path's beginning
-    targets,   // compressed-tensors: the path, or "re:" and a regular expression at its beginning
-};
 
 /// A list of modules that a quantisation config names (modules_to_not_convert, ignore, targets), ready to be asked for
 /// tens of thousands of paths.

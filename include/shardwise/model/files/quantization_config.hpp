@@ -31,20 +31,10 @@ struct CheckpointQuantization {
 };
 
 /// The dtype of what a quantised checkpoint leaves unpacked where its config names none.
-///
-/// Source  transformers 4.57 quantizers/quantizer_*.py update_dtype (mxfp4: bf16; the others but fp8: fp16)
 [[nodiscard]] inline std::optional<Dtype> usual_dtype(CheckpointQuantization const& quantization) {
     if (quantization.is_compressed) return Dtype::f16;
-    switch (quantization.scheme.method) {
-        case QuantMethod::mxfp4: return Dtype::bf16;
-        case QuantMethod::int8:
-        case QuantMethod::nf4:
-        case QuantMethod::fp4:
-        case QuantMethod::gptq:
-        case QuantMethod::awq: return Dtype::f16;
-        case QuantMethod::int4: case QuantMethod::fp8: case QuantMethod::ggml_file: case QuantMethod::ggml_pure: break;
-    }
-    return std::nullopt;
+    auto const dtype = traits(quantization.scheme.method).float_dtype;
+    return dtype ? std::optional<Dtype>(*dtype) : std::nullopt;
 }
 
 namespace detail {
@@ -71,22 +61,11 @@ public:
             return error.in(object_.file()).at("quantization_config." + std::string(error.place()));
         }
         out_.scheme = *scheme;
-        out_.rule = rule_of(scheme->method);
+        out_.rule = traits(scheme->method).kept;
         return out_;
     }
 
 private:
-    [[nodiscard]] static NameRule rule_of(QuantMethod method) {
-        switch (method) {
-            case QuantMethod::int8:
-            case QuantMethod::nf4:
-            case QuantMethod::fp4: return NameRule::prefixes;
-            case QuantMethod::mxfp4: return NameRule::patterns;
-            case QuantMethod::int4: case QuantMethod::fp8: case QuantMethod::gptq: case QuantMethod::awq:
-            case QuantMethod::ggml_file: case QuantMethod::ggml_pure: break;
-        }
-        return NameRule::parts;
-    }
     Result<CheckpointQuantization> read_compressed() {
         auto groups = read_compressed_groups(object_);
         if (!groups) return groups.error();

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <shardwise/backend/compute_backend.hpp>
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/comm/communicator.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/op/input_pieces.hpp>
-#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/product_sums.hpp>
-#include <shardwise/op/weight_format.hpp>
 #include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/fixed_tree_sum.hpp>
 #include <shardwise/parallel/place.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 /// pieces are whole blocks, and for other formats, whose pieces are.
 [[nodiscard]] constexpr std::int64_t lead_inputs(WeightFormat format, InputPieces const& pieces, TensorPlace place) {
     auto const own = pieces.inputs_of_rank(place.ranks, place.rank);
-    bool const is_parted = format == WeightFormat::int8 && pieces.grain % quant_block != 0;
+    bool const is_parted = traits(format).scales == ScalePlace::row && pieces.grain % quant_block != 0;
     return is_parted && own.size() > 0 ? own.begin % quant_block : 0;
 }
 

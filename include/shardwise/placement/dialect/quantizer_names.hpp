@@ -18,8 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Source  transformers 5.0 quantizers/quantizer_bnb_4bit.py (param_needs_quantization), quantizer_finegrained_fp8.py
 [[nodiscard]] inline std::vector<std::string> packed_names(ModuleTree const& tree, QuantScheme const& scheme) {
-    bool const takes_routers = scheme.method == QuantMethod::int8 || scheme.method == QuantMethod::nf4 ||
-                               scheme.method == QuantMethod::fp4;
+    bool const takes_routers = traits(scheme.method).is_bitsandbytes;
     std::vector<std::string> names;
     std::string_view class_name;
     walk(

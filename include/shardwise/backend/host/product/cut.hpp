@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/core/checked.hpp>
-#include <shardwise/op/packed_weight.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/backend/host/product/source.hpp>
 #include <shardwise/backend/weight_source.hpp>
-#include <shardwise/op/packed_weight.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/product/ask_ahead.hpp>
+#include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/intrinsics.hpp>
 #include <shardwise/backend/host/product/quant_inline.hpp>
 #include <shardwise/backend/host/product/quant_layout.hpp>
@@ -10,11 +11,13 @@
 #include <shardwise/quant/decode_bitsandbytes.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #if defined(SHARDWISE_HAS_X86_LEVELS)
 

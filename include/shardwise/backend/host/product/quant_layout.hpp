@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/product/host_format.hpp>
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/core/checked.hpp>
-#include <shardwise/op/packed_weight.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -30,7 +33,7 @@ namespace detail {
 //         Q6_K: for 8 blocks, the half d, 16 signed bytes.
 
 /// How the codes of a format become numbers: scale * (code - offset) + minimum, with `parts` scales per block of 32; nf4 and
-/// mxfp4 look their values up.
+/// mxfp4 look their values up. No bits: a format without codes.
 struct QuantTraits {
     int bits = 0;
     int offset = 0;
@@ -39,31 +42,9 @@ struct QuantTraits {
 };
 
 [[nodiscard]] constexpr QuantTraits quant_traits(WeightFormat format) {
-    switch (format) {
-        case WeightFormat::int8:
-        case WeightFormat::q8_0:
-            return {.bits = 8, .offset = 128};
-        case WeightFormat::int4:
-        case WeightFormat::q4_0:
-            return {.bits = 4, .offset = 8};
-        case WeightFormat::q4_1:
-        case WeightFormat::q4_k:
-            return {.bits = 4, .has_minimum = true};
-        case WeightFormat::q5_0:
-            return {.bits = 5, .offset = 16};
-        case WeightFormat::q5_1:
-        case WeightFormat::q5_k:
-            return {.bits = 5, .has_minimum = true};
-        case WeightFormat::q6_k:
-            return {.bits = 6, .offset = 32, .parts = 2};
-        case WeightFormat::mxfp4:
-            // Twice an E2M1 value is an integer of -12 to 12; the offset makes its lookup unsigned.
-            return {.bits = 4, .offset = 12};
-        case WeightFormat::nf4:
-            return {.bits = 4};
-        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: break;
-    }
-    return {};
+    auto const& row = host_format(format);
+    auto const bits = is_quantised(format) ? static_cast<int>(traits(format).bits) : 0;
+    return {.bits = bits, .offset = row.offset, .parts = row.parts, .has_minimum = row.has_minimum};
 }
 
 /// Bytes of a block's codes.
@@ -75,56 +56,63 @@ struct QuantTraits {
 inline constexpr std::int64_t k_scale_bytes = 16 * panel_outputs;
 inline constexpr std::int64_t q6_k_scale_bytes = 18 * panel_outputs;
 
-/// Inputs of a stretch: as few as have scales of whole cache lines. All inputs of a panel where one scale is for all, or where
-/// int4's groups end within blocks.
-[[nodiscard]] constexpr std::int64_t stretch_inputs(WeightFormat format, std::int64_t group) {
-    constexpr auto all = std::numeric_limits<std::int64_t>::max();
-    switch (format) {
-        case WeightFormat::int8:
-            return all;
-        case WeightFormat::int4:
-            return group % quant_block == 0 && group <= all / 2 ? 2 * group : all;
-        case WeightFormat::q4_1:
-        case WeightFormat::q5_1:
-            return quant_block;
-        case WeightFormat::mxfp4:
-            return 4 * quant_block;
-        case WeightFormat::q4_k:
-        case WeightFormat::q5_k:
-            return 8 * quant_block;
-        case WeightFormat::q6_k:
-            return 16 * quant_block;
-        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::nf4:
-        case WeightFormat::q4_0: case WeightFormat::q5_0: case WeightFormat::q8_0: break;
+/// Where the scales of a quantised format's panel lie.
+struct QuantLayout {
+    /// Inputs that share the scales of an output, and bytes of these: those that checkpoints have. 0: the weight's groups.
+    std::int64_t scale_inputs = 0;
+    std::int64_t scale_bytes = 0;
+    /// Inputs of a stretch: as few as have scales of whole cache lines. 0: the weight's groups say so.
+    std::int64_t stretch = 0;
+};
+inline constexpr auto all_inputs = std::numeric_limits<std::int64_t>::max();
+
+[[nodiscard]] constexpr QuantLayout make_quant_layout(WeightFormat format) {
+    auto const& unit = traits(format);
+    switch (unit.scales) {
+        case ScalePlace::none: return {};
+        case ScalePlace::row: return {all_inputs, unit.scale_bytes, all_inputs};
+        case ScalePlace::group: return {0, unit.scale_bytes, 0};
+        case ScalePlace::blocks:
+        case ScalePlace::block: break;
     }
-    return 2 * quant_block;
+    auto const bytes = unit.scales == ScalePlace::block ? unit.scale_bytes
+                                                        : unit.block_bytes - unit.block_elements * unit.bits / 8;
+    auto const line = panel_alignment / std::gcd(panel_alignment, bytes * panel_outputs);
+    return {unit.block_elements, bytes, unit.block_elements * line};
+}
+
+[[nodiscard]] constexpr std::array<QuantLayout, weight_format_count> make_quant_layouts() {
+    std::array<QuantLayout, weight_format_count> out{};
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = make_quant_layout(static_cast<WeightFormat>(i));
+    return out;
+}
+/// Kept: products ask at every panel.
+inline constexpr auto quant_layouts = make_quant_layouts();
+
+[[nodiscard]] constexpr QuantLayout const& quant_layout(WeightFormat format) {
+    return quant_layouts[static_cast<std::size_t>(format)];
+}
+
+static_assert(quant_layout(WeightFormat::q4_k).scale_bytes * panel_outputs == k_scale_bytes);
+static_assert(quant_layout(WeightFormat::q6_k).scale_bytes * panel_outputs == q6_k_scale_bytes);
+
+/// Inputs that share the scales of an output.
+[[nodiscard]] constexpr std::int64_t scale_inputs(WeightFormat format, std::int64_t group) {
+    auto const shared = quant_layout(format).scale_inputs;
+    return shared > 0 ? shared : group;
+}
+
+/// Inputs of a stretch. All inputs of a panel where one scale is for all, or where int4's groups end within blocks.
+[[nodiscard]] constexpr std::int64_t stretch_inputs(WeightFormat format, std::int64_t group) {
+    auto const stretch = quant_layout(format).stretch;
+    if (stretch > 0) return stretch;
+    return group % quant_block == 0 && group <= all_inputs / 2 ? 2 * group : all_inputs;
 }
 
 /// Bytes from the beginning of a stretch of `inputs` inputs to its codes.
 [[nodiscard]] constexpr std::int64_t stretch_scale_bytes(WeightFormat format, std::int64_t inputs, std::int64_t group) {
-    auto const blocks = ceil_divide(inputs, quant_block);
-    auto const lines = [](std::int64_t bytes) { return round_up(bytes, panel_alignment); };
-    switch (format) {
-        case WeightFormat::int8:
-            return 4 * panel_outputs;
-        case WeightFormat::int4:
-            return lines(ceil_divide(inputs, group) * 2 * panel_outputs);
-        case WeightFormat::nf4:
-            return 4 * panel_outputs;
-        case WeightFormat::mxfp4:
-            return lines(blocks * panel_outputs);
-        case WeightFormat::q4_1:
-        case WeightFormat::q5_1:
-            return lines(blocks * 4 * panel_outputs);
-        case WeightFormat::q4_k:
-        case WeightFormat::q5_k:
-            return ceil_divide(blocks, 8) * k_scale_bytes;
-        case WeightFormat::q6_k:
-            return lines(ceil_divide(blocks, 8) * q6_k_scale_bytes);
-        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
-        case WeightFormat::q5_0: case WeightFormat::q8_0: break;
-    }
-    return lines(blocks * 2 * panel_outputs);
+    auto const scales = ceil_divide(inputs, scale_inputs(format, group));
+    return round_up(scales * quant_layout(format).scale_bytes * panel_outputs, panel_alignment);
 }
 
 /// Bytes of a stretch of `inputs` inputs.

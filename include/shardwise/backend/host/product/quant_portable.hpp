@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host/product/quant_layout.hpp>
 #include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/core/assert.hpp>
 #include <shardwise/quant/decode_bitsandbytes.hpp>
 #include <shardwise/quant/decode_microscaling.hpp>
 #include <shardwise/quant/float_bits.hpp>
@@ -61,27 +62,25 @@ struct ScaleAndShift {
     float shift = 0;
 };
 
-/// The scale of one input of an output, from the scales of its stretch, in which inputs are counted.
+/// The scale of one input of an output, from the scales of its stretch, in which inputs are counted; `index` counts the scales
+/// before it, where an input has one of its own place.
 [[nodiscard]] inline ScaleAndShift scale_at(PackedView const& weight, std::byte const* scales, std::int64_t input,
-                                            std::int64_t lane) {
+                                            std::int64_t index, std::int64_t lane) {
     auto const block = input / quant_block;
-    switch (weight.format) {
-        case WeightFormat::int8:
-            return {float_at(scales + 4 * lane)};
-        case WeightFormat::int4:
-            return {half_at(scales + (input / weight.group * panel_outputs + lane) * 2)};
-        case WeightFormat::nf4:
-            return {float_at(scales + (input / 64 * panel_outputs + lane) * 4)};
-        case WeightFormat::mxfp4:
-            return {from_e8m0(std::to_integer<std::uint8_t>(scales[block * panel_outputs + lane]))};
-        case WeightFormat::q4_1:
-        case WeightFormat::q5_1: {
-            auto const* const place = scales + block * panel_outputs * 4 + 2 * lane;
+    auto const* const own = scales + (index * panel_outputs + lane) * quant_layout(weight.format).scale_bytes;
+    switch (host_format(weight.format).scales) {
+        case ScaleForm::single:
+            return {float_at(own)};
+        case ScaleForm::half:
+            return {half_at(own)};
+        case ScaleForm::exponent:
+            return {from_e8m0(std::to_integer<std::uint8_t>(*own))};
+        case ScaleForm::pair: {
+            auto const* const place = scales + index * panel_outputs * 4 + 2 * lane;
             return {half_at(place), half_at(place + 2 * panel_outputs)};
         }
-        case WeightFormat::q4_k:
-        case WeightFormat::q5_k: {
-            auto const* const place = scales + block / 8 * k_scale_bytes;
+        case ScaleForm::k: {
+            auto const* const place = scales + index * k_scale_bytes;
             auto const byte = [&](std::int64_t at) {
                 return std::to_integer<unsigned>(place[at * panel_outputs + lane]);
             };
@@ -90,15 +89,15 @@ struct ScaleAndShift {
             return {half_at(place + 2 * lane) * static_cast<float>(low & 63U),
                     half_at(place + 2 * panel_outputs + 2 * lane) * static_cast<float>(minimum)};
         }
-        case WeightFormat::q6_k: {
-            auto const* const place = scales + block / 8 * q6_k_scale_bytes;
+        case ScaleForm::q6_k: {
+            auto const* const place = scales + index * q6_k_scale_bytes;
             auto const factor = std::to_integer<std::uint8_t>(place[(2 + input % 256 / 16) * panel_outputs + lane]);
             return {half_at(place + 2 * lane) * static_cast<float>(static_cast<std::int8_t>(factor))};
         }
-        case WeightFormat::f32: case WeightFormat::bf16: case WeightFormat::f16: case WeightFormat::q4_0:
-        case WeightFormat::q5_0: case WeightFormat::q8_0: break;
+        case ScaleForm::none: break;
     }
-    return {half_at(scales + (block * panel_outputs + lane) * 2)};
+    SHARDWISE_ASSERT(false);  // elements without scales have products of their own
+    return {};
 }
 
 /// The values of inputs [first, first + count) of a panel, all of one block.
@@ -116,29 +115,34 @@ inline void decode_panel_block(PackedView const& weight, std::byte const* panel,
     auto const* const codes = scales + stretch_scale_bytes(format, inputs, weight.group) +
                               (first - begin) / quant_block * code_block_bytes(kind.bits);
     // Inputs that share a scale; int4's groups have any length.
-    auto const run = format == WeightFormat::int4 ? std::int64_t{1} : quant_block / kind.parts;
+    auto const shared = scale_inputs(format, weight.group);
+    auto const run = quant_layout(format).scale_inputs == 0 ? std::int64_t{1} : quant_block / kind.parts;
     float scale[panel_outputs];
     float shift[panel_outputs];
     std::int32_t code[panel_outputs];
     for (std::int64_t i = 0; i < count; ++i) {
         if (i == 0 || (first + i) % run == 0) {
+            auto const index = (first - begin + i) / shared;
             for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
-                auto const found = scale_at(weight, scales, first - begin + i, lane);
+                auto const found = scale_at(weight, scales, first - begin + i, index, lane);
                 scale[lane] = found.scale;
                 shift[lane] = found.shift;
             }
         }
         read_codes_of(codes, kind.bits, first % quant_block + i, code);
-        if (format == WeightFormat::nf4 || format == WeightFormat::mxfp4) {
-            for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
-                auto const number = format == WeightFormat::nf4 ? nf4_values[static_cast<std::size_t>(code[lane])]
-                                                                : from_e2m1(static_cast<std::uint8_t>(code[lane]));
-                values[i][lane] = scale[lane] * number;
-            }
-        } else {
-            for (std::int64_t lane = 0; lane < panel_outputs; ++lane) {
-                values[i][lane] = scale[lane] * static_cast<float>(code[lane] - kind.offset) + shift[lane];
-            }
+        switch (host_format(format).value) {
+            case CodeValue::nf4:
+                for (std::int64_t lane = 0; lane < panel_outputs; ++lane)
+                    values[i][lane] = scale[lane] * nf4_values[static_cast<std::size_t>(code[lane])];
+                break;
+            case CodeValue::e2m1:
+                for (std::int64_t lane = 0; lane < panel_outputs; ++lane)
+                    values[i][lane] = scale[lane] * from_e2m1(static_cast<std::uint8_t>(code[lane]));
+                break;
+            case CodeValue::itself:
+                for (std::int64_t lane = 0; lane < panel_outputs; ++lane)
+                    values[i][lane] = scale[lane] * static_cast<float>(code[lane] - kind.offset) + shift[lane];
+                break;
         }
     }
 }

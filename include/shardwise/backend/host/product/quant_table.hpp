@@ -7,15 +7,11 @@
 #include <shardwise/backend/host/product/quant_layout.hpp>
 #include <shardwise/backend/host/product/quant_portable.hpp>
 #include <shardwise/backend/host/product/task.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
-
-[[nodiscard]] constexpr bool is_quantised(WeightFormat format) {
-    return quant_traits(format).bits != 0;
-}
 
 /// How a quantised format is multiplied.
 ///
@@ -28,7 +24,7 @@ namespace detail {
 /// where w = w' + m with a minimum m (Q4_1, Q5_1, Q4_K, Q5_K), else m = 0. At the last level activations become whole numbers of a
 /// power of two of at most 2.01 * 2^-23 X, so that integers below 2^22 stay as they are. At all three activations are in units of
 /// such a power of two, 2^-126 where X is below 2^-103, and a value that is not finite makes its row's results NaN.
-[[nodiscard]] inline ProductKernel quant_kernel([[maybe_unused]] WeightFormat format, IsaLevel level) {
+[[nodiscard]] inline ProductKernel quant_kernel(WeightFormat format, IsaLevel level) {
     switch (level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
         case IsaLevel::avx2:
@@ -47,7 +43,7 @@ namespace detail {
             break;
 #endif
     }
-    return {nullptr, nullptr, &portable::multiply_quantised};
+    return is_quantised(format) ? ProductKernel{nullptr, nullptr, &portable::multiply_quantised} : ProductKernel{};
 }
 
 }  // namespace detail

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <shardwise/backend/host/product/dense_tiles.hpp>
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/backend/host/product/quant_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
 #include <shardwise/core/checked.hpp>
-#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/product_sums.hpp>
 
 #include <algorithm>

@@ -5,10 +5,12 @@
 #include <shardwise/backend/host/product/dense_avx2.hpp>
 #include <shardwise/backend/host/product/dense_avx512.hpp>
 #include <shardwise/backend/host/product/dense_portable.hpp>
+#include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/quant_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,23 +18,46 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// How a dense format is multiplied.
-[[nodiscard]] inline ProductKernel dense_kernel(WeightFormat format, [[maybe_unused]] IsaLevel level) {
+/// How elements without scales are multiplied, by the levels of IsaLevel.
+struct DenseProducts {
+    WeightFormat format;
+    std::array<void (*)(ProductTask const& task), 4> multiply;
+};
+inline constexpr std::array<DenseProducts, 3> dense_products{{
 #if defined(SHARDWISE_HAS_X86_LEVELS)
-    if (level >= IsaLevel::avx512) {
-        if (format == WeightFormat::bf16) return {nullptr, nullptr, &avx512::multiply_bf16};
-        if (format == WeightFormat::f16) return {nullptr, nullptr, &avx512::multiply_f16};
-        return {nullptr, nullptr, &avx512::multiply_f32};
-    }
-    if (level == IsaLevel::avx2) {
-        if (format == WeightFormat::bf16) return {nullptr, nullptr, &avx2::multiply_bf16};
-        if (format == WeightFormat::f16) return {nullptr, nullptr, &avx2::multiply_f16};
-        return {nullptr, nullptr, &avx2::multiply_f32};
-    }
+    {WeightFormat::f32,
+     {&portable::multiply_f32, &avx2::multiply_f32, &avx512::multiply_f32, &avx512::multiply_f32}},
+    {WeightFormat::bf16,
+     {&portable::multiply_bf16, &avx2::multiply_bf16, &avx512::multiply_bf16, &avx512::multiply_bf16}},
+    {WeightFormat::f16,
+     {&portable::multiply_f16, &avx2::multiply_f16, &avx512::multiply_f16, &avx512::multiply_f16}},
+#else
+    {WeightFormat::f32,
+     {&portable::multiply_f32, &portable::multiply_f32, &portable::multiply_f32, &portable::multiply_f32}},
+    {WeightFormat::bf16,
+     {&portable::multiply_bf16, &portable::multiply_bf16, &portable::multiply_bf16, &portable::multiply_bf16}},
+    {WeightFormat::f16,
+     {&portable::multiply_f16, &portable::multiply_f16, &portable::multiply_f16, &portable::multiply_f16}},
 #endif
-    if (format == WeightFormat::bf16) return {nullptr, nullptr, &portable::multiply_bf16};
-    if (format == WeightFormat::f16) return {nullptr, nullptr, &portable::multiply_f16};
-    return {nullptr, nullptr, &portable::multiply_f32};
+}};
+
+/// Whether there is one product for each format of elements, and none for others.
+[[nodiscard]] constexpr bool has_each_dense_product() {
+    for (auto const& format : host_format_table) {
+        int found = 0;
+        for (auto const& row : dense_products) found += row.format == format.format ? 1 : 0;
+        if (found != (format.product == HostProduct::elements ? 1 : 0)) return false;
+    }
+    return true;
+}
+static_assert(has_each_dense_product(), "dense_products has one row for each format of elements without scales");
+
+/// How a format of elements without scales is multiplied; nothing for others.
+[[nodiscard]] inline ProductKernel dense_kernel(WeightFormat format, IsaLevel level) {
+    for (auto const& row : dense_products) {
+        if (row.format == format) return {nullptr, nullptr, row.multiply[static_cast<std::size_t>(level)]};
+    }
+    return {};
 }
 
 /// The tiles of plain matrices, and how their elements become floats.
@@ -52,7 +77,7 @@ struct GemmKernels {
     return {&portable::tile_kernels<portable::ReadF32>, &portable::widen_bf16, &portable::widen_f16};
 }
 
-/// How a format is multiplied at a level that the machine has.
+/// How a format is multiplied at a level that the machine has; nothing for a format that has no product.
 [[nodiscard]] inline ProductKernel product_kernel(WeightFormat format, IsaLevel level) {
     return is_quantised(format) ? quant_kernel(format, level) : dense_kernel(format, level);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/core/split.hpp>
-#include <shardwise/op/packed_weight.hpp>
 #include <shardwise/op/product_sums.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/host/product/host_format.hpp>
+#include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/optional.hpp>
-#include <shardwise/op/weight_format.hpp>
+#include <shardwise/quant/weight_format.hpp>
 
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
-
-/// Outputs whose values lie beside each other in a packed weight: the floats of an AVX-512 register.
-inline constexpr std::int64_t panel_outputs = 16;
-/// Panels begin on a cache line.
-inline constexpr std::int64_t panel_alignment = 64;
-/// Inputs whose codes a panel of a quantised format keeps together.
-inline constexpr std::int64_t quant_block = 32;
 
 /// `count` times `bytes` and `more`, up to a whole cache line; nothing where that leaves 63 bits.
 [[nodiscard]] constexpr Optional<std::int64_t> whole_lines(std::int64_t count, std::int64_t bytes,
@@ -33,35 +28,23 @@ inline constexpr std::int64_t quant_block = 32;
 /// int4 fill their last block of 32 inputs.
 [[nodiscard]] constexpr Optional<std::int64_t> panel_bytes(WeightFormat format, std::int64_t inputs,
                                                            std::int64_t group) {
-    auto const blocks = ceil_divide(inputs, quant_block);
-    switch (format) {
-        case WeightFormat::bf16:
-            // Two inputs share 32 bits.
-            return checked_multiply(ceil_divide(inputs, 2), panel_outputs * 4);
-        case WeightFormat::f16:
-            return whole_lines(inputs, panel_outputs * 2);
-        case WeightFormat::int8:
-            return whole_lines(blocks, quant_block * panel_outputs, panel_outputs * 4);
-        case WeightFormat::int4:
-            return whole_lines(blocks, quant_block * panel_outputs / 2,
-                               checked_multiply(group < 1 ? 0 : ceil_divide(inputs, group), panel_outputs * 2));
-        case WeightFormat::nf4:
-            return whole_lines(ceil_divide(inputs, 64), panel_outputs * (64 / 2 + 4));
-        case WeightFormat::mxfp4:
-            return whole_lines(blocks, panel_outputs * (quant_block / 2 + 1));
-        case WeightFormat::q4_0:
-        case WeightFormat::q4_1:
-        case WeightFormat::q5_0:
-        case WeightFormat::q5_1:
-        case WeightFormat::q8_0:
-        case WeightFormat::q4_k:
-        case WeightFormat::q5_k:
-        case WeightFormat::q6_k:
-            return whole_lines(ceil_divide(inputs, traits(format).block_elements),
-                               panel_outputs * traits(format).block_bytes);
-        case WeightFormat::f32: break;
+    auto const& unit = traits(format);
+    switch (unit.scales) {
+        case ScalePlace::none: {
+            auto const together = host_format(format).together;
+            return whole_lines(ceil_divide(inputs, together), panel_outputs * unit.block_bytes * together);
+        }
+        case ScalePlace::blocks:
+            return whole_lines(ceil_divide(inputs, unit.block_elements), panel_outputs * unit.block_bytes);
+        case ScalePlace::block:
+            return whole_lines(ceil_divide(inputs, unit.block_elements),
+                               panel_outputs * (unit.block_elements * unit.bits / 8 + unit.scale_bytes));
+        case ScalePlace::row:
+        case ScalePlace::group: break;
     }
-    return checked_multiply(inputs, panel_outputs * 4);
+    auto const scales = unit.scales == ScalePlace::row ? 1 : group < 1 ? 0 : ceil_divide(inputs, group);
+    return whole_lines(ceil_divide(inputs, quant_block), panel_outputs * quant_block * unit.bits / 8,
+                       checked_multiply(scales, panel_outputs * unit.scale_bytes));
 }
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <shardwise/op/packed_weight.hpp>
+#include <shardwise/backend/host/packed_weight.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,3 @@
+// expect: device_format_table says of each format whether devices run it
+// without: shardwise/backend/device_format.hpp: {WeightFormat::nf4, DeviceProduct
+#include <shardwise/backend/device_format.hpp>
