@@ -12,7 +12,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Stochastic gradient descent with momentum. An element's step, each operation rounded to float by itself:
 ///
 ///     g = g * gradient_factor + weight_decay * w
-///     b = g in step 1, then momentum * b + g
+///     b = momentum * b + g                 from b = 0 on
 ///     w = w - lr * b                       with Nesterov: w - lr * (g + momentum * b)
 ///
 /// Memory  4 bytes for each element, none without momentum
@@ -61,8 +61,7 @@ struct Sgd {
                                    .weight_decay = range.decays ? static_cast<float>(weight_decay) : 0.0F,
                                    .momentum = static_cast<float>(momentum),
                                    .learning_rate = static_cast<float>(step.learning_rate),
-                                   .is_nesterov = is_nesterov,
-                                   .is_first = step.number == 1};
+                                   .is_nesterov = is_nesterov};
         auto const update = [=](std::int64_t begin, std::int64_t end) {
             kernel(weights + begin, gradients + begin, momenta == nullptr ? nullptr : momenta + begin, end - begin,
                    task);

@@ -31,8 +31,6 @@ struct SgdTask {
     float momentum = 0.0F;
     float learning_rate = 0.0F;
     bool is_nesterov = false;
-    /// The momentum begins as the gradient.
-    bool is_first = false;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
