@@ -32,7 +32,8 @@ std::vector<int> golden_bytes(std::string const& what) {
 }  // namespace
 
 TEST_CASE("DynamicMap: bitsandbytes' numbers, within what its float arithmetic loses") {
-    for (auto const& [name, map] : {std::pair{"signed", &detail::signed_dynamic_map}, {"unsigned", &detail::unsigned_dynamic_map}}) {
+    for (auto const& [name, map] :
+         {std::pair{"signed", &detail::signed_dynamic_map}, {"unsigned", &detail::unsigned_dynamic_map}}) {
         auto const expected = numbers_of(golden(name));
         REQUIRE(expected.size() == 256);
         for (std::size_t i = 0; i < 256; ++i) {
@@ -106,7 +107,8 @@ TEST_CASE("Adam8bit: shares of whole blocks, threads and levels leave the bits o
         HostContext context(options);
         TrainedParameter<Adam8bit> weight(Adam8bit{}, input_numbers(3, 5000));
         for (int step = 1; step <= 4; ++step)
-            REQUIRE(weight.step({.number = step, .learning_rate = 0.01}, input_numbers(777 * step, 5000), context, cuts));
+            REQUIRE(
+                weight.step({.number = step, .learning_rate = 0.01}, input_numbers(777 * step, 5000), context, cuts));
         return std::pair(weight.weights(), weight.state());
     };
     auto const expected = run({.threads = 1, .isa = IsaLevel::portable}, {0});

@@ -24,7 +24,8 @@ TEST_CASE("AdamW: five steps of one weight are the published ones") {
     AdamW const rule{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
     TrainedParameter<AdamW> weight(rule, {1.0F});
     HostContext context({.threads = 1});
-    double const expected[] = {0.989000001, 0.991644740275703, 0.9872690229640539, 0.988559790887788, 0.9854018755863746};
+    double const expected[] = {0.989000001, 0.991644740275703, 0.9872690229640539, 0.988559790887788,
+                               0.9854018755863746};
     float const gradients[] = {0.1F, -0.2F, 0.3F, -0.4F, 0.5F};
     for (int i = 0; i < 5; ++i) {
         REQUIRE(weight.step({.number = i + 1, .learning_rate = 0.01}, {gradients[i]}, context));
@@ -42,7 +43,8 @@ TEST_CASE("AdamW: equals torch's float64 within the roundings of float") {
             .beta1 = settings[1], .beta2 = settings[2], .epsilon = settings[3], .weight_decay = settings[4]};
         TrainedParameter<AdamW> weight(rule, input_numbers(0, 37));
         for (int step = 1; step <= 3; ++step)
-            REQUIRE(weight.step({.number = step, .learning_rate = settings[0]}, input_numbers(1000 * step, 37), context));
+            REQUIRE(
+                weight.step({.number = step, .learning_rate = settings[0]}, input_numbers(1000 * step, 37), context));
         auto const expected = numbers_of(line[1]);
         for (std::size_t i = 0; i < expected.size(); ++i) {
             // A change is at most lr * (1 - beta1) / sqrt(1 - beta2) at its worst, after 3 steps about lr, and rounds about ten

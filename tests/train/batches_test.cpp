@@ -79,7 +79,8 @@ TEST_CASE("Batches: what does not fill a batch, and positions within one, are re
     TemporaryFolder const folder;
     auto const dataset = counted(folder, 33);
     CHECK(Batches::create(dataset, {0, 33}, {.context = 8, .batch = 5}).error().message() ==
-          "batches: batch: has more sequences than the data have samples (got 5, expected at most 4); give more data, a smaller "
+          "batches: batch: has more sequences than the data have samples (got 5, expected at most 4); give more data, "
+          "a smaller "
           "batch or a smaller context");
     CHECK(Batches::create(dataset, {0, 33}, {.context = 8, .batch = 4}));
     CHECK_FALSE(Batches::create(dataset, {0, 32}, {.context = 8, .batch = 4}));
@@ -94,6 +95,8 @@ TEST_CASE("Batches: what does not fill a batch, and positions within one, are re
     std::vector<std::int32_t> ids(16);
     CHECK(batches->read(0, {0, 3}, {ids.data(), {2, 8}}, {ids.data(), {2, 8}}).error().code() ==
           ErrorCode::invalid_argument);
-    CHECK(batches->read(0, {0, 1}, {ids.data(), {2, 8}}, {ids.data(), {2, 8}}).error().code() == ErrorCode::shape_mismatch);
-    CHECK(batches->read(0, {0, 2}, {nullptr, {2, 8}}, {ids.data(), {2, 8}}).error().code() == ErrorCode::invalid_argument);
+    CHECK(batches->read(0, {0, 1}, {ids.data(), {2, 8}}, {ids.data(), {2, 8}}).error().code() ==
+          ErrorCode::shape_mismatch);
+    CHECK(batches->read(0, {0, 2}, {nullptr, {2, 8}}, {ids.data(), {2, 8}}).error().code() ==
+          ErrorCode::invalid_argument);
 }

@@ -57,7 +57,8 @@ TEST_CASE("first_buckets: one of each dtype where they are rebuilt, else the lis
     CHECK(*first_buckets(tensors, capped) == List<Bucket>{{2, 3}, {0, 1}});
 }
 
-TEST_CASE("rebuilt_buckets: in the order in which gradients were ready, each bucket as long as its last tensor makes it") {
+TEST_CASE(
+    "rebuilt_buckets: in the order in which gradients were ready, each bucket as long as its last tensor makes it") {
     List<BucketTensor> const tensors{f32(10), f32(10), f32(100), f32(10)};
     BucketOptions const options{.first = Bytes{40}, .cap = Bytes{80}};
     CHECK(*rebuilt_buckets(tensors, List<std::int32_t>{3, 2, 1, 0}, options) == List<Bucket>{{3}, {2}, {1, 0}});

@@ -17,7 +17,8 @@ namespace {
 using View = TensorView<float const, 1, Host>;
 
 /// The norm of some gradients, cut over ranks at multiples of `piece`, on `threads` threads each.
-std::vector<double> norms(std::vector<float> const& gradients, std::int32_t ranks, int threads, std::int64_t piece = 997) {
+std::vector<double> norms(std::vector<float> const& gradients, std::int32_t ranks, int threads,
+                          std::int64_t piece = 997) {
     return on_threads(ranks, [&](Threads& comm) {
         HostContext context({.threads = threads});
         auto stream = context.make_stream();
@@ -40,7 +41,9 @@ TEST_CASE("clip: the published coefficients") {
     CHECK(norm == std::vector<double>{13.0, 13.0});
     auto const coefficient = clip_coefficient(13.0, 1.0);
     REQUIRE(coefficient);
-    auto const clipped = [&](float gradient) { return static_cast<double>(gradient * static_cast<float>(*coefficient)); };
+    auto const clipped = [&](float gradient) {
+        return static_cast<double>(gradient * static_cast<float>(*coefficient));
+    };
     CHECK(std::abs(clipped(3.0F) - 0.2307692170) <= 1e-8);
     CHECK(std::abs(clipped(4.0F) - 0.3076922894) <= 1e-8);
     CHECK(std::abs(clipped(12.0F) - 0.9230768681) <= 1e-7);
@@ -55,7 +58,8 @@ TEST_CASE("global_norm: the same bits on any ranks and threads, and near the sum
         auto gradients = input_numbers(3, 50'000);
         for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] *= i % 10 == 0 ? scale : scale * 1e-3F;
         long double sum = 0.0L;
-        for (auto const gradient : gradients) sum += static_cast<long double>(gradient) * static_cast<long double>(gradient);
+        for (auto const gradient : gradients)
+            sum += static_cast<long double>(gradient) * static_cast<long double>(gradient);
         auto const exact = static_cast<double>(std::sqrt(sum));
         auto const norm = norms(gradients, 1, 1)[0];
         // An element is off by half of 2^-62 of at most four times the largest square: 50,000 of them by 2^-46 of it.
@@ -89,7 +93,8 @@ TEST_CASE("GradientNorm: a gradient above the largest that was taken is refused"
         GradientNorm norm(largest);
         auto other = context.make_stream();
         REQUIRE(norm.add(View{gradients.data(), {2}}, other));
-        CHECK(other.synchronize(Deadline::after(std::chrono::seconds(5))).error().code() == ErrorCode::invalid_argument);
+        CHECK(other.synchronize(Deadline::after(std::chrono::seconds(5))).error().code() ==
+              ErrorCode::invalid_argument);
     }
     CHECK(largest.add(View{nullptr, {2}}, stream).error().code() == ErrorCode::invalid_argument);
 }

@@ -95,7 +95,8 @@ TEST_CASE("GradientBuckets: averages over ranks, as views and as copies, before 
                     for (std::int32_t i = 0; i < 4; ++i)
                         count += rank.get(*buckets, is_view, i) == expected[static_cast<std::size_t>(i)] ? 0 : 1;
                     count += buckets->was_rebuilt() == (pass > 0) ? 0 : 1;
-                    auto const expected_buckets = pass == 0 ? List<Bucket>{{0, 1, 2, 3}} : List<Bucket>{{3}, {1}, {0, 2}};
+                    auto const expected_buckets =
+                        pass == 0 ? List<Bucket>{{0, 1, 2, 3}} : List<Bucket>{{3}, {1}, {0, 2}};
                     count += buckets->buckets() == expected_buckets ? 0 : 1;
                 }
                 return count;
@@ -109,7 +110,8 @@ TEST_CASE("GradientBuckets: passes without synchronisation add up, also across t
     for (bool const is_view : {false, true}) {
         auto const got = on_threads(2, [&](Threads& comm) {
             Side rank;
-            auto buckets = Buckets::create(comm, rank.context, rank.parameters(is_view), {}, {.sizes = small, .is_view = is_view});
+            auto buckets =
+                Buckets::create(comm, rank.context, rank.parameters(is_view), {}, {.sizes = small, .is_view = is_view});
             auto const run = [&](int pass, bool synchronises, bool adds) {
                 bool is_good = buckets->begin(synchronises).has_value();
                 auto const own = gradients_of(comm.rank(), pass);
@@ -131,7 +133,8 @@ TEST_CASE("GradientBuckets: passes without synchronisation add up, also across t
         for (std::size_t i = 0; i < 4; ++i) {
             for (std::size_t k = 0; k < got[0][i].size(); ++k) {
                 float sum = 0.0F;
-                for (std::int32_t r = 0; r < 2; ++r) sum += (gradients_of(r, 1)[i][k] + gradients_of(r, 2)[i][k]) * 0.5F;
+                for (std::int32_t r = 0; r < 2; ++r)
+                    sum += (gradients_of(r, 1)[i][k] + gradients_of(r, 2)[i][k]) * 0.5F;
                 CHECK(got[0][i][k] == sum);
             }
         }
@@ -190,7 +193,8 @@ TEST_CASE("GradientBuckets: a parameter without a gradient is named on every ran
     });
     for (auto const& message : messages) {
         CHECK(message ==
-              "rank 1: gradient buckets: p0: got no gradient in this pass (2 of 4 parameters did not); let it take part in the "
+              "rank 1: gradient buckets: p0: got no gradient in this pass (2 of 4 parameters did not); let it take "
+              "part in the "
               "loss, freeze it, or set finds_unused");
     }
 }
@@ -255,7 +259,8 @@ TEST_CASE("GradientBuckets: rank 0's buffers before each pass, but for the one a
     auto const seen = on_threads(2, [&](Threads& comm) {
         Side rank;
         std::vector<float> running(3);
-        auto buckets = Buckets::create(comm, rank.context, rank.parameters(true), {{running.data(), {3}}}, {.is_view = true});
+        auto buckets =
+            Buckets::create(comm, rank.context, rank.parameters(true), {{running.data(), {3}}}, {.is_view = true});
         std::vector<float> values;
         bool const synchronises[] = {true, false, true, true};
         for (int pass = 0; pass < 4; ++pass) {
@@ -275,8 +280,9 @@ TEST_CASE("GradientBuckets: ranks without data shadow the others, who divide by 
     for (bool const by_active : {false, true}) {
         auto const got = on_threads(3, [&](Threads& comm) {
             Side rank;
-            auto buckets = Buckets::create(comm, rank.context, rank.parameters(true), {},
-                                           {.sizes = small, .is_view = true, .joins = true, .divides_by_active = by_active});
+            auto buckets =
+                Buckets::create(comm, rank.context, rank.parameters(true), {},
+                                {.sizes = small, .is_view = true, .joins = true, .divides_by_active = by_active});
             std::vector<std::vector<float>> seen;
             // Rank r has 3 - r passes.
             for (int pass = 0; pass < 3 - comm.rank(); ++pass) {
@@ -312,16 +318,20 @@ TEST_CASE("GradientBuckets: ranks without data shadow the others, who divide by 
 TEST_CASE("GradientBuckets: a hook gets each bucket in order, undivided, and what it leaves is the gradient") {
     auto const got = on_threads(2, [&](Threads& comm) {
         Side rank;
-        auto buckets = Buckets::create(comm, rank.context, rank.parameters(true), {}, {.sizes = small, .is_view = true});
+        auto buckets =
+            Buckets::create(comm, rank.context, rank.parameters(true), {}, {.sizes = small, .is_view = true});
         std::vector<std::int32_t> numbers;
-        buckets->set_hook([&numbers](Threads& group, std::int32_t number, TensorView<float, 1, Host> gradients) -> Result<> {
-            numbers.push_back(number);
-            return all_reduce(group, gradients, ReduceOp::max);
-        });
+        buckets->set_hook(
+            [&numbers](Threads& group, std::int32_t number, TensorView<float, 1, Host> gradients) -> Result<> {
+                numbers.push_back(number);
+                return all_reduce(group, gradients, ReduceOp::max);
+            });
         for (int pass = 0; pass < 2; ++pass) {
             CHECK(buckets->begin());
             for (std::int32_t i = 4; i-- > 0;) {
-                rank.set(*buckets, true, i, std::vector<float>(static_cast<std::size_t>(sizes[i]), 3.0F + static_cast<float>(comm.rank())));
+                rank.set(
+                    *buckets, true, i,
+                    std::vector<float>(static_cast<std::size_t>(sizes[i]), 3.0F + static_cast<float>(comm.rank())));
                 CHECK(buckets->ready(i, rank.stream));
             }
             CHECK(buckets->finish(rank.stream, soon()));

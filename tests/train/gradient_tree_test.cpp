@@ -110,7 +110,8 @@ TEST_CASE("GradientTree: the counter leaves the nodes of the tree, within its bu
                 auto const levels = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(range.size())));
                 CHECK(most <= 2 * levels);
                 // A whole node: one sum for each level, and the leaf.
-                if (range.begin % 64 == 0 && range.end == leaves && std::has_single_bit(static_cast<std::uint64_t>(leaves)))
+                if (range.begin % 64 == 0 && range.end == leaves &&
+                    std::has_single_bit(static_cast<std::uint64_t>(leaves)))
                     CHECK(most == levels);
             }
         }

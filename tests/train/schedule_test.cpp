@@ -13,7 +13,8 @@ using namespace shardwise::testing;
 
 TEST_CASE("Schedule: the published factors") {
     // shared/facts/training.md, "Exact values": warm-up 10, total 100.
-    auto const factors = [](ScheduleKind kind, double floor, std::int64_t decay, std::vector<std::int64_t> const& steps) {
+    auto const factors = [](ScheduleKind kind, double floor, std::int64_t decay,
+                            std::vector<std::int64_t> const& steps) {
         Schedule const schedule{
             .kind = kind, .learning_rate = 1.0, .warm_up = 10, .total = 100, .decay = decay, .floor = floor};
         REQUIRE(schedule.check());
@@ -58,7 +59,8 @@ TEST_CASE("Schedule: transformers' factors at every step") {
     CHECK(cases == 13);
 }
 
-TEST_CASE("cosine_of_half_turns: the C library's cosine within two units of 1, and exact where that is a plain number") {
+TEST_CASE(
+    "cosine_of_half_turns: the C library's cosine within two units of 1, and exact where that is a plain number") {
     using detail::cosine_of_half_turns;
     for (int i = 0; i <= 20'000; ++i) {
         auto const x = static_cast<double>(i) / 20'000.0;

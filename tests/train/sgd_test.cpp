@@ -42,7 +42,8 @@ TEST_CASE("Sgd: equals torch's float64 within the roundings of float") {
         TrainedParameter<Sgd> weight(rule, input_numbers(0, 37));
         CHECK(weight.state().size() == (settings[1] > 0.0 ? 1 : 0));
         for (int step = 1; step <= 3; ++step)
-            REQUIRE(weight.step({.number = step, .learning_rate = settings[0]}, input_numbers(1000 * step, 37), context));
+            REQUIRE(
+                weight.step({.number = step, .learning_rate = settings[0]}, input_numbers(1000 * step, 37), context));
         auto const expected = numbers_of(line[1]);
         // Momenta are below 3/2 and round four times in three steps; the weight, below 1, three times by half a unit.
         auto const tolerance = (3.0 + 12.0 * settings[0]) / (1 << 24U);

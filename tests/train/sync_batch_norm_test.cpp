@@ -83,7 +83,8 @@ TEST_CASE("SyncBatchNorm: the published gradients of five rows on two ranks") {
     check_near(part(layers[0].in_gradient, 0, 2), {-1.1430950772, -1.3173114475}, 2.0 * unit);
     for (std::size_t c = 0; c < 2; ++c) {
         double const expected[] = {7.3484631046, 5.0783304098};
-        auto const sum = static_cast<double>(layers[0].weight_gradient[c]) + static_cast<double>(layers[1].weight_gradient[c]);
+        auto const sum =
+            static_cast<double>(layers[0].weight_gradient[c]) + static_cast<double>(layers[1].weight_gradient[c]);
         CHECK(std::abs(sum - expected[c]) <= 8.0 * 4.0 * unit);
         CHECK(layers[0].bias_gradient[c] + layers[1].bias_gradient[c] == (c == 0 ? 20.0F : 25.0F));
     }
@@ -134,7 +135,8 @@ TEST_CASE("SyncBatchNorm: torch's batch norm of the joined batch, with unequal s
         for (auto const step : {&Seen::first, &Seen::second}) {
             auto const joined = [&](auto member) {
                 std::vector<float> all;
-                for (auto const& one : seen) all.insert(all.end(), ((one.*step).*member).begin(), ((one.*step).*member).end());
+                for (auto const& one : seen)
+                    all.insert(all.end(), ((one.*step).*member).begin(), ((one.*step).*member).end());
                 return all;
             };
             auto const summed = [&](auto member) {
@@ -173,9 +175,10 @@ TEST_CASE("SyncBatchNorm: fewer than two rows in all are refused on every rank, 
         return done ? std::string() : done.error().message();
     });
     for (auto const& code : codes)
-        CHECK(code ==
-              "sync_batch_norm: the ranks have fewer than two rows together, which have no variance (got 1, expected at "
-              "least 2)");
+        CHECK(
+            code ==
+            "sync_batch_norm: the ranks have fewer than two rows together, which have no variance (got 1, expected at "
+            "least 2)");
 
     (void)on_threads(1, [](Threads& comm) {
         HostContext context({.threads = 1});
@@ -187,7 +190,8 @@ TEST_CASE("SyncBatchNorm: fewer than two rows in all are refused on every rank, 
         Layer other{.channels = 4, .weight = {1, 1}, .bias = {0, 0}};
         CHECK(other.step(comm, *norm, context, in, in).error().code() == ErrorCode::shape_mismatch);
         // Backward before forward.
-        REQUIRE(norm->backward(comm, {in.data(), {4, 2}}, {in.data(), {4, 2}}, {}, {in.data(), {4, 2}}, {}, {}, stream));
+        REQUIRE(
+            norm->backward(comm, {in.data(), {4, 2}}, {in.data(), {4, 2}}, {}, {in.data(), {4, 2}}, {}, {}, stream));
         CHECK_FALSE(stream.synchronize(Deadline::after(std::chrono::seconds(5))));
         return 0;
     });

@@ -51,8 +51,10 @@ TEST_CASE("TokenFile: what is no token file is refused by file, what is no token
     REQUIRE(file);
     std::vector<std::int32_t> ids(4);
     CHECK(file->read(0, 1024, ids).error().message() ==
-          path + ": byte 4: has an id that the vocabulary does not have (got 1024, expected at most 1023); make the file with the "
-                 "model's tokenizer, and give its ids the bytes that its name says");
+          path +
+              ": byte 4: has an id that the vocabulary does not have (got 1024, expected at most 1023); make the file "
+              "with the "
+              "model's tokenizer, and give its ids the bytes that its name says");
     auto const large = folder.write("b.u32", ids_text({1, 0xFFFF'FFFF}, 4));
     ids.resize(2);
     CHECK(TokenFile::open(large)->read(0, INT64_MAX, ids).error().code() == ErrorCode::malformed_file);

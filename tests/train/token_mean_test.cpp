@@ -98,5 +98,6 @@ TEST_CASE("TokenMean: no token, an undefined loss on one rank and sums beyond 63
         return fits && !mean.is_finite() ? 1 : 0;
     });
     CHECK(finite == std::vector<int>{1, 1});
-    CHECK(TokenMean{}.add(std::vector<float>{1.0F}, std::vector<std::int32_t>{}).error().code() == ErrorCode::shape_mismatch);
+    CHECK(TokenMean{}.add(std::vector<float>{1.0F}, std::vector<std::int32_t>{}).error().code() ==
+          ErrorCode::shape_mismatch);
 }

@@ -112,7 +112,8 @@ TEST_CASE("tokenize_file: once for contents, tokenizer and options; again where 
     REQUIRE(first);
     auto const good = read_all(*first).ids;
     // From the cache alone: the tokenizer that is given is not asked.
-    auto const again = tokenize_file(folder.write("b.txt", "Hello there"), tokenizer_of("llama2.json"), {5, caches.path(), "gpt2"});
+    auto const again =
+        tokenize_file(folder.write("b.txt", "Hello there"), tokenizer_of("llama2.json"), {5, caches.path(), "gpt2"});
     REQUIRE(again);
     CHECK(again->path() == first->path());
     CHECK(read_all(*again).ids == good);
@@ -169,7 +170,8 @@ TEST_CASE("tokenize_file: a line that is none is refused by its number and byte,
     CHECK(message("{\"messages\": []}") == "line 1, byte 0: is a chat, which is not read");
     CHECK(message(good + "{\"text\": \"a}").starts_with("line 2, byte 14: "));
     CHECK(message(good + good, std::nullopt) == ": has several documents, and there is no token to stand between them");
-    CHECK(tokenize_file(folder / "none.txt", tokenizer, {5, caches.path(), "t"}).error().code() == ErrorCode::file_not_found);
+    CHECK(tokenize_file(folder / "none.txt", tokenizer, {5, caches.path(), "t"}).error().code() ==
+          ErrorCode::file_not_found);
     CHECK(tokenize_file(folder.write("b.txt", "a"), tokenizer, {5, folder / "none", "t"}).error().code() ==
           ErrorCode::file_unwritable);
     // Of one document there is nothing between.

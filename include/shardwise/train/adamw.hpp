@@ -55,8 +55,7 @@ struct AdamW {
     /// Errors  shape_mismatch, invalid_argument; what the stream says of its instruction set
     [[nodiscard]] Result<> update(OptimizerStep const& step, ParameterRange const& range, HostStream& stream) const {
         if (auto const checked = check(); !checked) return checked;
-        auto const known =
-            detail::check_update(name, step, range, state(range.elements, range.range), share_multiple);
+        auto const known = detail::check_update(name, step, range, state(range.elements, range.range), share_multiple);
         if (!known) return known;
         if (!stream.isa()) return stream.isa().error();
         auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(optimizers::adamw));
@@ -75,16 +74,16 @@ struct AdamW {
     [[nodiscard]] detail::AdamwTask task(OptimizerStep const& step, bool decays) const {
         using detail::rounded;
         auto const decay = decays ? weight_decay : 0.0;
-        return {.gradient_factor = static_cast<float>(step.gradient_factor),
-                .kept = static_cast<float>(1.0 - rounded(step.learning_rate * decay)),
-                .first_share = static_cast<float>(1.0 - beta1),
-                .beta2 = static_cast<float>(beta2),
-                .second_share = static_cast<float>(1.0 - beta2),
-                .root_factor = static_cast<float>(
-                    1.0 / std::sqrt(1.0 - rounded(detail::whole_power(beta2, step.number)))),
-                .epsilon = static_cast<float>(epsilon),
-                .step_size = static_cast<float>(step.learning_rate /
-                                                (1.0 - rounded(detail::whole_power(beta1, step.number))))};
+        return {
+            .gradient_factor = static_cast<float>(step.gradient_factor),
+            .kept = static_cast<float>(1.0 - rounded(step.learning_rate * decay)),
+            .first_share = static_cast<float>(1.0 - beta1),
+            .beta2 = static_cast<float>(beta2),
+            .second_share = static_cast<float>(1.0 - beta2),
+            .root_factor = static_cast<float>(1.0 / std::sqrt(1.0 - rounded(detail::whole_power(beta2, step.number)))),
+            .epsilon = static_cast<float>(epsilon),
+            .step_size =
+                static_cast<float>(step.learning_rate / (1.0 - rounded(detail::whole_power(beta1, step.number))))};
     }
 
 private:

@@ -39,13 +39,17 @@ public:
     /// `dataset` outlives this object; `tokens` are those of it that count.
     ///
     /// Errors  invalid_argument where the tokens do not fill a batch, or for sizes that are none
-    [[nodiscard]] static Result<Batches> create(TokenDataset const& dataset, UnitRange tokens, BatchOptions const& options) {
+    [[nodiscard]] static Result<Batches> create(TokenDataset const& dataset, UnitRange tokens,
+                                                BatchOptions const& options) {
         Error bad{ErrorCode::invalid_argument};
         bad.in(subject);
         if (options.context < 1) return bad.at("context").because("has no token").got(options.context).at_least(1);
         if (options.batch < 1) return bad.at("batch").because("has no sequence").got(options.batch).at_least(1);
         if (tokens.begin < 0 || tokens.end > dataset.tokens() || tokens.begin > tokens.end)
-            return bad.at("tokens").because("are not of the dataset").got(tokens.end).between(tokens.begin, dataset.tokens());
+            return bad.at("tokens")
+                .because("are not of the dataset")
+                .got(tokens.end)
+                .between(tokens.begin, dataset.tokens());
         auto const samples = tokens.size() > 0 ? (tokens.size() - 1) / options.context : 0;
         if (samples < options.batch) {
             return bad.at("batch")
@@ -54,8 +58,8 @@ public:
                 .at_most(samples)
                 .fix("give more data, a smaller batch or a smaller context");
         }
-        auto const sampler =
-            DistributedSampler::create(samples, {.shuffles = options.shuffles, .drops_last = true, .seed = options.seed});
+        auto const sampler = DistributedSampler::create(
+            samples, {.shuffles = options.shuffles, .drops_last = true, .seed = options.seed});
         if (!sampler) return sampler.error();
         Batches batches(dataset, tokens, options, *sampler);
         // A permutation that cannot be made is refused here, not in the middle of a run.
@@ -109,7 +113,8 @@ public:
                 .because("are not of the batch")
                 .got(sequences.end)
                 .between(0, options_.batch);
-        if (tokens.extent(0) != sequences.size() || tokens.extent(1) != context || targets.extents() != tokens.extents())
+        if (tokens.extent(0) != sequences.size() || tokens.extent(1) != context ||
+            targets.extents() != tokens.extents())
             return Error{ErrorCode::shape_mismatch}
                 .in(subject)
                 .because("tokens and targets are not those of the sequences")
@@ -134,7 +139,8 @@ public:
 private:
     static constexpr std::string_view subject = "batches";
 
-    Batches(TokenDataset const& dataset, UnitRange tokens, BatchOptions const& options, DistributedSampler const& sampler)
+    Batches(TokenDataset const& dataset, UnitRange tokens, BatchOptions const& options,
+            DistributedSampler const& sampler)
         : dataset_(&dataset), tokens_(tokens), options_(options), sampler_(sampler), has_loss_(dataset.has_loss()) {}
 
     TokenDataset const* dataset_;

@@ -118,7 +118,8 @@ struct BucketOptions {
 ///
 /// Source  torch 2.9.1 nn/parallel/distributed.py, _ddp_init_helper
 /// Errors  as assign_buckets
-[[nodiscard]] inline Result<List<Bucket>> first_buckets(Span<BucketTensor const> tensors, BucketOptions const& options) {
+[[nodiscard]] inline Result<List<Bucket>> first_buckets(Span<BucketTensor const> tensors,
+                                                        BucketOptions const& options) {
     Bytes const both[] = {options.first, options.cap};
     Bytes const all[] = {Bytes{INT64_MAX}};
     auto made = assign_buckets(tensors, options.rebuilds() ? Span<Bytes const>(all) : Span<Bytes const>(both));
@@ -132,7 +133,8 @@ struct BucketOptions {
 ///
 /// Source  torch 2.9.1 reducer.cpp, rebuild_buckets
 /// Errors  as assign_buckets; unsupported for options under which buckets stay
-[[nodiscard]] inline Result<List<Bucket>> rebuilt_buckets(Span<BucketTensor const> tensors, Span<std::int32_t const> ready,
+[[nodiscard]] inline Result<List<Bucket>> rebuilt_buckets(Span<BucketTensor const> tensors,
+                                                          Span<std::int32_t const> ready,
                                                           BucketOptions const& options) {
     if (!options.rebuilds()) {
         return Error{ErrorCode::unsupported}

@@ -75,8 +75,7 @@ public:
     ///
     /// Errors  as torch_permutation
     [[nodiscard]] Result<List<std::int64_t>> order(std::int64_t epoch) const {
-        if (options_.shuffles)
-            return torch_permutation(samples_, options_.seed + static_cast<std::uint64_t>(epoch));
+        if (options_.shuffles) return torch_permutation(samples_, options_.seed + static_cast<std::uint64_t>(epoch));
         List<std::int64_t> all(static_cast<std::size_t>(samples_));
         for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
         return all;

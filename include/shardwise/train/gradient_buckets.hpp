@@ -7,6 +7,7 @@
 #include <shardwise/comm/all_reduce.hpp>
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/train/bucket_parameter.hpp>
 #include <shardwise/train/buckets.hpp>
 
 #include <algorithm>
@@ -19,14 +20,6 @@
 #include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// A parameter whose gradient is averaged over ranks.
-struct BucketParameter {
-    std::string name;
-    std::int64_t elements = 0;
-    /// Where the caller keeps its gradient; not read where buckets are views.
-    TensorView<float, 1, Host> gradient{};
-};
 
 /// How gradients are averaged.
 struct GradientBucketOptions {
@@ -64,7 +57,8 @@ public:
                                                         GradientBucketOptions const& options = {}) {
         GradientBuckets made(comm, context, std::move(parameters), std::move(buffers), options);
         if (auto const agreed = agree_on(comm, made.check_own()); !agreed) return agreed.error();
-        if (auto const same = made.compare(); !same) return same.error();
+        if (auto const same = detail::compare_parameters(comm, made.parameters_, made.buffers_); !same)
+            return same.error();
         auto const first = first_buckets(made.tensors_, options.sizes);
         auto const held = first ? made.hold(*first) : Result<>(first.error());
         if (auto const agreed = agree_on(comm, held); !agreed) return agreed.error();
@@ -83,7 +77,8 @@ public:
     /// Where a parameter's gradient lies in its bucket, until buckets are made again in `begin`, which moves it along.
     [[nodiscard]] Vector gradient(std::int32_t parameter) {
         auto const& place = places_[static_cast<std::size_t>(parameter)];
-        return {held_[place.bucket].memory.data() + place.offset, {tensors_[static_cast<std::size_t>(parameter)].elements}};
+        return {held_[place.bucket].memory.data() + place.offset,
+                {tensors_[static_cast<std::size_t>(parameter)].elements}};
     }
     void set_hook(Hook hook) { hook_ = std::move(hook); }
 
@@ -155,7 +150,10 @@ public:
     /// Errors  unsupported without `joins`; as begin and finish
     [[nodiscard]] Result<bool> shadow(HostStream& stream, Deadline deadline) {
         if (!options_.joins)
-            return Error{ErrorCode::unsupported}.in(subject).because("were not made for ranks that join").fix("set joins");
+            return Error{ErrorCode::unsupported}
+                .in(subject)
+                .because("were not made for ranks that join")
+                .fix("set joins");
         if (is_open_) return refuse("a rank joins within a pass").fix("call finish");
         auto const goes_on = prepare(false, true);
         if (!goes_on || !*goes_on) return goes_on;
@@ -220,38 +218,10 @@ private:
             if (!options_.is_view && parameter.elements > 0 && parameter.gradient.data() == nullptr)
                 return refuse("has a gradient without memory").at(parameter.name);
         }
-        if (options_.sizes.first.count() < 1 || options_.sizes.cap.count() < 1) return refuse("a bucket's limit is no size");
+        if (options_.sizes.first.count() < 1 || options_.sizes.cap.count() < 1)
+            return refuse("a bucket's limit is no size");
         return {};
     }
-    /// Compares the parameters with those of rank 0.
-    [[nodiscard]] Result<> compare() {
-        List<std::int64_t> sizes{static_cast<std::int64_t>(parameters_.size()), static_cast<std::int64_t>(buffers_.size())};
-        auto const own_sizes = sizes;
-        TensorView<std::int64_t, 1, Host> const head{sizes.data(), {2}};
-        if (auto const sent = broadcast(*comm_, head, 0); !sent) return sent;
-        Error differs{ErrorCode::collective_mismatch};
-        differs.in("rank " + std::to_string(comm_->rank()) + " and rank 0");
-        Result<> mine;
-        if (!(sizes == own_sizes))
-            mine = differs.because("have another number of parameters or buffers").got(own_sizes[0]).expected(sizes[0]);
-        if (auto const agreed = agree_on(*comm_, mine); !agreed) return agreed;
-        sizes.clear();
-        for (auto const& parameter : parameters_) sizes.push_back(parameter.elements);
-        for (auto const& buffer : buffers_) sizes.push_back(buffer.elements());
-        auto const own = sizes;
-        TensorView<std::int64_t, 1, Host> const all{sizes.data(), {static_cast<std::int64_t>(sizes.size())}};
-        if (auto const sent = broadcast(*comm_, all, 0); !sent) return sent;
-        for (std::size_t i = 0; i < own.size() && mine; ++i) {
-            if (own[i] == sizes[i]) continue;
-            bool const is_parameter = i < parameters_.size();
-            mine = differs.at(is_parameter ? std::string_view(parameters_[i].name) : std::string_view("a buffer"))
-                       .because("differ in size")
-                       .got(own[i])
-                       .expected(sizes[i]);
-        }
-        return agree_on(*comm_, mine);
-    }
-
     /// Gives buckets memory; gradients in views move along.
     [[nodiscard]] Result<> hold(List<Bucket> const& buckets) {
         List<Held> held(buckets.size());
@@ -288,7 +258,8 @@ private:
                 return done.error();
             if (sums[0] == 0) return false;
             std::int32_t lowest = is_active ? comm_->rank() : comm_->size();
-            if (auto const done = all_reduce(*comm_, TensorView<std::int32_t, 1, Host>{&lowest, {1}}, ReduceOp::min); !done)
+            if (auto const done = all_reduce(*comm_, TensorView<std::int32_t, 1, Host>{&lowest, {1}}, ReduceOp::min);
+                !done)
                 return done.error();
             active_ = sums[0];
             root_ = lowest;
@@ -377,7 +348,8 @@ private:
         for (; next_ < held_.size() && held_[next_].missing == 0; ++next_) {
             auto const gradients = held_[next_].memory.view();
             auto const ranks = options_.divides_by_active ? active_ : comm_->size();
-            stream.submit([comm = comm_, gradients, ranks, hook = hook_, number = static_cast<std::int32_t>(next_)]() -> Result<> {
+            stream.submit([comm = comm_, gradients, ranks, hook = hook_,
+                           number = static_cast<std::int32_t>(next_)]() -> Result<> {
                 if (hook) return hook(*comm, number, gradients);
                 // Before the sum, as torch does: what is large stays finite.
                 auto const factor = 1.0F / static_cast<float>(ranks);

@@ -28,7 +28,8 @@ public:
             for (auto i = begin; i < end; ++i)
                 most = std::max(most, std::bit_cast<std::int32_t>(values[i]) & 0x7FFF'FFFF);
             auto known = bits_.load(std::memory_order_relaxed);
-            while (known < most && !bits_.compare_exchange_weak(known, most, std::memory_order_relaxed)) {}
+            while (known < most && !bits_.compare_exchange_weak(known, most, std::memory_order_relaxed)) {
+            }
         };
         Host::launch(gradients.elements(), take, stream, grain);
         return {};

@@ -148,9 +148,8 @@ public:
                                                        : tree_.sum(copy, out, workspace, comm, stream);
         if (!done) return done.error();
         counter_ = Counter(range, leaves_);
-        auto const elements = result_ == TreeResult::share
-                                  ? optimizer_share(elements_, place_.ranks, place_.rank).size()
-                                  : elements_;
+        auto const elements =
+            result_ == TreeResult::share ? optimizer_share(elements_, place_.ranks, place_.rank).size() : elements_;
         return Vector{exchange_.data(), {elements}};
     }
 
@@ -194,8 +193,8 @@ private:
           counter_(range, leaves),
           tree_(leaves, width, place, TreeParts::nodes) {}
 
-    [[nodiscard]] static std::int64_t exchange_floats(std::int64_t blocks, std::int64_t leaves, TensorPlace const& place,
-                                                      TreeResult result) {
+    [[nodiscard]] static std::int64_t exchange_floats(std::int64_t blocks, std::int64_t leaves,
+                                                      TensorPlace const& place, TreeResult result) {
         if (place.ranks == 1) return 0;
         FixedTreeSum<Host> const tree(leaves, width, place, TreeParts::nodes);
         if (result == TreeResult::whole) return blocks * width + tree.workspace(blocks);

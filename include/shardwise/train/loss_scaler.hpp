@@ -28,7 +28,8 @@ public:
         bad.in("loss scaler");
         if (!is_scale(options.initial)) return bad.at("initial").because("is no positive float");
         if (!(options.growth > 1.0 && options.growth < 1e30)) return bad.at("growth").because("is not above 1");
-        if (!(options.backoff > 0.0 && options.backoff < 1.0)) return bad.at("backoff").because("is not between 0 and 1");
+        if (!(options.backoff > 0.0 && options.backoff < 1.0))
+            return bad.at("backoff").because("is not between 0 and 1");
         if (options.interval < 1)
             return bad.at("interval").because("is no number of steps").got(options.interval).at_least(1);
         return LossScaler(options, options.initial, 0);
@@ -44,7 +45,10 @@ public:
         bad.in("loss scaler");
         if (!is_scale(scale)) return bad.at("scale").because("is no positive float");
         if (good_steps < 0 || good_steps >= options.interval)
-            return bad.at("good_steps").because("is beyond the interval").got(good_steps).between(0, options.interval - 1);
+            return bad.at("good_steps")
+                .because("is beyond the interval")
+                .got(good_steps)
+                .between(0, options.interval - 1);
         return LossScaler(options, scale, good_steps);
     }
 

@@ -101,7 +101,8 @@ concept SaysWhereToCut = requires {
 };
 /// An optimizer changes the weights of a range.
 template <class R>
-concept UpdatesRange = requires(R const& rule, OptimizerStep const& step, ParameterRange const& range, HostStream& stream) {
+concept UpdatesRange = requires(R const& rule, OptimizerStep const& step, ParameterRange const& range,
+                                HostStream& stream) {
     { rule.update(step, range, stream) } -> std::same_as<Result<>>;
 };
 
@@ -142,7 +143,9 @@ namespace detail {
     if (cut.end != range.elements && cut.end % multiple != 0)
         return wrong.because("a share ends within a block").got(cut.end).multiple_of(multiple);
     if (range.weights.elements() != cut.size())
-        return wrong.because("the weights are not those of the range").got(range.weights.elements()).expected(cut.size());
+        return wrong.because("the weights are not those of the range")
+            .got(range.weights.elements())
+            .expected(cut.size());
     if (range.gradients.elements() != cut.size())
         return wrong.because("the gradients are not those of the range")
             .got(range.gradients.elements())

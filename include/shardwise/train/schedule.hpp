@@ -92,10 +92,14 @@ struct Schedule {
         };
         if (step < warm_up) return ratio(std::max<std::int64_t>(step, 0), warm_up);
         switch (kind) {
-            case ScheduleKind::constant: return 1.0;
-            case ScheduleKind::linear: return above_floor(ratio(std::max<std::int64_t>(total - step, 0), total - warm_up));
-            case ScheduleKind::cosine: return half_cosine(ratio(step - warm_up, total - warm_up));
-            case ScheduleKind::wsd: return step < total - decay ? 1.0 : half_cosine(ratio(step - (total - decay), decay));
+            case ScheduleKind::constant:
+                return 1.0;
+            case ScheduleKind::linear:
+                return above_floor(ratio(std::max<std::int64_t>(total - step, 0), total - warm_up));
+            case ScheduleKind::cosine:
+                return half_cosine(ratio(step - warm_up, total - warm_up));
+            case ScheduleKind::wsd:
+                return step < total - decay ? 1.0 : half_cosine(ratio(step - (total - decay), decay));
             case ScheduleKind::inverse_sqrt: {
                 // Without a warm-up there is no step to measure by.
                 auto const scale = warm_up > 0 ? warm_up : unwarmed_scale;

@@ -49,8 +49,7 @@ struct Sgd {
     /// Errors  shape_mismatch, invalid_argument; what the stream says of its instruction set
     [[nodiscard]] Result<> update(OptimizerStep const& step, ParameterRange const& range, HostStream& stream) const {
         if (auto const checked = check(); !checked) return checked;
-        auto const known =
-            detail::check_update(name, step, range, state(range.elements, range.range), share_multiple);
+        auto const known = detail::check_update(name, step, range, state(range.elements, range.range), share_multiple);
         if (!known) return known;
         if (!stream.isa()) return stream.isa().error();
         auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(optimizers::sgd));

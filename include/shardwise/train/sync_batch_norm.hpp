@@ -41,7 +41,8 @@ public:
         Error bad{ErrorCode::invalid_argument};
         bad.in(subject);
         if (channels < 1) return bad.at("channels").because("are none").got(channels).at_least(1);
-        if (!(options.epsilon > 0.0 && options.epsilon < 1e30)) return bad.at("epsilon").because("is no positive number");
+        if (!(options.epsilon > 0.0 && options.epsilon < 1e30))
+            return bad.at("epsilon").because("is no positive number");
         if (!(options.momentum >= 0.0 && options.momentum <= 1.0))
             return bad.at("momentum").because("is no share from 0 to 1");
         return SyncBatchNorm(channels, options);
@@ -99,7 +100,8 @@ public:
     [[nodiscard]] Result<> backward(C& comm, ConstMatrix in, ConstMatrix out_gradient, ConstVector weight,
                                     Matrix in_gradient, Vector weight_gradient, Vector bias_gradient,
                                     HostStream& stream) {
-        if (auto const checked = check(in, weight, weight_gradient, bias_gradient, ConstVector{}, in_gradient); !checked)
+        if (auto const checked = check(in, weight, weight_gradient, bias_gradient, ConstVector{}, in_gradient);
+            !checked)
             return checked;
         if (auto const known = check_views(subject, out_gradient); !known) return known;
         if (out_gradient.extents() != in.extents())

@@ -42,7 +42,11 @@ public:
     [[nodiscard]] Result<> read(std::int64_t first, Span<std::int32_t> ids, Span<std::uint8_t> counts = {}) const {
         auto const size = static_cast<std::int64_t>(ids.size());
         if (first < 0 || size > tokens_ || first > tokens_ - size)
-            return Error{ErrorCode::invalid_argument}.in(subject).because("has fewer tokens").got(first + size).at_most(tokens_);
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .because("has fewer tokens")
+                .got(first + size)
+                .at_most(tokens_);
         std::size_t done = 0;
         for (auto const& file : files_) {
             if (done == ids.size()) break;
@@ -78,7 +82,10 @@ public:
     /// Errors  invalid_argument for a share that is not between 0 and 1
     [[nodiscard]] Result<std::pair<UnitRange, UnitRange>> split(double share) const {
         if (!(share > 0.0 && share < 1.0))
-            return Error{ErrorCode::invalid_argument}.in(subject).at("valid_part").because("is no share between 0 and 1");
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .at("valid_part")
+                .because("is no share between 0 and 1");
         auto const kept = tokens_ - static_cast<std::int64_t>(static_cast<double>(tokens_) * share);
         return std::pair(UnitRange{0, kept}, UnitRange{kept, tokens_});
     }

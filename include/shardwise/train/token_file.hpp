@@ -59,7 +59,9 @@ struct TokenCacheHeader {
 class TokenFile {
 public:
     /// Whether a name ends as those of token files do.
-    [[nodiscard]] static bool has_name_of_one(std::string_view path) { return path.ends_with(".u16") || path.ends_with(".u32"); }
+    [[nodiscard]] static bool has_name_of_one(std::string_view path) {
+        return path.ends_with(".u16") || path.ends_with(".u32");
+    }
 
     /// Errors  file_not_found, file_unreadable; malformed_file with the size where the last id is cut; unknown_name for another
     ///         ending
@@ -94,15 +96,13 @@ public:
         auto file = map(path, Header::bytes);
         if (!file) return file;
         auto const broken = [&path](std::string_view reason) {
-            return Error{ErrorCode::malformed_file}
-                .in(path)
-                .because(reason)
-                .fix("remove it: it is made again");
+            return Error{ErrorCode::malformed_file}.in(path).because(reason).fix("remove it: it is made again");
         };
         std::array<char, Header::bytes> head{};
         auto const opened = RegularFile::open(path);
         if (!opened) return opened.error();
-        if (auto const read = opened->read_all(0, head.data(), head.size()); !read) return broken("is no whole cache of tokens");
+        if (auto const read = opened->read_all(0, head.data(), head.size()); !read)
+            return broken("is no whole cache of tokens");
         Header header;
         header.tokens = std::uint64_t{detail::little_endian(head.data() + 16, 4)} |
                         std::uint64_t{detail::little_endian(head.data() + 20, 4)} << 32U;
@@ -134,7 +134,11 @@ public:
                                 Span<std::uint8_t> counts = {}) const {
         auto const size = static_cast<std::int64_t>(ids.size());
         if (first < 0 || size > tokens_ || first > tokens_ - size)
-            return Error{ErrorCode::invalid_argument}.in(path_).because("has fewer tokens").got(first + size).at_most(tokens_);
+            return Error{ErrorCode::invalid_argument}
+                .in(path_)
+                .because("has fewer tokens")
+                .got(first + size)
+                .at_most(tokens_);
         if (!counts.empty() && counts.size() != ids.size())
             return Error{ErrorCode::shape_mismatch}.in(path_).because("ids and counts differ in size");
         auto const* const from = map_.text().data() + first * width_;

@@ -26,7 +26,8 @@ public:
         if (weight == 0.0F) return;
         // The product of two floats is exact in double.
         auto const weighted = static_cast<double>(loss) * static_cast<double>(weight);
-        bool const is_good = std::abs(weighted) <= most_loss && weight > 0.0F && static_cast<double>(weight) <= most_loss;
+        bool const is_good =
+            std::abs(weighted) <= most_loss && weight > 0.0F && static_cast<double>(weight) <= most_loss;
         if (!is_good) {
             ++bad_;
             return;

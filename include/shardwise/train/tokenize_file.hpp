@@ -67,7 +67,8 @@ inline Result<> add_json_line(JsonValue const& line, Tokenizer const& tokenizer,
     };
     bool const has_text = line.find("text").has_value();
     bool const has_prompt = line.find("prompt") || line.find("completion");
-    if (has_text == has_prompt) return bad(has_text ? "is a text and a prompt" : "is neither a text nor a prompt", forms);
+    if (has_text == has_prompt)
+        return bad(has_text ? "is a text and a prompt" : "is neither a text nor a prompt", forms);
     auto const add = [&](std::string_view text, bool is_first, bool is_counted) -> Result<> {
         auto const ids = tokenizer.encode(text, {.adds_special = is_first, .finds_special = true});
         if (!ids) return ids.error();
@@ -174,7 +175,8 @@ inline std::string cache_text(TokenizedText const& text) {
 
     detail::TokenizedText tokens;
     if (is_lines) {
-        if (auto const added = detail::add_json_lines(text, path, tokenizer, options, tokens); !added) return added.error();
+        if (auto const added = detail::add_json_lines(text, path, tokenizer, options, tokens); !added)
+            return added.error();
     } else {
         auto const ids = tokenizer.encode(text);
         if (!ids) return Error{ids.error()}.in(path);
