@@ -51,6 +51,9 @@ TEST_CASE("clip: the published coefficients") {
     CHECK(*clip_coefficient(0.0, 1.0) == 1.0);
     CHECK_FALSE(clip_coefficient(1.0, 0.0));
     CHECK_FALSE(clip_coefficient(1.0, std::nan("")));
+    // 0 times an infinite gradient would be undefined.
+    CHECK_FALSE(clip_coefficient(HUGE_VAL, 1.0));
+    CHECK_FALSE(clip_coefficient(std::nan(""), 1.0));
 }
 
 TEST_CASE("global_norm: the same bits on any ranks and threads, and near the sum in long double") {

@@ -6,6 +6,7 @@
 #include <shardwise/train/gradient_norm.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -13,13 +14,19 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Computed once in double, of equal numbers on every rank. Scaled gradients (loss_scaler.hpp) have a scaled norm.
 ///
 /// Source  torch.nn.utils.clip_grad_norm_
-/// Errors  invalid_argument for a bound that is no positive number
+/// Errors  invalid_argument for a bound that is no positive number, or a norm that is no number: that step is to be skipped
 [[nodiscard]] inline Result<double> clip_coefficient(double norm, double most) {
     if (!(most > 0.0 && most < 1e30)) {
         return Error{ErrorCode::invalid_argument}
             .in("clip")
             .because("the largest norm is no positive number")
             .fix("give a number above 0, or do not clip");
+    }
+    if (!(norm >= 0.0 && norm < HUGE_VAL)) {
+        return Error{ErrorCode::invalid_argument}
+            .in("clip")
+            .because("the norm is no number: a gradient is infinite or undefined")
+            .fix("skip the step");
     }
     return std::min(1.0, most / (norm + 1e-6));
 }
