@@ -13,7 +13,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/batches.cmake")
 
 set(rooms house core quant json op hardware model model_files memory cost placement schedule plan deploy backend kernels comm calibrate
-          launch monitor parallel device executor session tokenizer cli)
+          launch monitor parallel device executor session tokenizer train cli)
 # house checks the tree, cli runs the program, which is not sanitized here: nothing of ours would run under the sanitizers.
 set(unsanitized_rooms house cli)
 # Both configurations parse what most tests include once: it halves the time that the tests take to build.

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/comm/all_gather.hpp>
+#include <shardwise/core/checked.hpp>
+#include <shardwise/core/list.hpp>
+#include <shardwise/core/span.hpp>
+#include <shardwise/parallel/place.hpp>
+#include <shardwise/train/optimizer.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// A parameter that an optimizer changes.
+struct OptimizedParameter {
+    std::string name;
+    /// All of it, on every rank.
+    TensorView<float, 1, Host> weights;
+    /// Whether weight decay applies: decays_weight(name, dimensions) as a rule.
+    bool decays = true;
+};
+
+/// An optimizer with its state, of all of a model's parameters or of a rank's share of each (ZeRO 1 and 2): `step` changes the
+/// weights of the share, `gather` brings all ranks' shares together. Shares are whole blocks of 256 elements, so that any number of
+/// ranks gives the bits of one.
+///
+/// Memory  the state of this rank's shares, allocated at creation: state_bytes
+template <OptimizerRule Rule>
+class ShardedOptimizer {
+public:
+    using Vector = TensorView<float, 1, Host>;
+    using ConstVector = TensorView<float const, 1, Host>;
+
+    /// What `create` allocates.
+    ///
+    /// Units  bytes
+    [[nodiscard]] static Bytes state_bytes(Rule const& rule, Span<OptimizedParameter const> parameters,
+                                           TensorPlace const& place) {
+        std::int64_t sum = 0;
+        for (auto const& parameter : parameters) {
+            auto const elements = parameter.weights.elements();
+            for (auto const& array : rule.state(elements, optimizer_share(elements, place.ranks, place.rank)))
+                sum += padded_bytes(array);
+        }
+        return Bytes{sum};
+    }
+
+    /// `context` and the weights outlive this object.
+    ///
+    /// Errors  invalid_argument; unsupported for ranks of an optimizer that needs whole matrices; out_of_memory
+    [[nodiscard]] static Result<ShardedOptimizer> create(HostContext& context, Rule const& rule,
+                                                         List<OptimizedParameter> parameters,
+                                                         TensorPlace const& place = {}) {
+        if (auto const checked = rule.check(); !checked) return checked.error();
+        if (auto const checked = detail::check_place(Rule::name, place); !checked) return checked.error();
+        if (Rule::needs_whole_matrix && place.ranks > 1) {
+            return Error{ErrorCode::unsupported}
+                .in(Rule::name)
+                .because("needs whole matrices, which ranks do not share")
+                .fix("use one rank, or another optimizer");
+        }
+        for (auto const& parameter : parameters) {
+            if (auto const known = check_views(parameter.name, parameter.weights); !known) return known.error();
+        }
+        auto memory = Buffer<std::byte, Host>::allocate(context, state_bytes(rule, parameters, place).count());
+        if (!memory) return memory.error();
+        std::fill_n(memory->data(), memory->size(), std::byte{0});
+        return Result<ShardedOptimizer>(ShardedOptimizer(rule, std::move(parameters), place, std::move(*memory)));
+    }
+
+    [[nodiscard]] Rule const& rule() const { return rule_; }
+    [[nodiscard]] List<OptimizedParameter> const& parameters() const { return parameters_; }
+    /// The elements of a parameter that this rank changes.
+    [[nodiscard]] UnitRange share(std::size_t parameter) const {
+        return optimizer_share(parameters_[parameter].weights.elements(), place_.ranks, place_.rank);
+    }
+    /// The arrays of a parameter's state, of this rank's share, and where they lie: what a checkpoint writes and reads.
+    [[nodiscard]] StateArrays state(std::size_t parameter) const {
+        return rule_.state(parameters_[parameter].weights.elements(), share(parameter));
+    }
+    [[nodiscard]] Span<std::byte> state_memory(std::size_t parameter, std::size_t array) {
+        auto const& of = state(parameter).arrays[array];
+        return {memory_.data() + places_[parameter][array], static_cast<std::size_t>(bytes_of(of))};
+    }
+
+    /// Changes the weights of this rank's shares. `gradients` are those of all parameters, each whole or of the share alone.
+    ///
+    /// Order   on `stream`; this object and the views outlive what is in it
+    /// Errors  shape_mismatch; as the rule's update
+    [[nodiscard]] Result<> step(OptimizerStep const& step, Span<ConstVector const> gradients, HostStream& stream) {
+        Error wrong{ErrorCode::shape_mismatch};
+        wrong.in(Rule::name);
+        if (gradients.size() != parameters_.size())
+            return wrong.because("there is not one gradient for each parameter")
+                .got(static_cast<std::int64_t>(gradients.size()))
+                .expected(static_cast<std::int64_t>(parameters_.size()));
+        // All are looked at before any changes.
+        for (std::size_t i = 0; i < gradients.size(); ++i) {
+            auto const& parameter = parameters_[i];
+            auto const elements = gradients[i].elements();
+            if (auto const known = check_views(parameter.name, gradients[i]); !known) return known;
+            if (elements != parameter.weights.elements() && elements != share(i).size())
+                return wrong.at(parameter.name)
+                    .because("the gradient is neither that of the parameter nor of the share")
+                    .got(elements)
+                    .expected(share(i).size());
+        }
+        for (std::size_t i = 0; i < gradients.size(); ++i) {
+            auto const& parameter = parameters_[i];
+            auto const own = share(i);
+            bool const is_whole = gradients[i].elements() == parameter.weights.elements();
+            ParameterRange range{.name = parameter.name,
+                                 .elements = parameter.weights.elements(),
+                                 .range = own,
+                                 .weights = parameter.weights.part(own.begin, own.size()),
+                                 .gradients = is_whole ? gradients[i].part(own.begin, own.size()) : gradients[i],
+                                 .state = {},
+                                 .decays = parameter.decays};
+            for (std::size_t array = 0; array < state(i).count; ++array)
+                range.state[array] = memory_.data() + places_[i][array];
+            if (auto const done = rule_.update(step, range, stream); !done) return done;
+        }
+        return {};
+    }
+
+    /// Brings the ranks' shares of all weights together.
+    ///
+    /// Order   on `stream`; this object and `comm` outlive what is in it
+    /// Errors  invalid_argument for another group; as a collective
+    template <Communicator C>
+    [[nodiscard]] Result<> gather(C& comm, HostStream& stream) {
+        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
+            return Error{ErrorCode::invalid_argument}
+                .in(Rule::name)
+                .because("was made for another group")
+                .got(comm.size())
+                .expected(place_.ranks);
+        if (place_.ranks == 1) return {};
+        stream.submit([this, &comm]() -> Result<> {
+            List<std::int64_t> counts(static_cast<std::size_t>(place_.ranks));
+            for (std::size_t i = 0; i < parameters_.size(); ++i) {
+                auto const weights = parameters_[i].weights;
+                for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+                    counts[rank] =
+                        optimizer_share(weights.elements(), place_.ranks, static_cast<std::int64_t>(rank)).size();
+                }
+                auto const own = share(i);
+                ConstVector const part = weights.part(own.begin, own.size());
+                auto const done =
+                    all_gather(comm, part, weights, std::span<std::int64_t const>{counts.data(), counts.size()});
+                if (!done) return done;
+            }
+            return {};
+        });
+        return {};
+    }
+
+private:
+    using Places = std::array<std::int64_t, StateArrays::most>;
+
+    ShardedOptimizer(Rule const& rule, List<OptimizedParameter> parameters, TensorPlace const& place,
+                     Buffer<std::byte, Host> memory)
+        : rule_(rule), parameters_(std::move(parameters)), place_(place), memory_(std::move(memory)) {
+        std::int64_t next = 0;
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            Places places{};
+            std::size_t which = 0;
+            for (auto const& array : state(i)) {
+                places[which++] = next;
+                next += padded_bytes(array);
+            }
+            places_.push_back(places);
+        }
+    }
+
+    [[nodiscard]] static std::int64_t bytes_of(StateArray const& array) {
+        return array.elements * (bits(array.dtype) / 8);
+    }
+    /// Arrays begin where registers may load from.
+    [[nodiscard]] static std::int64_t padded_bytes(StateArray const& array) {
+        return round_up(bytes_of(array), static_cast<std::int64_t>(Host::alignment));
+    }
+
+    Rule rule_;
+    List<OptimizedParameter> parameters_;
+    TensorPlace place_;
+    Buffer<std::byte, Host> memory_;
+    List<Places> places_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

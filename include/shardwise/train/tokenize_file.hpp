@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/files/write_file.hpp>
+#include <shardwise/core/sha256.hpp>
+#include <shardwise/json/value.hpp>
+#include <shardwise/tokenizer/tokenizer.hpp>
+#include <shardwise/train/token_file.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How text becomes tokens.
+struct TokenizeOptions {
+    /// Stands behind every document: the tokenizer's end of sequence, as a rule. Without one a file of several documents is refused.
+    std::optional<TokenId> end;
+    /// Where caches lie; it exists.
+    std::string folder;
+    /// What tells the tokenizer from all others: the SHA-256 of the files that it was read from (sha256_hex).
+    std::string tokenizer_hash;
+};
+
+namespace detail {
+
+/// Tokens, and which of them a model is to predict.
+struct TokenizedText {
+    std::vector<TokenId> ids;
+    std::vector<std::uint8_t> counts;
+    bool has_loss = false;
+    std::int64_t documents = 0;
+
+    void add(std::vector<TokenId> const& more, bool is_counted) {
+        ids.insert(ids.end(), more.begin(), more.end());
+        counts.resize(ids.size(), is_counted ? std::uint8_t{1} : std::uint8_t{0});
+        has_loss = has_loss || (!is_counted && !more.empty());
+    }
+    /// Ends a document, unless the tokenizer did already.
+    void end_document(std::optional<TokenId> end) {
+        ++documents;
+        if (end && (ids.empty() || ids.back() != *end)) add({*end}, true);
+    }
+};
+
+/// What a line of a JSON lines file is.
+inline Result<> add_json_line(JsonValue const& line, Tokenizer const& tokenizer, TokenizeOptions const& options,
+                              TokenizedText& out) {
+    auto const bad = [](std::string_view reason, std::string_view advice) {
+        return Error{ErrorCode::malformed_file}.because(reason).fix(advice);
+    };
+    constexpr std::string_view forms = "a line is {\"text\": ...} or {\"prompt\": ..., \"completion\": ...}";
+    if (!line.is_object()) return bad("is no object", forms);
+    if (line.find("messages")) {
+        return Error{ErrorCode::unsupported}
+            .because("is a chat, which is not read")
+            .fix("write its messages by the chat template, as prompt and completion");
+    }
+    auto const text_of = [&line](std::string_view key) -> std::optional<std::string_view> {
+        auto const member = line.find(key);
+        return member ? member->string() : std::nullopt;
+    };
+    bool const has_text = line.find("text").has_value();
+    bool const has_prompt = line.find("prompt") || line.find("completion");
+    if (has_text == has_prompt)
+        return bad(has_text ? "is a text and a prompt" : "is neither a text nor a prompt", forms);
+    auto const add = [&](std::string_view text, bool is_first, bool is_counted) -> Result<> {
+        auto const ids = tokenizer.encode(text, {.adds_special = is_first, .finds_special = true});
+        if (!ids) return ids.error();
+        out.add(*ids, is_counted);
+        return {};
+    };
+    if (has_text) {
+        auto const text = text_of("text");
+        if (!text) return bad("has a text that is no string", forms);
+        if (auto const added = add(*text, true, true); !added) return added;
+    } else {
+        auto const prompt = text_of("prompt");
+        auto const completion = text_of("completion");
+        if (!prompt || !completion) return bad("has no prompt or no completion that is a string", forms);
+        // Apart, so that what the completion's tokens are does not depend on the prompt's last letters.
+        auto const ids = tokenizer.encode(*prompt);
+        if (!ids) return ids.error();
+        // What a tokenizer puts behind a text would end the prompt before its completion.
+        auto const& after = tokenizer.parts().after;
+        auto const own = ids->size() - std::min(ids->size(), after.size());
+        out.add({ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(own)}, false);
+        if (auto const added = add(*completion, false, true); !added) return added;
+    }
+    out.end_document(options.end);
+    return {};
+}
+
+/// Tokenises JSON lines; empty lines are left out.
+inline Result<> add_json_lines(std::string_view text, std::string const& path, Tokenizer const& tokenizer,
+                               TokenizeOptions const& options, TokenizedText& out) {
+    std::int64_t number = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        auto const end = std::min(text.find('\n', at), text.size());
+        auto line = text.substr(at, end - at);
+        ++number;
+        auto const place = "line " + std::to_string(number) + ", byte " + std::to_string(at);
+        at = end + 1;
+        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        auto const document = parse_json(line);
+        auto const added =
+            document ? add_json_line(document->root(), tokenizer, options, out) : Result<>(document.error());
+        if (added) continue;
+        // Where within the line the reader of JSON stopped, its error says.
+        auto const& inner = added.error();
+        auto const within = inner.place().empty() ? place : place + ": " + std::string(inner.place());
+        return Error{inner}.in(path).at(within);
+    }
+    return {};
+}
+
+/// The bytes of a cache.
+inline std::string cache_text(TokenizedText const& text) {
+    auto const largest = text.ids.empty() ? 0 : *std::max_element(text.ids.begin(), text.ids.end());
+    TokenCacheHeader header;
+    header.width = largest < (1 << 16) ? 2 : 4;
+    header.tokens = text.ids.size();
+    header.has_loss = text.has_loss;
+    std::string body;
+    body.reserve(text.ids.size() * static_cast<std::size_t>(header.width + 1));
+    for (auto const id : text.ids) {
+        for (unsigned i = 0; i < static_cast<unsigned>(header.width); ++i)
+            body += static_cast<char>((static_cast<std::uint32_t>(id) >> (8U * i)) & 0xFFU);
+    }
+    if (text.has_loss) {
+        for (auto const one : text.counts) body += static_cast<char>(one);
+    }
+    header.hash = Sha256().add(body).digest();
+    return header.text() + body;
+}
+
+}  // namespace detail
+
+/// The tokens of a text file, or of a JSON lines file (`*.jsonl`) with a document in each line: {"text"}, or {"prompt", "completion"},
+/// where only the completion's loss counts. Tokenised once: the result is kept in `options.folder` under the hash of the contents,
+/// the tokenizer and the options, and mapped from there. Several processes may do so at once; a cache is there whole or not at
+/// all, and one that was changed is made again.
+///
+/// Memory  while it tokenises, some ten times the file
+/// Errors  file_not_found, file_unreadable, file_unwritable; malformed_file and unsupported with the line and its byte;
+///         invalid_argument for several documents without an end token; capacity_exceeded above a GiB
+[[nodiscard]] inline Result<TokenFile> tokenize_file(std::string const& path, Tokenizer const& tokenizer,
+                                                     TokenizeOptions const& options) {
+    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30U;
+    auto const file = RegularFile::open(path);
+    if (!file) return file.error();
+    if (file->size() > most_bytes) {
+        return Error{ErrorCode::capacity_exceeded}
+            .in(path)
+            .because("is larger than a file of text may be, in bytes")
+            .got(static_cast<std::int64_t>(file->size()))
+            .at_most(static_cast<std::int64_t>(most_bytes))
+            .fix("cut it, or tokenise it to a *.u16 or *.u32 file");
+    }
+    auto const mapped = MappedFile::map(*file, 0, UINT64_MAX);
+    if (!mapped) return mapped.error();
+    auto const text = mapped->text();
+    bool const is_lines = path.ends_with(".jsonl");
+    auto const end = options.end ? std::to_string(*options.end) : "none";
+    Sha256 key;
+    key.add("shardwise tokens 1\n").add(is_lines ? "lines\n" : "text\n").add(end + "\n");
+    key.add(options.tokenizer_hash + "\n").add(sha256_hex(text));
+    auto const cache = options.folder + "/" + key.hex() + ".tokens";
+    if (auto found = TokenFile::open_cache(cache)) return found;
+
+    detail::TokenizedText tokens;
+    if (is_lines) {
+        if (auto const added = detail::add_json_lines(text, path, tokenizer, options, tokens); !added)
+            return added.error();
+    } else {
+        auto const ids = tokenizer.encode(text);
+        if (!ids) return Error{ids.error()}.in(path);
+        tokens.add(*ids, true);
+        tokens.end_document(options.end);
+    }
+    // Before anything is kept of it: what was read was the file's.
+    if (auto const whole = mapped->check(); !whole) return whole.error();
+    if (!options.end && tokens.documents > 1) {
+        return Error{ErrorCode::invalid_argument}
+            .in(path)
+            .because("has several documents, and there is no token to stand between them")
+            .got(tokens.documents)
+            .fix("give the id of an end token");
+    }
+    if (auto const written = write_file(cache, detail::cache_text(tokens)); !written) return written.error();
+    return TokenFile::open_cache(cache);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/train/gradient_tree.hpp>
+
+#include <doctest/doctest.h>
+
+#include "golden_lines.hpp"
+#include "ranks.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+/// Gradients of very different sizes, so that every order of adding shows.
+std::vector<float> leaf_of(std::int64_t leaf, std::int64_t elements) {
+    auto values = input_numbers(leaf * 7919, elements);
+    auto const sizes = input_numbers(leaf * 31 + 5, elements);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] *= std::exp2(std::round(sizes[i] * 40.0F));
+    return values;
+}
+
+struct Sum {
+    std::vector<float> values;
+    std::int64_t bytes = 0;
+    bool is_planned = false;
+};
+
+/// What each rank gets; twice in a row, to see that a tree begins anew.
+std::vector<Sum> sums_of(std::int64_t leaves, std::int64_t elements, std::int32_t ranks, TreeResult result) {
+    return on_threads(ranks, [&](Threads& comm) {
+        HostContext context({.threads = 1});
+        auto stream = context.make_stream();
+        TensorPlace const place{ranks, comm.rank()};
+        auto tree = GradientTree::create(context, elements, leaves, place, result);
+        REQUIRE(tree);
+        Sum sum;
+        sum.is_planned = context.memory().current() == GradientTree::bytes(elements, leaves, place, result);
+        for (int round = 0; round < 2; ++round) {
+            auto const range = tree->range();
+            for (auto leaf = range.begin; leaf < range.end; ++leaf) {
+                auto const at = tree->leaf();
+                REQUIRE(at);
+                auto const values = leaf_of(leaf + round, elements);
+                std::copy(values.begin(), values.end(), at->data());
+                REQUIRE(tree->add(stream));
+            }
+            CHECK_FALSE(tree->leaf());
+            comm.traffic().clear();
+            auto const total = tree->sum(comm, stream);
+            REQUIRE(total);
+            REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(20))));
+            sum.bytes = comm.traffic().total().bytes;
+            sum.values.assign(total->data(), total->data() + total->elements());
+        }
+        return sum;
+    });
+}
+
+std::vector<float> expected_of(std::int64_t leaves, std::int64_t elements) {
+    std::vector<float> rows;
+    for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
+        auto const values = leaf_of(leaf + 1, elements);
+        rows.insert(rows.end(), values.begin(), values.end());
+    }
+    std::vector<float> out(static_cast<std::size_t>(elements));
+    sum_leaves({0, leaves}, leaves, elements, rows.data(), out.data());
+    return out;
+}
+
+bool is_same(std::vector<float> const& a, std::vector<float> const& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("GradientTree: any ranks get the bits of the tree over the leaves, whole or their shares") {
+    for (std::int64_t const leaves : {1, 2, 3, 5, 7, 8, 12, 13}) {
+        for (std::int64_t const elements : {1, 700}) {
+            auto const expected = expected_of(leaves, elements);
+            for (std::int32_t const ranks : {1, 2, 3, 4, 6}) {
+                CAPTURE(leaves);
+                CAPTURE(ranks);
+                for (auto const& each : sums_of(leaves, elements, ranks, TreeResult::whole)) {
+                    CHECK(is_same(each.values, expected));
+                    CHECK(each.is_planned);
+                }
+                std::vector<float> joined;
+                for (auto const& each : sums_of(leaves, elements, ranks, TreeResult::share)) {
+                    joined.insert(joined.end(), each.values.begin(), each.values.end());
+                    CHECK(each.is_planned);
+                }
+                CHECK(is_same(joined, expected));
+            }
+        }
+    }
+}
+
+TEST_CASE("GradientTree: the counter leaves the nodes of the tree, within its buffers") {
+    for (std::int64_t leaves = 1; leaves <= 40; ++leaves) {
+        for (std::int64_t ranks = 1; ranks <= 9; ++ranks) {
+            for (std::int64_t rank = 0; rank < ranks; ++rank) {
+                auto const range = split_units(leaves, ranks, rank);
+                auto const most = GradientTree::buffers(range, leaves);
+                CHECK(most >= static_cast<std::int64_t>(sum_nodes(range, leaves).size()));
+                auto const levels = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(range.size())));
+                CHECK(most <= 2 * levels);
+                // A whole node: one sum for each level, and the leaf.
+                if (range.begin % 64 == 0 && range.end == leaves &&
+                    std::has_single_bit(static_cast<std::uint64_t>(leaves)))
+                    CHECK(most == levels);
+            }
+        }
+    }
+}
+
+TEST_CASE("GradientTree: where each rank's leaves are one node, the bytes are those of a reduce-scatter") {
+    for (std::int32_t const ranks : {2, 4}) {
+        std::int64_t const elements = 256 * 8;
+        for (auto const& each : sums_of(8, elements, ranks, TreeResult::share))
+            CHECK(each.bytes == (ranks - 1) * elements / ranks * static_cast<std::int64_t>(sizeof(float)));
+    }
+}
+
+TEST_CASE("GradientTree: missing leaves, and what it cannot be made for, are refused") {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto tree = GradientTree::create(context, 10, 3, {1, 0}, TreeResult::whole);
+    REQUIRE(tree);
+    REQUIRE(tree->add(stream));
+    (void)on_threads(1, [&](Threads& comm) {
+        CHECK(tree->sum(comm, stream).error().message() ==
+              "gradient tree: leaves of the batch are missing (got 1, expected 3)");
+        return 0;
+    });
+    CHECK_FALSE(GradientTree::create(context, -1, 3, {1, 0}, TreeResult::whole));
+    CHECK_FALSE(GradientTree::create(context, 1, 0, {1, 0}, TreeResult::whole));
+    CHECK_FALSE(GradientTree::create(context, 1, 3, {2, 2}, TreeResult::whole));
+    CHECK(GradientTree::create(context, INT64_MAX, 3, {1, 0}, TreeResult::whole).error().code() ==
+          ErrorCode::size_overflow);
+}
