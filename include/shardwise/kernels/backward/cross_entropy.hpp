@@ -233,8 +233,10 @@ struct LossRows {
         if (!to.head.empty()) {
             if (auto const made = linear_weight_gradient(logits, part, to.head, is_added, stream); !made) return made;
         }
-        if (!to.bias.empty()) {
-            if (auto const made = linear_bias_gradient(logits, to.bias, is_added, stream); !made) return made;
+        // As many rows at a time as products sum, so that the chunk plays no part here either.
+        for (std::int64_t row = 0; !to.bias.empty() && row < std::max<std::int64_t>(count, 1); row += detail::tile_inputs) {
+            auto const some = logits.rows(row, std::min(detail::tile_inputs, count - row));
+            if (auto const made = linear_bias_gradient(some, to.bias, is_added || row > 0, stream); !made) return made;
         }
     }
     return {};
