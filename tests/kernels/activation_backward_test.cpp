@@ -73,8 +73,8 @@ Slope64 slope64(double x, ActivationKind kind) {
             // x^2 / 2 is rounded once, exp takes that on as often as it is large; a polynomial, a quotient and their argument.
             auto const of_share = (15.0 + x * x / 2.0) * least + share;
             return {{x * share, rounding * (std::abs(x) * of_share + std::abs(x * share))},
-                    {share + x * height,
-                     rounding * (of_share + (9.0 + x * x / 2.0) * std::abs(x * height) + std::abs(share + x * height))}};
+                    {share + x * height, rounding * (of_share + (9.0 + x * x / 2.0) * std::abs(x * height) +
+                                                     std::abs(share + x * height))}};
         }
         case ActivationKind::relu:
             return {{std::max(x, 0.0), 0.0}, {x > 0.0 ? 1.0 : 0.0, 0.0}};
@@ -121,9 +121,9 @@ Gated expected_of_gate(Matrix<float> const& gate, Matrix<float> const& up, Matri
             auto const at = slope64(is_clamped ? std::min(x, 7.0) : x, kind);
             auto const factor = is_clamped ? std::clamp(y, -7.0, 7.0) + 1.0 : y;
             if (!is_clamped || x <= 7.0) {
-                made.gate.add(row, i, gradient * factor * at.slope.value,
-                              std::abs(gradient * factor) *
-                                  (at.slope.error + 3.0 * rounding * std::abs(at.slope.value)));
+                made.gate.add(
+                    row, i, gradient * factor * at.slope.value,
+                    std::abs(gradient * factor) * (at.slope.error + 3.0 * rounding * std::abs(at.slope.value)));
             }
             if (!is_clamped || std::abs(y) <= 7.0) {
                 made.up.add(row, i, gradient * at.value.value,
@@ -184,7 +184,9 @@ TEST_CASE("gated_activation_backward: both gradients, clamped ones too, within t
                     check_bounds(gates, expected.gate, is_added ? &before : nullptr);
                     check_bounds(ups, expected.up, is_added ? &before : nullptr);
                 },
-                [&] { return std::vector{gates, ups}; });
+                [&] {
+                    return std::vector{gates, ups};
+                });
         }
     };
     for (auto const kind : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu,
@@ -213,12 +215,12 @@ TEST_CASE("activation_backward: a gradient may take the place of its input or of
     REQUIRE(gated_activation_backward(gate.read(), up.read(), dy.read(), gates.view(), ups.view(), false,
                                       ActivationKind::silu, stream));
     auto gate_place = gate, dy_place = dy;
-    REQUIRE(gated_activation_backward(gate_place.read(), up.read(), dy_place.read(), gate_place.view(),
-                                      dy_place.view(), false, ActivationKind::silu, stream));
+    REQUIRE(gated_activation_backward(gate_place.read(), up.read(), dy_place.read(), gate_place.view(), dy_place.view(),
+                                      false, ActivationKind::silu, stream));
     CHECK(are_same_bits(gates, gate_place));
     CHECK(are_same_bits(ups, dy_place));
-    auto const refused = activation_backward(gate.read(), dy.read().rows(0, 2), gates.view(), false,
-                                             ActivationKind::silu, stream);
+    auto const refused =
+        activation_backward(gate.read(), dy.read().rows(0, 2), gates.view(), false, ActivationKind::silu, stream);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("out_gradient") != std::string::npos);
 }
@@ -285,7 +287,9 @@ TEST_CASE("scale_backward and add_backward: one rounding of the product, one whe
                 REQUIRE(scale_backward(out_gradient.read(), scaled.view(), is_added, 0.3F, stream));
                 REQUIRE(add_backward(out_gradient.read(), added.view(), is_added, stream));
             },
-            [&] { return std::vector{scaled, added}; });
+            [&] {
+                return std::vector{scaled, added};
+            });
         Expected by_scale(60, 801), by_sum(60, 801);
         for (std::int64_t row = 0; row < 60; ++row)
             for (std::int64_t i = 0; i < 801; ++i) {

@@ -60,8 +60,8 @@ struct Attention {
     void fill_row(std::int64_t head, std::int64_t query) {
         auto const s = shape();
         auto const kv = head / (s.heads / s.kv_heads);
-        auto const scale = options.scale > 0.0F ? static_cast<double>(options.scale)
-                                                : 1.0 / std::sqrt(static_cast<double>(s.key_dim));
+        auto const scale =
+            options.scale > 0.0F ? static_cast<double>(options.scale) : 1.0 / std::sqrt(static_cast<double>(s.key_dim));
         auto const cap = static_cast<double>(options.soft_cap);
         auto const position = options.first_query.value_or(std::max<std::int64_t>(keys - queries, 0)) + query;
         std::vector<Score> scores;
@@ -127,16 +127,15 @@ struct Attention {
                 size += std::abs(product);
             }
             // Of a weight: the score, the rounded log-sum, their difference, exp.
-            auto const of_weight =
-                score.error + rounding * (std::abs(log_sum) + std::abs(score.value - log_sum) + 5.0);
+            auto const of_weight = score.error + rounding * (std::abs(log_sum) + std::abs(score.value - log_sum) + 5.0);
             // A float sum of products; out, of which the share is made, is rounded, and the share.
             auto const of_inner = rounding * ((static_cast<double>(s.value_dim) + 1.0) * size + share_size +
                                               std::abs(share) + std::abs(inner));
             auto const outer = scale * score.factor;
             auto const gradient = score.weight * inner * outer;
-            auto const gradient_error =
-                score.weight * outer * (of_weight * std::abs(inner) + of_inner) +
-                4.0 * rounding * std::abs(gradient) + score.weight * std::abs(inner) * scale * score.factor_error;
+            auto const gradient_error = score.weight * outer * (of_weight * std::abs(inner) + of_inner) +
+                                        4.0 * rounding * std::abs(gradient) +
+                                        score.weight * std::abs(inner) * scale * score.factor_error;
             for (std::int64_t d = 0; d < s.key_dim; ++d) {
                 auto const a = k.at(score.key, kv * s.key_dim + d), b = q.at(query, head * s.key_dim + d);
                 q_gradient.add(query, head * s.key_dim + d, gradient * a,
@@ -155,7 +154,12 @@ struct Attention {
     double terms() const { return static_cast<double>(queries + shape().heads / shape().kv_heads); }
 
     [[nodiscard]] AttentionForward forward() const {
-        return {q.read(), k.read(), v.read(), out.read(), log_sums.read(), out_gradient.read(),
+        return {q.read(),
+                k.read(),
+                v.read(),
+                out.read(),
+                log_sums.read(),
+                out_gradient.read(),
                 {slopes.data(), {static_cast<std::int64_t>(slopes.size())}}};
     }
 };
@@ -194,11 +198,11 @@ struct Made {
 };
 
 Result<> run(Attention const& attention, Made& made, bool is_added, HostStream& stream) {
-    std::vector<float> workspace(static_cast<std::size_t>(
-        attention_backward_workspace(attention.shape(), attention.queries, attention.keys)));
+    std::vector<float> workspace(
+        static_cast<std::size_t>(attention_backward_workspace(attention.shape(), attention.queries, attention.keys)));
     return attention_backward(attention.forward(), {made.q.view(), made.k.view(), made.v.view(), is_added},
-                              attention.options,
-                              {workspace.data(), {static_cast<std::int64_t>(workspace.size())}}, stream);
+                              attention.options, {workspace.data(), {static_cast<std::int64_t>(workspace.size())}},
+                              stream);
 }
 
 }  // namespace
@@ -228,9 +232,8 @@ TEST_CASE("attention_backward: gradients within their roundings of float64's, wh
                         for (std::size_t i = 0; i < expected.values.size(); ++i)
                             expected.allowed[i] += static_cast<double>(attention.keys) * 2.0 * rounding;
                         check_bounds(made.q, expected, &before.q);
-                        for (auto const& [got, sums, old] :
-                             {std::tuple{&made.k, &attention.k_gradient, &before.k},
-                              std::tuple{&made.v, &attention.v_gradient, &before.v}}) {
+                        for (auto const& [got, sums, old] : {std::tuple{&made.k, &attention.k_gradient, &before.k},
+                                                             std::tuple{&made.v, &attention.v_gradient, &before.v}}) {
                             expected = *sums;
                             for (auto& allowed : expected.allowed) allowed += attention.terms() * 2.0 * rounding;
                             check_bounds(*got, expected, old);
@@ -241,7 +244,9 @@ TEST_CASE("attention_backward: gradients within their roundings of float64's, wh
                         check_bounds(made.v, attention.v_gradient);
                     }
                 },
-                [&] { return std::vector{made.q, made.k, made.v}; });
+                [&] {
+                    return std::vector{made.q, made.k, made.v};
+                });
         }
     }
 }
@@ -264,7 +269,9 @@ TEST_CASE("attention: keeps the log-sums that its backward pass reads, with a sp
                         attention.forward().slopes, log_sums.view()));
                     check_bounds(log_sums, attention.log_sums64);
                 },
-                [&] { return std::vector{out, log_sums}; });
+                [&] {
+                    return std::vector{out, log_sums};
+                });
         }
     }
 }

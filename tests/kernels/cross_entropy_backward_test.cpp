@@ -99,8 +99,11 @@ struct Loss {
         }
     }
     [[nodiscard]] HeadLoss problem() const {
-        return {in.read(), head.read(), has_bias ? bias.flat() : TensorView<float const, 1, Host>{},
-                {targets.data(), {tokens}}, weights.flat()};
+        return {in.read(),
+                head.read(),
+                has_bias ? bias.flat() : TensorView<float const, 1, Host>{},
+                {targets.data(), {tokens}},
+                weights.flat()};
     }
 };
 
@@ -161,7 +164,9 @@ TEST_CASE("head_cross_entropy: losses and gradients within their roundings of fl
                     check(made.head, loss.head_gradient, before.head, sums(loss.tokens));
                     check(made.bias, loss.bias_gradient, before.bias, sums(loss.tokens));
                 },
-                [&] { return std::vector{made.loss, made.in, made.head, made.bias}; });
+                [&] {
+                    return std::vector{made.loss, made.in, made.head, made.bias};
+                });
         }
     }
 }
@@ -229,8 +234,8 @@ TEST_CASE("head_cross_entropy: a target that is no id stops the stream and is na
     Made made(loss);
     auto const message = [&](HeadLossOptions const& options, std::int64_t floats) {
         std::vector<float> workspace(static_cast<std::size_t>(floats));
-        auto const refused = head_cross_entropy(loss.problem(), made.views(false), options,
-                                                {workspace.data(), {floats}}, stream);
+        auto const refused =
+            head_cross_entropy(loss.problem(), made.views(false), options, {workspace.data(), {floats}}, stream);
         REQUIRE_FALSE(refused);
         return refused.error().message();
     };

@@ -36,7 +36,8 @@ Expected expected_of(std::vector<std::int32_t> const& ids, Matrix<float> const& 
 
 }  // namespace
 
-TEST_CASE("embedding_backward: rows are added in the order of the tokens, whatever the threads; shards have their own") {
+TEST_CASE(
+    "embedding_backward: rows are added in the order of the tokens, whatever the threads; shards have their own") {
     std::vector<std::int32_t> const few{2, 0, 2, 5, 2};
     check_torch(expected_of(few, numbered_matrix(5, 4, 51), 6, 0), "embedding");
     std::vector<std::int32_t> ids;

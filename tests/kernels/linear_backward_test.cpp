@@ -84,7 +84,9 @@ TEST_CASE("linear_backward: three gradients within their roundings of float64's,
                     check_bounds(weight_gradient, weight_expected, is_added ? &weight_before : nullptr);
                     check_bounds(bias_gradient, bias_expected, is_added ? &bias_before : nullptr);
                 },
-                [&] { return std::vector{in_gradient, weight_gradient, bias_gradient}; });
+                [&] {
+                    return std::vector{in_gradient, weight_gradient, bias_gradient};
+                });
         }
     }
 }

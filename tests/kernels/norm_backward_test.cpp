@@ -78,8 +78,8 @@ void run(Norm const& norm, Made& made, bool is_added, float eps, HostStream& str
                                     is_added, vector_of(made.weight), vector_of(made.bias), is_added, scales, eps,
                                     stream, norm.offset));
     } else {
-        REQUIRE(rms_norm_backward(norm.in.read(), norm.weight.flat(), norm.out_gradient.read(), made.in.view(), is_added,
-                                  vector_of(made.weight), is_added, scales, eps, stream, norm.offset));
+        REQUIRE(rms_norm_backward(norm.in.read(), norm.weight.flat(), norm.out_gradient.read(), made.in.view(),
+                                  is_added, vector_of(made.weight), is_added, scales, eps, stream, norm.offset));
     }
 }
 
@@ -114,7 +114,9 @@ TEST_CASE("norm_backward: gradients within their roundings of float64's, which a
                             if (is_centred)
                                 check_bounds(made.bias, norm.bias_gradient, is_added ? &before.bias : nullptr);
                         },
-                        [&] { return std::vector{made.in, made.weight, made.bias}; });
+                        [&] {
+                            return std::vector{made.in, made.weight, made.bias};
+                        });
                 }
             }
         }
@@ -133,7 +135,9 @@ TEST_CASE("norm_backward: rows so small that no float holds their scale have gra
                 run(norm, made, false, 0.0F, stream);
                 check_bounds(made.in, norm.in_gradient);
             },
-            [&] { return std::vector{made.in, made.weight}; });
+            [&] {
+                return std::vector{made.in, made.weight};
+            });
     }
 }
 

@@ -9,7 +9,8 @@
 
 using namespace shardwise;
 
-TEST_CASE("scalar_math: exp and log are the C library's to some units in the last place, and special values are theirs") {
+TEST_CASE(
+    "scalar_math: exp and log are the C library's to some units in the last place, and special values are theirs") {
     constexpr auto infinity = std::numeric_limits<double>::infinity();
     double exp_most = 0.0, log_most = 0.0;
     for (int i = -69'900; i < 70'900; i += 7) {

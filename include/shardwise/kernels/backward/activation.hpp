@@ -53,7 +53,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     if (auto const checked = detail::check_shape(name, "up_gradient", up_gradient, rows, width); !checked)
         return checked;
     if (!stream.isa()) return stream.isa().error();
-    using Kernel = void (*)(float const*, float const*, float const*, float*, float*, std::int64_t, ActivationKind, bool);
+    using Kernel =
+        void (*)(float const*, float const*, float const*, float*, float*, std::int64_t, ActivationKind, bool);
     auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_backward_row));
     auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
         kernel(gate.row(row) + begin, up.row(row) + begin, out_gradient.row(row) + begin,

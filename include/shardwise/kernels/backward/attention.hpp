@@ -120,8 +120,8 @@ struct HostAttentionBackward {
 
 [[nodiscard]] inline Result<> check_attention_backward(std::string_view kernel, AttentionForward const& in,
                                                        AttentionGradients const& to, AttentionOptions const& options) {
-    if (auto const known = check_views(kernel, in.q, in.k, in.v, in.out, in.log_sums, in.out_gradient, in.slopes, to.q,
-                                       to.k, to.v);
+    if (auto const known =
+            check_views(kernel, in.q, in.k, in.v, in.out, in.log_sums, in.out_gradient, in.slopes, to.q, to.k, to.v);
         !known)
         return known;
     auto const& shape = options.shape;

@@ -120,8 +120,8 @@ struct LossRows {
 
 [[nodiscard]] inline Result<> check_head_loss(std::string_view kernel, HeadLoss const& in, HeadLossGradients const& to,
                                               HeadLossOptions const& options) {
-    if (auto const known = check_views(kernel, in.in, in.head, in.bias, in.targets, in.weights, to.loss, to.in, to.head,
-                                       to.bias);
+    if (auto const known =
+            check_views(kernel, in.in, in.head, in.bias, in.targets, in.weights, to.loss, to.in, to.head, to.bias);
         !known)
         return known;
     auto const tokens = in.in.extent(0);
@@ -148,12 +148,10 @@ struct LossRows {
                                    : options.chunk < 1                                           ? "chunk"
                                                                                                  : "";
     if (wrong.empty()) return {};
-    return Error{ErrorCode::invalid_argument}
-        .in(kernel)
-        .at(wrong)
-        .because(wrong == "chunk"   ? "must be at least one token"
-                 : wrong == "scale" ? "must be finite"
-                                    : "must be at least 0, and finite");
+    return Error{ErrorCode::invalid_argument}.in(kernel).at(wrong).because(
+        wrong == "chunk"   ? "must be at least one token"
+        : wrong == "scale" ? "must be finite"
+                           : "must be at least 0, and finite");
 }
 
 /// Targets are read when the stream gets there.
@@ -211,7 +209,8 @@ struct LossRows {
         to.loss.data(),
         options,
         to.is_loss_only()};
-    stream.submit([targets = in.targets, vocabulary, name] { return detail::check_targets(name, targets, vocabulary); });
+    stream.submit(
+        [targets = in.targets, vocabulary, name] { return detail::check_targets(name, targets, vocabulary); });
     for (std::int64_t first = 0; first < std::max<std::int64_t>(tokens, 1); first += options.chunk) {
         auto const count = std::min(options.chunk, tokens - first);
         auto const part = in.in.rows(first, count);
@@ -234,7 +233,8 @@ struct LossRows {
             if (auto const made = linear_weight_gradient(logits, part, to.head, is_added, stream); !made) return made;
         }
         // As many rows at a time as products sum, so that the chunk plays no part here either.
-        for (std::int64_t row = 0; !to.bias.empty() && row < std::max<std::int64_t>(count, 1); row += detail::tile_inputs) {
+        for (std::int64_t row = 0; !to.bias.empty() && row < std::max<std::int64_t>(count, 1);
+             row += detail::tile_inputs) {
             auto const some = logits.rows(row, std::min(detail::tile_inputs, count - row));
             if (auto const made = linear_bias_gradient(some, to.bias, is_added || row > 0, stream); !made) return made;
         }

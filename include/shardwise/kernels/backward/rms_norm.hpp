@@ -29,8 +29,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                                                 TensorView<float, 1, Host> weight_gradient, bool is_weight_added,
                                                 TensorView<double, 1, Host> workspace, float epsilon,
                                                 HostStream& stream, float offset = 0.0F) {
-    detail::NormBackward const norm{in,      weight, out_gradient, in_gradient,    weight_gradient, {}, workspace,
-                                    epsilon, offset, false,        is_input_added, is_weight_added};
+    detail::NormBackward const norm{in,        weight,  out_gradient, in_gradient, weight_gradient, {},
+                                    workspace, epsilon, offset,       false,       is_input_added,  is_weight_added};
     return norm.run("rms_norm_backward", stream);
 }
 

@@ -28,8 +28,8 @@ struct NormBackward {
     bool is_weight_added;
 
     [[nodiscard]] Result<> run(std::string_view kernel, HostStream& stream) const {
-        if (auto const known = check_views(kernel, in, weight, out_gradient, in_gradient, weight_gradient, bias_gradient,
-                                           workspace);
+        if (auto const known =
+                check_views(kernel, in, weight, out_gradient, in_gradient, weight_gradient, bias_gradient, workspace);
             !known)
             return known;
         auto const rows = in.extent(0);
@@ -45,8 +45,8 @@ struct NormBackward {
             return checked;
         if (workspace.elements() < 2 * rows) return small_workspace(kernel, workspace.elements(), 2 * rows);
         if (!stream.isa()) return stream.isa().error();
-        using Rows = void (*)(float const*, float const*, float const*, float*, double*, std::int64_t, float, float,
-                              bool, bool);
+        using Rows =
+            void (*)(float const*, float const*, float const*, float*, double*, std::int64_t, float, float, bool, bool);
         using Columns = void (*)(float const*, std::int64_t, float const*, std::int64_t, double const*, std::int64_t,
                                  std::int64_t, std::int64_t, float*, float*, bool);
         auto const row_kernel = choose_kernel<Rows>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(norm_backward_row));
@@ -54,9 +54,8 @@ struct NormBackward {
         auto const make_rows = [own = *this, row_kernel](std::int64_t begin, std::int64_t end) {
             for (auto row = begin; row < end; ++row) {
                 row_kernel(own.in.row(row), own.weight.data(), own.out_gradient.row(row),
-                           own.in_gradient.empty() ? nullptr : own.in_gradient.row(row),
-                           own.workspace.data() + 2 * row, own.in.extent(1), own.epsilon, own.offset, own.is_centred,
-                           own.is_input_added);
+                           own.in_gradient.empty() ? nullptr : own.in_gradient.row(row), own.workspace.data() + 2 * row,
+                           own.in.extent(1), own.epsilon, own.offset, own.is_centred, own.is_input_added);
             }
         };
         if (width > 0) Host::launch(rows, make_rows, stream, row_grain(width));
