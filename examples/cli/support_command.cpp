@@ -94,8 +94,11 @@ template <class SupportOf>
     std::vector<SupportRow> rows;
     for (std::size_t i = 0; i < kernel_support<Host>.size(); ++i) {
         rows.push_back(row(std::string(kernel_support<Host>[i].name), [i]<class B>(B*, DeviceKind) -> Support {
-            if (kernel_support<B>[i].is_there)
-                return {ExecutesModels<B> ? SupportLevel::runs : SupportLevel::library, {}};
+            auto const& kernel = kernel_support<B>[i];
+            if (kernel.is_there) {
+                bool const is_reached = ExecutesModels<B> && !kernel.is_of_training;
+                return {is_reached ? SupportLevel::runs : SupportLevel::library, {}};
+            }
             return {SupportLevel::none, ComputeBackend<B> ? no_body : no_backend};
         }));
     }

@@ -48,6 +48,11 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
     CHECK(levels(answer, "operations", "cuda") == levels(answer, "operations", "rocm"));
     CHECK(levels(answer, "operations", "cpu").at("attention") == "runs");
     CHECK(levels(answer, "operations", "metal").at("attention") == "none");
+    // No model that runs has a gradient.
+    for (char const* const kernel : {"linear_backward", "attention_backward", "head_cross_entropy", "rope_backward"}) {
+        CHECK(levels(answer, "operations", "cpu").at(kernel) == "library");
+        CHECK(levels(answer, "operations", "cuda").at(kernel) == "none");
+    }
     CHECK(levels(answer, "weights", "cuda").at("q4_0") == "library");
     auto const text = run({"support"}).out;
     CHECK(text.find("Metal shows a process one GPU") != std::string::npos);

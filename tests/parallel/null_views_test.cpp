@@ -5,6 +5,17 @@
 #include <shardwise/comm/threads.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/backward/activation.hpp>
+#include <shardwise/kernels/backward/add.hpp>
+#include <shardwise/kernels/backward/attention.hpp>
+#include <shardwise/kernels/backward/cross_entropy.hpp>
+#include <shardwise/kernels/backward/embedding.hpp>
+#include <shardwise/kernels/backward/layer_norm.hpp>
+#include <shardwise/kernels/backward/linear.hpp>
+#include <shardwise/kernels/backward/rms_norm.hpp>
+#include <shardwise/kernels/backward/rope.hpp>
+#include <shardwise/kernels/backward/scale.hpp>
+#include <shardwise/kernels/backward/soft_cap.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/quantize.hpp>
@@ -40,13 +51,15 @@ namespace {
 struct Views {
     int missing = -1;
     int next = 0;
-    std::vector<double> memory = std::vector<double>(256);
+    // 32 doubles for each view, and some behind the last.
+    std::vector<double> memory = std::vector<double>(1024);
 
     template <class T = float, std::size_t dimensions>
     TensorView<T, dimensions, Host> view(std::int64_t const (&extents)[dimensions]) {
         std::array<std::int64_t, dimensions> given{};
         for (std::size_t i = 0; i < dimensions; ++i) given[i] = extents[i];
-        return {next++ == missing ? nullptr : reinterpret_cast<T*>(memory.data()), given};
+        auto* const place = memory.data() + std::size_t{32} * static_cast<std::size_t>(next);
+        return {next++ == missing ? nullptr : reinterpret_cast<T*>(place), given};
     }
 };
 
@@ -160,6 +173,63 @@ TEST_CASE("Kernels, products and copies refuse views that have elements but no m
         return attend_heads<Host, float>(v.view<F>({1, 4}), v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({1, 4}),
                                          options, HeadShare{{0, 1}, {0, 1}, 1}, s, v.view({8}), v.view<F>({1}),
                                          v.view<F>({1}));
+    });
+}
+
+TEST_CASE("Backward kernels refuse views that have elements but no memory") {
+    HostContext context({.threads = 1});
+    auto s = context.make_stream();
+    using F = float const;
+    using I = std::int32_t const;
+    check("linear_input_gradient", [&](Views& v) {
+        return linear_input_gradient(v.view<F>({2, 3}), v.view<F>({3, 4}), v.view({2, 4}), false, s);
+    });
+    check("linear_weight_gradient", [&](Views& v) {
+        return linear_weight_gradient(v.view<F>({2, 3}), v.view<F>({2, 4}), v.view({3, 4}), false, s);
+    });
+    check("linear_bias_gradient", [&](Views& v) {
+        return linear_bias_gradient(v.view<F>({2, 3}), v.view<float>({3}), false, s);
+    });
+    check("rms_norm_backward", [&](Views& v) {
+        return rms_norm_backward(v.view<F>({2, 4}), v.view<F>({4}), v.view<F>({2, 4}), v.view({2, 4}), false,
+                                 v.view<float>({4}), false, v.view<double>({4}), 1.0F, s);
+    });
+    check("layer_norm_backward", [&](Views& v) {
+        return layer_norm_backward(v.view<F>({2, 4}), v.view<F>({4}), v.view<F>({2, 4}), v.view({2, 4}), false,
+                                   v.view<float>({4}), v.view<float>({4}), false, v.view<double>({4}), 1.0F, s);
+    });
+    check("rope_backward", [&](Views& v) {
+        return rope_backward<float>(v.view({2, 4}), v.view<I>({2}), v.view<F>({2}), 4, RopeLayout::half, s);
+    });
+    check("activation_backward", [&](Views& v) {
+        return activation_backward(v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({2, 4}), false, ActivationKind::silu,
+                                   s);
+    });
+    check("gated_activation_backward", [&](Views& v) {
+        return gated_activation_backward(v.view<F>({2, 4}), v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({2, 4}),
+                                         v.view({2, 4}), false, ActivationKind::silu, s);
+    });
+    check("soft_cap_backward", [&](Views& v) {
+        return soft_cap_backward(v.view<F>({2, 4}), v.view<F>({2, 4}), v.view({2, 4}), false, 1.0F, s);
+    });
+    check("scale_backward", [&](Views& v) {
+        return scale_backward(v.view<F>({2, 4}), v.view({2, 4}), false, 2.0F, s);
+    });
+    check("add_backward", [&](Views& v) { return add_backward(v.view<F>({2, 4}), v.view({2, 4}), true, s); });
+    check("embedding_backward", [&](Views& v) {
+        return embedding_backward(v.view<I>({2}), v.view<F>({2, 4}), v.view({3, 4}), false, s);
+    });
+    check("attention_backward", [&](Views& v) {
+        AttentionOptions const options{.shape = {.heads = 1, .kv_heads = 1, .key_dim = 4, .value_dim = 4}};
+        AttentionForward const in{v.view<F>({1, 4}), v.view<F>({2, 4}), v.view<F>({2, 4}), v.view<F>({1, 4}),
+                                  v.view<F>({1, 1}), v.view<F>({1, 4}), v.view<F>({1})};
+        AttentionGradients const to{v.view({1, 4}), v.view({2, 4}), v.view({2, 4})};
+        return attention_backward(in, to, options, v.view<float>({8}), s);
+    });
+    check("head_cross_entropy", [&](Views& v) {
+        HeadLoss const in{v.view<F>({2, 4}), v.view<F>({5, 4}), v.view<F>({5}), v.view<I>({2}), v.view<F>({2})};
+        HeadLossGradients const to{v.view<float>({2}), v.view({2, 4}), v.view({5, 4}), v.view<float>({5})};
+        return head_cross_entropy(in, to, {}, v.view<float>({10}), s);
     });
 }
 

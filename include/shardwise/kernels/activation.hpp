@@ -62,10 +62,7 @@ template <ActivationElement T>
     auto const kernel = detail::choose_kernel<void (*)(T const*, T*, std::int64_t, ActivationKind)>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(activate_row<T>));
     auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        if (detail::has_lanes(kind)) return kernel(in.row(row) + begin, out.row(row) + begin, end - begin, kind);
-        for (auto i = begin; i < end; ++i) {
-            out.row(row)[i] = T(activate(static_cast<float>(in.row(row)[i]), kind));
-        }
+        kernel(in.row(row) + begin, out.row(row) + begin, end - begin, kind);
     };
     detail::launch_pieces({in.extent(0), width}, apply, stream);
     return {};
@@ -97,13 +94,7 @@ template <ActivationElement T>
     auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, ActivationKind)>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_row<T>));
     auto const apply = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
-        if (detail::has_lanes(kind)) {
-            return kernel(gate.row(row) + begin, up.row(row) + begin, out.row(row) + begin, end - begin, kind);
-        }
-        for (auto i = begin; i < end; ++i) {
-            out.row(row)[i] =
-                T(activate(static_cast<float>(gate.row(row)[i]), kind) * static_cast<float>(up.row(row)[i]));
-        }
+        kernel(gate.row(row) + begin, up.row(row) + begin, out.row(row) + begin, end - begin, kind);
     };
     detail::launch_pieces({gate.extent(0), width}, apply, stream);
     return {};

@@ -55,9 +55,11 @@ struct HostAttention {
     Attend attend;
     TensorView<T, 2, Host> out;
     float const* sinks;
+    TensorView<float, 2, Host> log_sums;
 
     void finish(std::int64_t query, std::int64_t head, AttentionRow row) const {
         if (sinks != nullptr) row.add_sink(sinks[head]);
+        if (!log_sums.empty()) log_sums.row(query)[head] = row.log_sum();
         row.finish(out.row(query) + head * task.shape.value_dim);
     }
     /// The parts that any row of a tile sees.
@@ -156,7 +158,8 @@ struct HostAttention {
 ///         and key-value head; out [queries, heads * value_dim]; sinks [heads] or empty: a score without a value (gpt_oss); slopes [heads] or
 ///         empty: ALiBi's, times the distance, or with a bias_reach [heads, 2 * bias_reach + 1]: what a score gains by the offset of
 ///         its key; workspace [attention_workspace(...)] or empty: then queries and heads alone are
-///         split over threads
+///         split over threads; log_sums [queries, heads] or empty: log(the sum of exp(score), a sink's too), which attention_backward
+///         reads; minus infinity where a query sees no key
 /// Memory  each thread allocates its scratch, a tile of 64 rows by 256 keys: nothing grows with queries or keys
 /// Order   on `stream`
 /// Errors  shape_mismatch, also for pages that the memory does not have; invalid_argument for a first query that is not among the
@@ -168,9 +171,10 @@ template <ActivationElement T, CacheElement Cache>
                                  CachedRows<Cache, Host> const& v, TensorView<T, 2, Host> out,
                                  AttentionOptions const& options, HostStream& stream,
                                  TensorView<float, 1, Host> workspace = {}, TensorView<float const, 1, Host> sinks = {},
-                                 TensorView<float const, 1, Host> slopes = {}) {
-    if (auto const known =
-            check_views("attention", q, k.memory(), k.scales(), v.memory(), v.scales(), out, workspace, sinks, slopes);
+                                 TensorView<float const, 1, Host> slopes = {},
+                                 TensorView<float, 2, Host> log_sums = {}) {
+    if (auto const known = check_views("attention", q, k.memory(), k.scales(), v.memory(), v.scales(), out, workspace,
+                                       sinks, slopes, log_sums);
         !known)
         return known;
     auto const& shape = options.shape;
@@ -208,6 +212,8 @@ template <ActivationElement T, CacheElement Cache>
     if (out.extent(0) != queries) return differs("the output needs a row per query", out.extent(0), queries);
     if (out.extent(1) != shape.heads * shape.value_dim)
         return differs("the output is not as wide as the heads", out.extent(1), shape.heads * shape.value_dim);
+    if (!log_sums.empty() && (log_sums.extent(0) != queries || log_sums.extent(1) != shape.heads))
+        return differs("each query and head needs a log-sum", log_sums.elements(), queries * shape.heads);
     if (!sinks.empty() && sinks.elements() != shape.heads)
         return differs("each head needs a sink", sinks.elements(), shape.heads);
     auto const per_head = score_numbers(shape);
@@ -249,7 +255,8 @@ template <ActivationElement T, CacheElement Cache>
         detail::AttentionCut(shape, queries, keys, splits ? 1 : stream.threads()),
         attend,
         out,
-        sinks.empty() ? nullptr : sinks.data()};
+        sinks.empty() ? nullptr : sinks.data(),
+        log_sums};
     auto const tiles = host.cut.tiles();
     if (!splits) {
         Host::launch(
@@ -272,9 +279,10 @@ template <ActivationElement T, ActivationElement Cache>
                                  TensorView<Cache const, 2, Host> v, TensorView<T, 2, Host> out,
                                  AttentionOptions const& options, HostStream& stream,
                                  TensorView<float, 1, Host> workspace = {}, TensorView<float const, 1, Host> sinks = {},
-                                 TensorView<float const, 1, Host> slopes = {}) {
+                                 TensorView<float const, 1, Host> slopes = {},
+                                 TensorView<float, 2, Host> log_sums = {}) {
     return attention<T, Cache>(q, CachedRows<Cache, Host>(k), CachedRows<Cache, Host>(v), out, options, stream,
-                               workspace, sinks, slopes);
+                               workspace, sinks, slopes, log_sums);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -7,6 +7,17 @@
 #include <shardwise/backend/host/products.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/attention.hpp>
+#include <shardwise/kernels/backward/activation.hpp>
+#include <shardwise/kernels/backward/add.hpp>
+#include <shardwise/kernels/backward/attention.hpp>
+#include <shardwise/kernels/backward/cross_entropy.hpp>
+#include <shardwise/kernels/backward/embedding.hpp>
+#include <shardwise/kernels/backward/layer_norm.hpp>
+#include <shardwise/kernels/backward/linear.hpp>
+#include <shardwise/kernels/backward/rms_norm.hpp>
+#include <shardwise/kernels/backward/rope.hpp>
+#include <shardwise/kernels/backward/scale.hpp>
+#include <shardwise/kernels/backward/soft_cap.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
 #include <shardwise/kernels/embedding.hpp>
@@ -46,6 +57,8 @@ struct KernelProbe {
     TensorView<float const, 2, B> in;
     TensorView<float, 2, B> out;
     TensorView<float const, 1, B> vector;
+    TensorView<float, 1, B> sums;
+    TensorView<double, 1, B> scales;
     TensorView<std::int32_t const, 1, B> ids;
     TensorView<std::int32_t, 1, B> chosen;
     TensorView<std::int32_t, 2, B> routes;
@@ -106,6 +119,55 @@ concept HasStoreRows = requires(KernelProbe<B> p, CachedRows<float, B> const& ca
     store_rows<float>(p.in, p.out, cache, std::int64_t{}, p.stream);
 };
 
+// Those of kernels/backward/.
+template <class B>
+concept HasActivationBackward = requires(KernelProbe<B> p) {
+    activation_backward(p.in, p.in, p.out, false, ActivationKind::silu, p.stream);
+    gated_activation_backward(p.in, p.in, p.in, p.out, p.out, false, ActivationKind::silu, p.stream);
+};
+template <class B>
+concept HasAddBackward = requires(KernelProbe<B> p) {
+    add_backward(p.in, p.out, false, p.stream);
+};
+template <class B>
+concept HasAttentionBackward = requires(KernelProbe<B> p) {
+    attention_backward(AttentionForward{}, AttentionGradients{}, AttentionOptions{}, p.sums, p.stream);
+};
+template <class B>
+concept HasEmbeddingBackward = requires(KernelProbe<B> p) {
+    embedding_backward(p.ids, p.in, p.out, false, p.stream);
+};
+template <class B>
+concept HasHeadCrossEntropy = requires(KernelProbe<B> p) {
+    head_cross_entropy(HeadLoss{}, HeadLossGradients{}, HeadLossOptions{}, p.sums, p.stream);
+};
+template <class B>
+concept HasLayerNormBackward = requires(KernelProbe<B> p) {
+    layer_norm_backward(p.in, p.vector, p.in, p.out, false, p.sums, p.sums, false, p.scales, 0.0F, p.stream);
+};
+template <class B>
+concept HasLinearBackward = requires(KernelProbe<B> p) {
+    linear_input_gradient(p.in, p.in, p.out, false, p.stream);
+    linear_weight_gradient(p.in, p.in, p.out, false, p.stream);
+    linear_bias_gradient(p.in, p.sums, false, p.stream);
+};
+template <class B>
+concept HasRmsNormBackward = requires(KernelProbe<B> p) {
+    rms_norm_backward(p.in, p.vector, p.in, p.out, false, p.sums, false, p.scales, 0.0F, p.stream);
+};
+template <class B>
+concept HasRopeBackward = requires(KernelProbe<B> p) {
+    rope_backward<float>(p.out, p.ids, p.vector, std::int64_t{}, RopeLayout::half, p.stream);
+};
+template <class B>
+concept HasScaleBackward = requires(KernelProbe<B> p) {
+    scale_backward(p.in, p.out, false, 0.0F, p.stream);
+};
+template <class B>
+concept HasSoftCapBackward = requires(KernelProbe<B> p) {
+    soft_cap_backward(p.in, p.in, p.out, false, 1.0F, p.stream);
+};
+
 }  // namespace detail
 
 /// A kernel, and whether a back end has it.
@@ -113,6 +175,8 @@ struct KernelSupport {
     /// As its header in kernels/ is named; `gemm` and `multiply` are the back ends' own.
     std::string_view name;
     bool is_there = false;
+    /// Only training has a use for it: no model that runs reaches it.
+    bool is_of_training = false;
 };
 
 /// Which kernels a back end has: Host, AnyDevice for CUDA and HIP, NoBackend for all others.
@@ -121,18 +185,29 @@ struct KernelSupport {
 template <class Backend>
 inline constexpr std::array kernel_support{
     KernelSupport{"activation", detail::HasActivation<Backend>},
+    KernelSupport{"activation_backward", detail::HasActivationBackward<Backend>, true},
+    KernelSupport{"add_backward", detail::HasAddBackward<Backend>, true},
     KernelSupport{"attention", detail::HasAttention<Backend>},
+    KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>, true},
     KernelSupport{"embedding", detail::HasEmbedding<Backend>},
+    KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>, true},
     KernelSupport{"gemm", MultipliesMatrices<Backend>},
+    KernelSupport{"head_cross_entropy", detail::HasHeadCrossEntropy<Backend>, true},
     KernelSupport{"layer_norm", detail::HasLayerNorm<Backend>},
+    KernelSupport{"layer_norm_backward", detail::HasLayerNormBackward<Backend>, true},
+    KernelSupport{"linear_backward", detail::HasLinearBackward<Backend>, true},
     KernelSupport{"multiply", HoldsWeights<Backend>},
     KernelSupport{"quantize", detail::HasQuantize<Backend>},
     KernelSupport{"residual_norm", detail::HasResidualNorm<Backend>},
     KernelSupport{"rms_norm", detail::HasRmsNorm<Backend>},
+    KernelSupport{"rms_norm_backward", detail::HasRmsNormBackward<Backend>, true},
     KernelSupport{"rope", detail::HasRope<Backend>},
+    KernelSupport{"rope_backward", detail::HasRopeBackward<Backend>, true},
     KernelSupport{"route", detail::HasRoute<Backend>},
     KernelSupport{"sample", detail::HasSample<Backend>},
+    KernelSupport{"scale_backward", detail::HasScaleBackward<Backend>, true},
     KernelSupport{"scale_rows", detail::HasScaleRows<Backend>},
+    KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>, true},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
 };

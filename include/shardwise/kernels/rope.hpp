@@ -6,24 +6,26 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
+#include <shardwise/kernels/detail/scalar_math.hpp>
 #include <shardwise/op/rope_layout.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
 /// Cosines and sines of a position's pairs; for neighbours each twice, the first sine negative.
-inline void fill_turns(std::int32_t position, TensorView<float const, 1, Host> frequencies, RopeLayout layout,
+inline void fill_turns(std::int64_t position, TensorView<float const, 1, Host> frequencies, RopeLayout layout,
                        float scale, float* cosines, float* sines) {
     for (std::int64_t pair = 0; pair < frequencies.elements(); ++pair) {
         // In double: a float angle of a million radians has no digit behind the point left.
-        auto const angle = static_cast<double>(position) * static_cast<double>(frequencies.data()[pair]);
-        auto const cosine = static_cast<float>(std::cos(angle)) * scale;
-        auto const sine = static_cast<float>(std::sin(angle)) * scale;
+        auto const turned =
+            sine_cosine_of(static_cast<double>(position) * static_cast<double>(frequencies.data()[pair]));
+        auto const cosine = static_cast<float>(turned.cosine) * scale;
+        auto const sine = static_cast<float>(turned.sine) * scale;
         if (layout == RopeLayout::half) {
             cosines[pair] = cosine;
             sines[pair] = sine;
@@ -33,6 +35,46 @@ inline void fill_turns(std::int32_t position, TensorView<float const, 1, Host> f
             sines[2 * pair + 1] = sine;
         }
     }
+}
+
+/// Turns heads by their positions, or where `direction` is -1 back.
+template <ActivationElement T>
+[[nodiscard]] Result<> turn_heads(std::string_view kernel, TensorView<T, 2, Host> values,
+                                  TensorView<std::int32_t const, 1, Host> positions,
+                                  TensorView<float const, 1, Host> frequencies, std::int64_t head_dim,
+                                  RopeLayout layout, HostStream& stream, float scale, std::int64_t first,
+                                  std::int64_t direction) {
+    if (auto const known = check_views(kernel, values, positions, frequencies); !known) return known;
+    Error error{ErrorCode::shape_mismatch};
+    error.in(kernel);
+    auto const pairs = frequencies.elements();
+    if (head_dim < 1 || values.extent(1) % head_dim != 0) {
+        return error.because("a row is not made of whole heads").got(values.extent(1)).multiple_of(head_dim);
+    }
+    if (first < 0 || 2 * pairs > head_dim - first)
+        return error.because("more elements turn than a head has").got(2 * pairs).at_most(head_dim - first);
+    if (positions.elements() != values.extent(0)) {
+        return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
+    }
+    if (!stream.isa()) return stream.isa().error();
+    using Turn = void (*)(T*, float const*, float const*, std::int64_t);
+    auto const halves = choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_halves<T>));
+    auto const neighbours = choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_neighbours<T>));
+    auto const heads = values.extent(1) / head_dim;
+    auto const turn = [=](std::int64_t begin, std::int64_t end) {
+        List<float> table(static_cast<std::size_t>(4 * pairs));
+        auto* const cosines = table.data();
+        auto* const sines = cosines + 2 * pairs;
+        for (auto token = begin; token < end; ++token) {
+            fill_turns(direction * positions.data()[token], frequencies, layout, scale, cosines, sines);
+            for (std::int64_t head = 0; head < heads; ++head) {
+                auto* const elements = values.row(token) + head * head_dim + first;
+                (layout == RopeLayout::half ? halves : neighbours)(elements, cosines, sines, pairs);
+            }
+        }
+    };
+    Host::launch(values.extent(0), turn, stream, row_grain(values.extent(1)));
+    return {};
 }
 
 }  // namespace detail
@@ -50,37 +92,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> rope(TensorView<T, 2, Host> values, TensorView<std::int32_t const, 1, Host> positions,
                             TensorView<float const, 1, Host> frequencies, std::int64_t head_dim, RopeLayout layout,
                             HostStream& stream, float scale = 1.0F, std::int64_t first = 0) {
-    if (auto const known = check_views("rope", values, positions, frequencies); !known) return known;
-    Error error{ErrorCode::shape_mismatch};
-    error.in("rope");
-    auto const pairs = frequencies.elements();
-    if (head_dim < 1 || values.extent(1) % head_dim != 0) {
-        return error.because("a row is not made of whole heads").got(values.extent(1)).multiple_of(head_dim);
-    }
-    if (first < 0 || 2 * pairs > head_dim - first)
-        return error.because("more elements turn than a head has").got(2 * pairs).at_most(head_dim - first);
-    if (positions.elements() != values.extent(0)) {
-        return error.because("each token needs a position").got(positions.elements()).expected(values.extent(0));
-    }
-    if (!stream.isa()) return stream.isa().error();
-    using Turn = void (*)(T*, float const*, float const*, std::int64_t);
-    auto const halves = detail::choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_halves<T>));
-    auto const neighbours = detail::choose_kernel<Turn>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(turn_neighbours<T>));
-    auto const heads = values.extent(1) / head_dim;
-    auto const turn = [=](std::int64_t begin, std::int64_t end) {
-        List<float> table(static_cast<std::size_t>(4 * pairs));
-        auto* const cosines = table.data();
-        auto* const sines = cosines + 2 * pairs;
-        for (auto token = begin; token < end; ++token) {
-            detail::fill_turns(positions.data()[token], frequencies, layout, scale, cosines, sines);
-            for (std::int64_t head = 0; head < heads; ++head) {
-                auto* const elements = values.row(token) + head * head_dim + first;
-                (layout == RopeLayout::half ? halves : neighbours)(elements, cosines, sines, pairs);
-            }
-        }
-    };
-    Host::launch(values.extent(0), turn, stream, detail::row_grain(values.extent(1)));
-    return {};
+    return detail::turn_heads("rope", values, positions, frequencies, head_dim, layout, stream, scale, first, 1);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

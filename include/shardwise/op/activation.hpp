@@ -3,6 +3,7 @@
 
 #include <shardwise/op/op_traits.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -36,6 +37,16 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
     /// A gate of another value scales what it multiplies.
     static constexpr bool keeps_partial(Operation const& op, bool is_first_partial, bool) {
         return op.inputs[1] != no_value && op.inputs[1] != op.inputs[0] && !is_first_partial;
+    }
+
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
+        if (op.inputs[1] == no_value) return {.has_gradient = {true}, .reads = {true}};
+        if (op.activation == ActivationKind::swiglu_clamped && op.inputs[0] == op.inputs[1])
+            return GradientRule::refused("interleaved gates (gpt_oss) have no gradient yet");
+        auto const width = [&](ValueId id) { return values[static_cast<std::size_t>(id)].width; };
+        if (width(op.inputs[0]) == 1 && width(op.inputs[1]) > 1)
+            return GradientRule::refused("one gate for a whole row (shared experts) has no gradient yet");
+        return {.has_gradient = {true, true}, .reads = {true, true}};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

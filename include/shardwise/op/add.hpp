@@ -19,6 +19,10 @@ struct AddOp : OpTraits<OpKind::add, OpUnit::vectors> {
         return is_first_partial && is_second_partial;
     }
 
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return {.has_gradient = {true, true}};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.flops = static_cast<double>(context.elements(context.value(op.output))),
                 .traffic = static_cast<double>(

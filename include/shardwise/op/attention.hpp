@@ -45,6 +45,21 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///         2.1.2
 struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
     static constexpr std::string_view name = "attention";
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
+        auto const& shape = op.attention;
+        if (shape.latent > 0) return GradientRule::refused("MLA has no gradient yet");
+        if (shape.is_cross) return GradientRule::refused("cross-attention has no gradient yet");
+        if (shape.chunk > 0 || shape.score_step > 0)
+            return GradientRule::refused("attention to chunks (llama4) has no gradient yet");
+        if (shape.bias_reach > 0) return GradientRule::refused("biases by distance have no gradient yet");
+        if (!op.parameters[0].empty())
+            return GradientRule::refused("parameters that change scores (sinks, relative positions) have no gradient yet");
+        return {.has_gradient = {true, true, true},
+                .reads = {true, true, true},
+                .reads_output = true,
+                .reads_log_sums = true};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& shape = op.attention;
         auto const& step = context.step;

@@ -16,6 +16,10 @@ struct CombineOp : OpTraits<OpKind::combine, OpUnit::vectors> {
     static constexpr std::string_view name = "combine";
     static constexpr bool keeps_partial(Operation const&, bool, bool) { return true; }
 
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return GradientRule::refused("routed experts have no gradient yet");
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.flops = 2.0 * static_cast<double>(context.elements(context.value(op.inputs[0]))),
                 .traffic = static_cast<double>((context.bytes(op.inputs[0]) + context.bytes(op.output)).count()),

@@ -13,6 +13,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in [rows, 1] ids, table [entries, width], out [rows, width]
 struct EmbeddingOp : OpTraits<OpKind::embedding, OpUnit::vectors, OpWeights::table> {
     static constexpr std::string_view name = "embedding";
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return {.parameters_read = {true}};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};
     }

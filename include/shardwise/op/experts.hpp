@@ -15,6 +15,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Memory  the routing table; rows are read where they lie
 struct ExpertsOp : OpTraits<OpKind::experts, OpUnit::products, OpWeights::experts> {
     static constexpr std::string_view name = "experts";
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return GradientRule::refused("routed experts have no gradient yet");
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& in = context.value(op.inputs[0]);
         auto const columns = context.columns(in);

@@ -20,6 +20,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in [m, k], weight [n, k], out [m, n]; a rank has n's share (column split) or k's (row split)
 struct LinearOp : OpTraits<OpKind::linear, OpUnit::products, OpWeights::dense> {
     static constexpr std::string_view name = "linear";
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return {.has_gradient = {true}, .parameters_read = {true}};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& out = context.value(op.output);
         // Sequence parallelism gathers the rows before a product and scatters them after it.

@@ -29,6 +29,11 @@ struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
     static constexpr std::string_view name = "norm";
     static constexpr bool is_element_wise = true;  // a row at a time
 
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
+        if (op.is_first_part) return GradientRule::refused("a norm of a part of a row (MLA) has no gradient yet");
+        return {.has_gradient = {true}, .reads = {true}, .parameters_read = {true}};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const& value = context.value(op.output);
         bool const is_summed = context.rank.tp > 1 && spans_ranks(op, value);

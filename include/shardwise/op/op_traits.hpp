@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/op/gradient.hpp>
 #include <shardwise/op/step.hpp>
 
 #include <cstdint>
@@ -18,7 +19,7 @@ enum class OpWeights : std::uint8_t {
     experts,  // one for each expert, of which a step reads the chosen
 };
 
-/// What the struct of an operation (`op/<kind>.hpp`) states; it adds its `name`, `work`, and what differs from here.
+/// What the struct of an operation (`op/<kind>.hpp`) states; it adds its `name`, `work`, `gradient`, and what differs from here.
 template <OpKind Kind, OpUnit Unit, OpWeights Weights = OpWeights::none>
 struct OpTraits {
     static constexpr OpKind kind = Kind;

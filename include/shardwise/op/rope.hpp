@@ -13,6 +13,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in and out [tokens, heads * head_dim], the same value
 struct RopeOp : OpTraits<OpKind::rope, OpUnit::vectors> {
     static constexpr std::string_view name = "rope";
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
+        if (op.attention.latent > 0) return GradientRule::refused("MLA has no gradient yet");
+        return {.has_gradient = {true}};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.flops = 3.0 * static_cast<double>(context.elements(context.value(op.output))),
                 .traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};

@@ -19,6 +19,10 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  scores [tokens, experts], out [tokens, 2k]: numbers and weights
 struct RouteOp : OpTraits<OpKind::route, OpUnit::vectors> {
     static constexpr std::string_view name = "route";
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return GradientRule::refused("routed experts have no gradient yet");
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         auto const scores = static_cast<double>(context.step.tokens()) * static_cast<double>(op.experts);
         return {.flops = scores * (5.0 + static_cast<double>(op.experts_per_token)),

@@ -14,6 +14,10 @@ struct ScaleOp : OpTraits<OpKind::scale, OpUnit::vectors> {
     static constexpr std::string_view name = "scale";
     static constexpr bool keeps_partial(Operation const&, bool, bool) { return true; }
 
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
+        return {.has_gradient = {true}};
+    }
+
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {
         return {.flops = static_cast<double>(context.elements(context.value(op.output))),
                 .traffic = 2.0 * static_cast<double>(context.bytes(op.output).count())};

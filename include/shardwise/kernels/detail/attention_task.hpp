@@ -3,10 +3,10 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/kernels/cached_rows.hpp>
+#include <shardwise/kernels/detail/scalar_math.hpp>
 #include <shardwise/op/operation.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -165,12 +165,15 @@ struct AttentionRow {
     /// The sum of the weights exp(score - greatest).
     float weights = 0.0F;
 
+    [[nodiscard]] static float exponential(float x) {
+        return static_cast<float>(exponential_of(static_cast<double>(x)));
+    }
     /// Takes in the keys behind these.
     void merge(float const* other, float other_greatest, float other_weights) {
         if (other_weights == 0.0F) return;
         auto const together = std::max(greatest, other_greatest);
-        auto const own = weights == 0.0F ? 0.0F : std::exp(greatest - together);
-        auto const theirs = std::exp(other_greatest - together);
+        auto const own = weights == 0.0F ? 0.0F : exponential(greatest - together);
+        auto const theirs = exponential(other_greatest - together);
         weights = weights * own + other_weights * theirs;
         for (std::int64_t i = 0; i < width; ++i) values[i] = values[i] * own + other[i] * theirs;
         greatest = together;
@@ -179,10 +182,15 @@ struct AttentionRow {
     void add_sink(float score) {
         if (score == -std::numeric_limits<float>::infinity()) return;
         auto const together = std::max(greatest, score);
-        auto const own = weights == 0.0F ? 0.0F : std::exp(greatest - together);
-        weights = weights * own + std::exp(score - together);
+        auto const own = weights == 0.0F ? 0.0F : exponential(greatest - together);
+        weights = weights * own + exponential(score - together);
         for (std::int64_t i = 0; i < width; ++i) values[i] *= own;
         greatest = together;
+    }
+    /// log(the sum of exp(score)); minus infinity where no key has weight.
+    [[nodiscard]] float log_sum() const {
+        if (weights == 0.0F) return -std::numeric_limits<float>::infinity();
+        return static_cast<float>(static_cast<double>(greatest) + logarithm_of(static_cast<double>(weights)));
     }
     /// The mean; zeros where no key has weight.
     template <class T>

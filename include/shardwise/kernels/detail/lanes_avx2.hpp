@@ -181,6 +181,12 @@ SHARDWISE_ALWAYS_INLINE Doubles add(Doubles a, Doubles b) {
 SHARDWISE_ALWAYS_INLINE Doubles subtract(Doubles a, Doubles b) {
     return {_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)};
 }
+SHARDWISE_ALWAYS_INLINE Doubles multiply(Doubles a, Doubles b) {
+    return {_mm256_mul_pd(a.low, b.low), _mm256_mul_pd(a.high, b.high)};
+}
+SHARDWISE_ALWAYS_INLINE Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+    return {_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
+}
 SHARDWISE_ALWAYS_INLINE Doubles add_square(Doubles a, Doubles c) {
     return {_mm256_fmadd_pd(a.low, a.low, c.low), _mm256_fmadd_pd(a.high, a.high, c.high)};
 }

@@ -169,6 +169,13 @@ SHARDWISE_ALWAYS_INLINE Doubles add(Doubles a, Doubles b) {
 SHARDWISE_ALWAYS_INLINE Doubles subtract(Doubles a, Doubles b) {
     return {_mm512_sub_pd(a.low, b.low), _mm512_sub_pd(a.high, b.high)};
 }
+SHARDWISE_ALWAYS_INLINE Doubles multiply(Doubles a, Doubles b) {
+    return {_mm512_mul_pd(a.low, b.low), _mm512_mul_pd(a.high, b.high)};
+}
+/// a * b + c
+SHARDWISE_ALWAYS_INLINE Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+    return {_mm512_fmadd_pd(a.low, b.low, c.low), _mm512_fmadd_pd(a.high, b.high, c.high)};
+}
 /// a * a + c
 SHARDWISE_ALWAYS_INLINE Doubles add_square(Doubles a, Doubles c) {
     return {_mm512_fmadd_pd(a.low, a.low, c.low), _mm512_fmadd_pd(a.high, a.high, c.high)};

@@ -133,6 +133,12 @@ SHARDWISE_ALWAYS_INLINE Doubles add(Doubles a, Doubles b) {
 SHARDWISE_ALWAYS_INLINE Doubles subtract(Doubles a, Doubles b) {
     return {a.low - b.low, a.high - b.high};
 }
+SHARDWISE_ALWAYS_INLINE Doubles multiply(Doubles a, Doubles b) {
+    return {a.low * b.low, a.high * b.high};
+}
+SHARDWISE_ALWAYS_INLINE Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
+    return {a.low * b.low + c.low, a.high * b.high + c.high};
+}
 SHARDWISE_ALWAYS_INLINE Doubles add_square(Doubles a, Doubles c) {
     return {a.low * a.low + c.low, a.high * a.high + c.high};
 }
