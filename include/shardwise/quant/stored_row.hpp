@@ -52,18 +52,19 @@ inline void decode_f32_row(StoredRow const& row, std::int64_t first, std::int64_
     if (count > 0) std::memcpy(out, row.data + first * 4, static_cast<std::size_t>(count) * sizeof(float));
 }
 inline void decode_bf16_row(StoredRow const& row, std::int64_t first, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i)
-        out[i] = from_bf16(StoredRow::load<std::uint16_t>(row.data + (first + i) * 2));
+    auto const* const from = row.data + first * 2;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = from_bf16(StoredRow::load<std::uint16_t>(from + i * 2));
 }
 inline void decode_f16_row(StoredRow const& row, std::int64_t first, std::int64_t count, float* out) {
-    for (std::int64_t i = 0; i < count; ++i)
-        out[i] = from_f16(StoredRow::load<std::uint16_t>(row.data + (first + i) * 2));
+    auto const* const from = row.data + first * 2;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = from_f16(StoredRow::load<std::uint16_t>(from + i * 2));
 }
 /// scale * q, a float for the row.
 inline void decode_int8_row(StoredRow const& row, std::int64_t first, std::int64_t count, float* out) {
     auto const scale = StoredRow::load<float>(row.scales);
+    auto const* const from = row.data + first;
     for (std::int64_t i = 0; i < count; ++i)
-        out[i] = scale * static_cast<float>(StoredRow::load<std::int8_t>(row.data + first + i));
+        out[i] = scale * static_cast<float>(StoredRow::load<std::int8_t>(from + i));
 }
 /// scale * (q - 8), a half for each group.
 inline void decode_int4_groups(StoredRow const& row, std::int64_t first, std::int64_t count, float* out) {

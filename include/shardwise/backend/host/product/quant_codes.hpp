@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -59,10 +60,12 @@ void read_nibbles(WeightSource const& source, std::int64_t row, std::int64_t blo
 /// Q4_0, Q4_1: element i in the low and i + 16 in the high half of byte `at` + i.
 template <std::size_t at>
 void read_halves(WeightSource const& source, std::int64_t row, std::int64_t block, std::uint8_t* codes) {
-    auto const from = gguf_block(source, row, block);
+    // A copy, which no store to the codes can change.
+    std::uint8_t bytes[16];
+    std::memcpy(bytes, gguf_block(source, row, block).data() + at, sizeof bytes);
     for (std::size_t i = 0; i < 16; ++i) {
-        codes[i] = from[at + i] & 15U;
-        codes[i + 16] = static_cast<std::uint8_t>(from[at + i] >> 4U);
+        codes[i] = bytes[i] & 15U;
+        codes[i + 16] = static_cast<std::uint8_t>(bytes[i] >> 4U);
     }
 }
 

@@ -131,6 +131,9 @@ inline void pack_quant_panels(WeightSource const& source, std::byte* packed, std
     auto const bits = quant_traits(source.format).bits;
     auto const read = host_format(source.format).read;
     auto const stretch = stretch_inputs(source.format, source.group);
+    // A division for each stretch would take a good part of the time.
+    auto const whole_scales =
+        stretch <= source.inputs ? stretch_scale_bytes(source.format, stretch, source.group) : std::int64_t{0};
     std::uint8_t codes[quant_block];
     for (auto panel = first; panel < last; ++panel) {
         auto* const out = packed + panel * stride;
@@ -142,7 +145,8 @@ inline void pack_quant_panels(WeightSource const& source, std::byte* packed, std
             for (std::int64_t begin = 0, end = 0; begin < source.inputs; begin = end) {
                 end = begin + std::min(stretch, source.inputs - begin);
                 write_scales(source, row, {begin, end}, lane, place);
-                place += stretch_scale_bytes(source.format, end - begin, source.group);
+                place += end - begin == stretch ? whole_scales
+                                                : stretch_scale_bytes(source.format, end - begin, source.group);
                 for (auto block = begin / quant_block; block * quant_block < end; ++block) {
                     read(source, row, block, codes);
                     write_codes(codes, bits, lane, reinterpret_cast<std::uint8_t*>(place));
