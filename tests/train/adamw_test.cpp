@@ -151,6 +151,10 @@ TEST_CASE("decays_weight: matrices decay, biases and norms do not") {
     CHECK_FALSE(decays_weight("model.layers.0.input_layernorm.weight", 1));
     CHECK_FALSE(decays_weight("transformer.h.0.attn.c_attn.bias", 1));
     CHECK_FALSE(decays_weight("in_proj_bias", 2));
+    CHECK_FALSE(decays_weight("model.layers.3.self_attn.q_norm.weight", 2));
+    CHECK_FALSE(decays_weight("encoder.layer.0.output.LayerNorm.weight", 2));
+    CHECK(decays_weight("norm.layers.0.weight", 2));
+    CHECK(decays_weight("weight", 2));
 }
 
 TEST_CASE("optimizer_share: whole blocks of 256, all elements once, in order") {
