@@ -118,6 +118,56 @@ TEST_CASE("GradientTree: the counter leaves the nodes of the tree, within its bu
     }
 }
 
+TEST_CASE("GradientTree: micro-batches that sum their leaves to one node leave the bits of single leaves") {
+    for (std::int64_t const leaves : {3, 4, 7, 12, 16}) {
+        auto const expected = expected_of(leaves, 50);
+        for (std::int32_t const ranks : {1, 2, 3}) {
+            for (std::int64_t const most : {2, 4, 8}) {
+                CAPTURE(leaves);
+                CAPTURE(ranks);
+                auto const sums = on_threads(ranks, [&](Threads& comm) {
+                    HostContext context({.threads = 1});
+                    auto stream = context.make_stream();
+                    auto tree = GradientTree::create(context, 50, leaves, {ranks, comm.rank()}, TreeResult::whole);
+                    auto const range = tree->range();
+                    for (auto leaf = range.begin; leaf < range.end;) {
+                        // The largest node of at most `most` leaves, in the order of sum_nodes.
+                        std::int64_t count = most;
+                        while (leaf % count != 0 || leaf + count > range.end) count /= 2;
+                        if (range.end == leaves && leaf % most == 0 && leaves - leaf < most) count = leaves - leaf;
+                        std::vector<float> rows;
+                        for (std::int64_t i = 0; i < count; ++i) {
+                            auto const values = leaf_of(leaf + i + 1, 50);
+                            rows.insert(rows.end(), values.begin(), values.end());
+                        }
+                        sum_leaves({0, count}, count, 50, rows.data(), tree->leaf()->data());
+                        REQUIRE(tree->add(stream, count));
+                        leaf += count;
+                    }
+                    auto const sum = tree->sum(comm, stream);
+                    REQUIRE(sum);
+                    REQUIRE(stream.synchronize(Deadline::after(std::chrono::seconds(20))));
+                    return std::vector<float>(sum->data(), sum->data() + 50);
+                });
+                for (auto const& sum : sums) CHECK(is_same(sum, expected));
+            }
+        }
+    }
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto tree = GradientTree::create(context, 5, 8, {2, 0}, TreeResult::whole);
+    CHECK_FALSE(tree->add(stream, 0));
+    CHECK_FALSE(tree->add(stream, 3));
+    CHECK_FALSE(tree->add(stream, 8));
+    REQUIRE(tree->add(stream));
+    CHECK(tree->add(stream, 2).error().message() ==
+          "gradient tree: leaves: behind leaf 1 are no node of the tree (got 2); add powers of two that begin at a "
+          "multiple of "
+          "themselves");
+    CHECK(tree->add(stream, 1));
+    CHECK(tree->add(stream, 2));
+}
+
 TEST_CASE("GradientTree: where each rank's leaves are one node, the bytes are those of a reduce-scatter") {
     for (std::int32_t const ranks : {2, 4}) {
         std::int64_t const elements = 256 * 8;

@@ -39,7 +39,7 @@ struct GradientBucketOptions {
 /// same on all ranks, on the stream that is given: one of StreamMode::queued reduces beside the caller's thread. After the first
 /// pass they are made again in the order in which gradients were ready on rank 0 (BucketOptions::rebuilds).
 ///
-/// Memory  the elements of all parameters once
+/// Memory  the elements of all parameters once, twice while buckets are made again
 /// Source  Li et al., PyTorch Distributed, 2020; torch 2.9.1 reducer.cpp
 template <Communicator C>
 class GradientBuckets {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -41,7 +42,7 @@ public:
         std::int64_t most = 0;
         for (std::int64_t leaf = range.begin; leaf < range.end; ++leaf) {
             most = std::max(most, static_cast<std::int64_t>(counter.nodes.size()) + 1);
-            counter.push();
+            counter.push(1);
             while (counter.carries()) counter.carry();
         }
         return most;
@@ -93,13 +94,23 @@ public:
         if (auto const left = check_left(); !left) return left.error();
         return Vector{slot(static_cast<std::int64_t>(counter_.nodes.size())), {elements_}};
     }
-    /// Takes the gradient in leaf() into the sum.
+    /// Takes the gradient in leaf() into the sum: of one leaf, or of the next ones that a micro-batch has summed by the tree's rule
+    /// (sum_leaves, or a product that adds up in this order). Several leaves are one node: a power of two of them that begins at a
+    /// multiple of itself, or all that are left of the batch.
     ///
     /// Order   on `stream`, behind what wrote the gradient; this object outlives what is in it
-    /// Errors  invalid_argument where all leaves of the rank were added
-    [[nodiscard]] Result<> add(HostStream& stream) {
+    /// Errors  invalid_argument where all leaves of the rank were added, or these are no node
+    [[nodiscard]] Result<> add(HostStream& stream, std::int64_t leaves = 1) {
         if (auto const left = check_left(); !left) return left;
-        counter_.push();
+        if (!counter_.is_node(leaves)) {
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .at("leaves")
+                .because("behind leaf " + std::to_string(counter_.next) + " are no node of the tree")
+                .got(leaves)
+                .fix("add powers of two that begin at a multiple of themselves");
+        }
+        counter_.push(leaves);
         while (counter_.carries()) {
             auto const last = static_cast<std::int64_t>(counter_.nodes.size()) - 1;
             detail::add<Host>({slot(last - 1), {elements_}}, slot(last), stream);
@@ -164,7 +175,16 @@ private:
     struct Counter {
         Counter(UnitRange of, std::int64_t all) : range(of), leaves(all), next(of.begin) {}
 
-        void push() { nodes.push_back({next++, 1}); }
+        /// Whether the next `count` leaves are one node that the rank owns.
+        [[nodiscard]] bool is_node(std::int64_t count) const {
+            if (count < 1 || count > range.end - next) return false;
+            auto const size = sum_root(count).size;
+            return next % size == 0 && (size == count || next + count == leaves);
+        }
+        void push(std::int64_t count) {
+            nodes.push_back({next, sum_root(count).size});
+            next += count;
+        }
         /// Whether the last two nodes are the halves of one that the rank owns: of equal size, or behind the last leaf of the batch.
         [[nodiscard]] bool carries() const {
             if (nodes.size() < 2) return false;

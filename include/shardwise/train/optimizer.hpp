@@ -6,6 +6,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/core/text.hpp>
 
 #include <array>
 #include <concepts>
@@ -67,14 +68,19 @@ struct ParameterRange {
 };
 
 /// Whether weight decay applies to a parameter: not to biases, and not to the weights of norms, which are the parameters of one
-/// dimension. What a name says goes first, for biases that were stored as matrices.
+/// dimension and those of modules that are called so (a norm of each head has two).
 ///
-/// Source  Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, as GPT-2, llama and transformers' Trainer use it
+/// Source  Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019; what transformers' Trainer leaves out
 [[nodiscard]] constexpr bool decays_weight(std::string_view name, std::size_t dimensions) {
     auto const dot = name.rfind('.');
     auto const last = dot == std::string_view::npos ? name : name.substr(dot + 1);
-    if (last == "bias" || last.ends_with("_bias")) return false;
-    return dimensions >= 2;
+    if (dimensions < 2 || last == "bias" || last.ends_with("_bias")) return false;
+    auto const owner = dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+    auto const module = owner.substr(owner.rfind('.') + 1);
+    for (std::size_t i = 0; i + 4 <= module.size(); ++i) {
+        if (equal_ignoring_case(module.substr(i, 4), "norm")) return false;
+    }
+    return true;
 }
 
 /// An optimizer has a name: the one that `--optimizer` and checkpoints use.

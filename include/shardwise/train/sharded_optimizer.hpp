@@ -89,8 +89,8 @@ public:
         return rule_.state(parameters_[parameter].weights.elements(), share(parameter));
     }
     [[nodiscard]] Span<std::byte> state_memory(std::size_t parameter, std::size_t array) {
-        auto const& of = state(parameter).arrays[array];
-        return {memory_.data() + places_[parameter][array], static_cast<std::size_t>(bytes_of(of))};
+        auto const arrays = state(parameter);
+        return {memory_.data() + places_[parameter][array], static_cast<std::size_t>(bytes_of(arrays.arrays[array]))};
     }
 
     /// Changes the weights of this rank's shares. `gradients` are those of all parameters, each whole or of the share alone.

@@ -44,9 +44,9 @@ public:
         if (first < 0 || size > tokens_ || first > tokens_ - size)
             return Error{ErrorCode::invalid_argument}
                 .in(subject)
-                .because("has fewer tokens")
-                .got(first + size)
-                .at_most(tokens_);
+                .because("has fewer tokens than are read from the first one on")
+                .got(first)
+                .at_most(tokens_ - size);
         std::size_t done = 0;
         for (auto const& file : files_) {
             if (done == ids.size()) break;

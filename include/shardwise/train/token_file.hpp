@@ -136,9 +136,9 @@ public:
         if (first < 0 || size > tokens_ || first > tokens_ - size)
             return Error{ErrorCode::invalid_argument}
                 .in(path_)
-                .because("has fewer tokens")
-                .got(first + size)
-                .at_most(tokens_);
+                .because("has fewer tokens than are read from the first one on")
+                .got(first)
+                .at_most(tokens_ - size);
         if (!counts.empty() && counts.size() != ids.size())
             return Error{ErrorCode::shape_mismatch}.in(path_).because("ids and counts differ in size");
         auto const* const from = map_.text().data() + first * width_;
