@@ -63,14 +63,14 @@ float integer_at(std::int64_t row, std::int64_t column) {
     return static_cast<float>((row * 5 + column * 11 + row * column) % 7 - 3);
 }
 
-/// The extents at which something changes: tiles of 12 rows, panels of 16 columns, blocks of 6 panels and of 256 inputs.
+/// The extents at which something changes: tiles of 12 rows, panels of 16 columns, blocks of 16 panels and of 256 inputs.
 struct Extents {
     std::int64_t m;
     std::int64_t n;
     std::int64_t k;
 };
-constexpr Extents extents[] = {{0, 3, 4},  {3, 0, 4},  {3, 4, 0},    {1, 1, 1},    {2, 17, 31},
-                               {5, 15, 3}, {7, 33, 5}, {13, 100, 9}, {25, 31, 70}, {3, 20, 260}};
+constexpr Extents extents[] = {{0, 3, 4},  {3, 0, 4},    {3, 4, 0},    {1, 1, 1},    {2, 17, 31},  {5, 15, 3},
+                               {7, 33, 5}, {13, 100, 9}, {25, 31, 70}, {3, 20, 260}, {14, 300, 11}};
 
 template <class T>
 void check_exact(IsaLevel level) {
