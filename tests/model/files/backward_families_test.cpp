@@ -69,9 +69,10 @@ void check_differences(BackwardBody const& body) {
     // The block's input went with what was not saved.
     BlockInterpreter fresh(body);
     block.input() = fresh.input();
-    for (auto const& [name, values] : moved) {
+    for (auto const& one : moved) {
+        auto const name = one.first;
         CAPTURE(name);
-        CHECK(each[name] == doctest::Approx(rises({{name, values}})).epsilon(1e-6).scale(1.0));
+        CHECK(each[name] == doctest::Approx(rises({{name, one.second}})).epsilon(1e-6).scale(1.0));
     }
 }
 
