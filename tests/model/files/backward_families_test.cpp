@@ -80,9 +80,7 @@ void check_differences(BackwardBody const& body) {
 
 TEST_SUITE_BEGIN("large");
 
-TEST_CASE(
-    "backward_of: the gradients of every family's blocks are the differences of what they compute, from what is "
-    "saved") {
+TEST_CASE("backward_of: every family's gradients are the differences of what its blocks compute, from what is saved") {
     std::set<std::string> trained, refused;
     int bodies = 0;
     for (auto const& entry :
