@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 using namespace shardwise;
@@ -63,14 +65,14 @@ float integer_at(std::int64_t row, std::int64_t column) {
     return static_cast<float>((row * 5 + column * 11 + row * column) % 7 - 3);
 }
 
-/// The extents at which something changes: tiles of 12 rows, panels of 16 columns, blocks of 6 panels and of 256 inputs.
+/// The extents at which something changes: tiles of 12 rows, panels of 16 columns, blocks of 16 panels and of 256 inputs.
 struct Extents {
     std::int64_t m;
     std::int64_t n;
     std::int64_t k;
 };
-constexpr Extents extents[] = {{0, 3, 4},  {3, 0, 4},  {3, 4, 0},    {1, 1, 1},    {2, 17, 31},
-                               {5, 15, 3}, {7, 33, 5}, {13, 100, 9}, {25, 31, 70}, {3, 20, 260}};
+constexpr Extents extents[] = {{0, 3, 4},  {3, 0, 4},    {3, 4, 0},    {1, 1, 1},    {2, 17, 31},  {5, 15, 3},
+                               {7, 33, 5}, {13, 100, 9}, {25, 31, 70}, {3, 20, 260}, {14, 300, 11}};
 
 template <class T>
 void check_exact(IsaLevel level) {
@@ -144,6 +146,48 @@ TEST_CASE("gemm: the error stays within the bound of a sum of its length") {
         auto const unit = static_cast<double>(std::numeric_limits<float>::epsilon()) / 2;
         CHECK(worst < (256 + 1 + 3) * unit);
         CHECK(worst > 0.0);
+    }
+}
+
+TEST_CASE("gemm: transposed or not, with any rows, the bits are those of the product by a held weight") {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    constexpr std::int64_t n = 275;
+    constexpr std::int64_t k = 530;
+    auto const transposed = [](std::vector<float> const& from, std::int64_t rows, std::int64_t columns) {
+        std::vector<float> to(from.size());
+        for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t i = 0; i < columns; ++i)
+                to[static_cast<std::size_t>(i * rows + row)] = from[static_cast<std::size_t>(row * columns + i)];
+        return to;
+    };
+    for (std::int64_t const m : {1, 5, 29, 40}) {
+        std::vector<float> in(static_cast<std::size_t>(m * k)), weight(static_cast<std::size_t>(n * k));
+        for (auto& value : in) value = normal(random);
+        for (auto& value : weight) value = normal(random);
+        auto const in_columns = transposed(in, m, k);
+        auto const weight_columns = transposed(weight, n, k);
+        for (auto const level : levels()) {
+            CAPTURE(name_of(level));
+            CAPTURE(m);
+            HostContext context({.threads = 2, .is_pinned = false, .streams = StreamMode::immediate, .isa = level});
+            auto stream = context.make_stream();
+            auto const held = Host::hold_weight(
+                context, {WeightFormat::f32, n, k, std::as_bytes(std::span<float const>(weight)), {}, 0, false});
+            REQUIRE(held);
+            std::vector<float> expected(static_cast<std::size_t>(m * n));
+            REQUIRE(Host::multiply({in.data(), {m, k}}, *held, {expected.data(), {m, n}}, stream));
+            for (int choice = 0; choice < 4; ++choice) {
+                GemmOptions const options{(choice & 1) != 0, (choice & 2) != 0};
+                using View = TensorView<float const, 2, Host>;
+                auto const a = options.is_a_transposed ? View(in_columns.data(), {k, m}) : View(in.data(), {m, k});
+                auto const b =
+                    options.is_b_transposed ? View(weight.data(), {n, k}) : View(weight_columns.data(), {k, n});
+                std::vector<float> out(expected.size());
+                REQUIRE(Host::gemm<float>(a, b, {out.data(), {m, n}}, options, stream));
+                CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0);
+            }
+        }
     }
 }
 

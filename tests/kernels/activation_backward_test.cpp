@@ -146,7 +146,9 @@ Matrix<float> wide_inputs() {
 }  // namespace
 
 TEST_CASE("activation_backward: every kind within its roundings of float64's derivative, which is torch's") {
-    for (auto const& [kind, name] : kinds) {
+    for (auto const& one : kinds) {
+        auto const kind = one.first;
+        auto const* const name = one.second;
         CAPTURE(name);
         auto const small = numbered_matrix(2, 12, 31, 2.0F);
         check_torch(expected_of(small, numbered_matrix(2, 12, 32), kind), std::string("activation.") + name);
@@ -157,7 +159,7 @@ TEST_CASE("activation_backward: every kind within its roundings of float64's der
             for (bool const is_added : {false, true}) {
                 auto made = before;
                 for_levels_and_threads(
-                    [&, kind = kind](HostStream& stream) {
+                    [&](HostStream& stream) {
                         made = before;
                         REQUIRE(
                             activation_backward(in.read(), out_gradient.read(), made.view(), is_added, kind, stream));
@@ -194,8 +196,10 @@ TEST_CASE("gated_activation_backward: both gradients, clamped ones too, within t
         CAPTURE(static_cast<int>(kind));
         check(numbered_matrix(50, 700, 34, 5.0F), numbered_matrix(50, 700, 35, 5.0F), kind);
     }
-    for (auto const& [kind, name] :
+    for (auto const& one :
          {std::pair{ActivationKind::silu, "silu"}, std::pair{ActivationKind::swiglu_clamped, "clamped"}}) {
+        auto const kind = one.first;
+        auto const* const name = one.second;
         auto const expected = expected_of_gate(numbered_matrix(2, 12, 34, 5.0F), numbered_matrix(2, 12, 35, 5.0F),
                                                numbered_matrix(2, 12, 36), kind);
         check_torch(expected.gate, std::string("gated.") + name + ".gate");
@@ -230,7 +234,9 @@ TEST_CASE("activation_backward: a NaN that the forward pass hands on stays one")
     auto stream = context.make_stream();
     Matrix<float> const in{1, 1, {std::numeric_limits<float>::quiet_NaN()}};
     Matrix<float> const dy{1, 1, {3.0F}};
-    for (auto const& [kind, name] : kinds) {
+    for (auto const& one : kinds) {
+        auto const kind = one.first;
+        auto const* const name = one.second;
         CAPTURE(name);
         Matrix<float> made{1, 1};
         REQUIRE(activation_backward(in.read(), dy.read(), made.view(), false, kind, stream));

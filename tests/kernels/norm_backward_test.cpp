@@ -88,7 +88,9 @@ void run(Norm const& norm, Made& made, bool is_added, float eps, HostStream& str
 TEST_CASE("norm_backward: gradients within their roundings of float64's, which are torch's, on any threads") {
     for (bool const is_centred : {false, true}) {
         for (float const offset : {0.0F, 1.0F}) {
-            for (auto const [rows, width] : {Shape2{3, 10}, Shape2{1, 1}, Shape2{40, 16}, Shape2{301, 257}}) {
+            for (auto const& shape : {Shape2{3, 10}, Shape2{1, 1}, Shape2{40, 16}, Shape2{301, 257}}) {
+                auto const rows = shape.rows;
+                auto const width = shape.width;
                 CAPTURE(is_centred);
                 CAPTURE(rows);
                 Norm norm{rows, width, is_centred, offset};

@@ -164,6 +164,13 @@ TEST_CASE("backward_of: gradients that nothing trained needs are not made") {
     REQUIRE(none);
     CHECK(none->steps.empty());
     CHECK(none->saved.empty());
+    // An attention reads what it made, also where nobody else does.
+    auto const queries = backward_of(layer(), {}, false, [](std::string_view name) { return name == "q_proj"; });
+    REQUIRE(queries);
+    auto const saves_attention = [&](ValueId id) {
+        return queries->values[static_cast<std::size_t>(id)].name == "attention";
+    };
+    CHECK(std::any_of(queries->saved.begin(), queries->saved.end(), saves_attention));
     // A frozen block still hands its input a gradient.
     auto const frozen = backward_of(layer(), {}, true, [](std::string_view) { return false; });
     REQUIRE(frozen);

@@ -218,35 +218,8 @@ private:
         if (!has_trained(op)) return;
         save(op, rule.parameters_read);
         made_.steps.push_back(
-            {.part = GradientPart::parameters, .of = index, .reads = gradient, .spread = spread_of(op)});
+            {.part = GradientPart::parameters, .of = index, .reads = gradient, .spread = rule.parameter_spread});
     }
-    /// Who has which part of a parameter's gradient.
-    [[nodiscard]] constexpr Spread spread_of(Operation const& op) const {
-        auto const& out = value(op.output);
-        switch (op.kind) {
-            case OpKind::embedding:
-                // Tables of words are sharded by rows; others are small, and whole everywhere.
-                return op.index == TableIndex::token ? Spread::sharded : Spread::replicated;
-            case OpKind::linear:
-                return out.spread == Spread::replicated ? Spread::replicated : Spread::sharded;
-            case OpKind::norm:
-                // One weight for all heads, of which a rank has some: each has a summand.
-                if (out.spread != Spread::sharded) return Spread::replicated;
-                return spans_ranks(op, out) ? Spread::sharded : Spread::partial;
-            case OpKind::rope:
-            case OpKind::attention:
-            case OpKind::activation:
-            case OpKind::add:
-            case OpKind::route:
-            case OpKind::experts:
-            case OpKind::combine:
-            case OpKind::last_token:
-            case OpKind::scale:
-                return Spread::replicated;
-        }
-        return Spread::replicated;
-    }
-
     BackwardBody made_;
     Trains const& trains_;
     /// Forward values.

@@ -13,8 +13,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in [rows, 1] ids, table [entries, width], out [rows, width]
 struct EmbeddingOp : OpTraits<OpKind::embedding, OpUnit::vectors, OpWeights::table> {
     static constexpr std::string_view name = "embedding";
-    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
-        return {.parameters_read = {true}};
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
+        // Tables of words are sharded by rows; those of positions are small, and whole everywhere.
+        bool const is_sharded = op.index == TableIndex::token;
+        return {.parameters_read = {true},
+                .parameter_spread = is_sharded ? Spread::sharded : Spread::replicated};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

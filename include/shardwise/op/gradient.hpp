@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/version.hpp>
+#include <shardwise/op/value.hpp>
 
 #include <array>
 #include <string_view>
@@ -20,6 +20,8 @@ struct GradientRule {
     bool reads_output = false;
     /// Inputs of the forward pass that gradients of parameters read.
     std::array<bool, 4> parameters_read{};
+    /// Who has which part of the parameters' gradients: sharded as the parameters are, whole on every rank, or a summand on each.
+    Spread parameter_spread = Spread::replicated;
     /// True where the forward pass keeps a number for each query and head: the logarithm of the softmax's sum.
     bool reads_log_sums = false;
 

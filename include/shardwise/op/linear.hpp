@@ -3,6 +3,7 @@
 
 #include <shardwise/op/op_traits.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -20,8 +21,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  in [m, k], weight [n, k], out [m, n]; a rank has n's share (column split) or k's (row split)
 struct LinearOp : OpTraits<OpKind::linear, OpUnit::products, OpWeights::dense> {
     static constexpr std::string_view name = "linear";
-    [[nodiscard]] static constexpr GradientRule gradient(Operation const&, Span<Value const>) {
-        return {.has_gradient = {true}, .parameters_read = {true}};
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
+        bool const is_whole = values[static_cast<std::size_t>(op.output)].spread == Spread::replicated;
+        return {.has_gradient = {true},
+                .parameters_read = {true},
+                .parameter_spread = is_whole ? Spread::replicated : Spread::sharded};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

@@ -3,6 +3,7 @@
 
 #include <shardwise/op/op_traits.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -29,9 +30,14 @@ struct NormOp : OpTraits<OpKind::norm, OpUnit::vectors> {
     static constexpr std::string_view name = "norm";
     static constexpr bool is_element_wise = true;  // a row at a time
 
-    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const>) {
+    [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
         if (op.is_first_part) return GradientRule::refused("a norm of a part of a row (MLA) has no gradient yet");
-        return {.has_gradient = {true}, .reads = {true}, .parameters_read = {true}};
+        auto const& made = values[static_cast<std::size_t>(op.output)];
+        // One weight for all heads, of which a rank has some: each has a summand.
+        auto const spread = made.spread != Spread::sharded ? Spread::replicated
+                            : spans_ranks(op, made)        ? Spread::sharded
+                                                           : Spread::partial;
+        return {.has_gradient = {true}, .reads = {true}, .parameters_read = {true}, .parameter_spread = spread};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

@@ -69,9 +69,10 @@ void check_differences(BackwardBody const& body) {
     // The block's input went with what was not saved.
     BlockInterpreter fresh(body);
     block.input() = fresh.input();
-    for (auto const& [name, values] : moved) {
+    for (auto const& one : moved) {
+        auto const name = one.first;
         CAPTURE(name);
-        CHECK(each[name] == doctest::Approx(rises({{name, values}})).epsilon(1e-6).scale(1.0));
+        CHECK(each[name] == doctest::Approx(rises({{name, one.second}})).epsilon(1e-6).scale(1.0));
     }
 }
 
@@ -79,9 +80,7 @@ void check_differences(BackwardBody const& body) {
 
 TEST_SUITE_BEGIN("large");
 
-TEST_CASE(
-    "backward_of: the gradients of every family's blocks are the differences of what they compute, from what is "
-    "saved") {
+TEST_CASE("backward_of: every family's gradients are the differences of what its blocks compute, from what is saved") {
     std::set<std::string> trained, refused;
     int bodies = 0;
     for (auto const& entry :
