@@ -152,6 +152,7 @@ SHARDWISE_ALWAYS_INLINE Floats look_up(Nf4Table const& table, Ints codes) {
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
 #include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_float_rows.inc>
 #include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx2
