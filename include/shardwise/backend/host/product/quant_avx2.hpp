@@ -28,7 +28,6 @@ using Ints = __m256i;
 using Floats = __m256;
 inline constexpr std::int64_t lanes = 8;
 inline constexpr int halves = 2;
-inline constexpr int tile_rows = 2;
 
 SHARDWISE_ALWAYS_INLINE Ints load_ints(void const* from) {
     return _mm256_loadu_si256(static_cast<__m256i const*>(from));
