@@ -60,15 +60,20 @@ inline void run_panels(ProductKernel const& kernel, ProductTask const& task, Thr
     });
 }
 
+/// `bytes` as an odd number of cache lines: where rows lie a power of two apart, what a kernel takes of each of them at a time falls
+/// into the same set of a first-level cache (24 rows of 4,096 inputs: a tenth of their time).
+[[nodiscard]] constexpr std::int64_t odd_lines(std::int64_t bytes) {
+    return bytes == 0 ? 0 : (ceil_divide(bytes, panel_alignment) / 2 * 2 + 1) * panel_alignment;
+}
 /// Bytes of one row of activations as a kernel takes them, of all steps of sums one behind another; 0 where it takes them as
 /// they are.
 [[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, UnitRange inputs) {
-    return round_up(prepared_range_bytes(kernel, inputs), panel_alignment);
+    return odd_lines(prepared_range_bytes(kernel, inputs));
 }
 [[nodiscard]] inline std::int64_t prepared_row_bytes(ProductKernel const& kernel, ProductSums const& sums) {
     std::int64_t bytes = 0;
     for (auto const& step : sums.steps) bytes += step.is_product() ? prepared_range_bytes(kernel, step.inputs) : 0;
-    return round_up(bytes, panel_alignment);
+    return odd_lines(bytes);
 }
 /// Rows that are prepared at a time, of `rows`: whole tiles of every level's kernels.
 [[nodiscard]] inline std::int64_t prepared_rows(std::int64_t row_bytes, std::int64_t rows) {

@@ -31,7 +31,6 @@ using Ints = __m256i;
 using Floats = __m256;
 inline constexpr std::int64_t lanes = 8;
 inline constexpr int halves = 2;
-inline constexpr int tile_rows = 2;
 
 SHARDWISE_ALWAYS_INLINE Ints load_ints(void const* from) {
     return _mm256_loadu_si256(static_cast<__m256i const*>(from));
@@ -155,6 +154,7 @@ SHARDWISE_ALWAYS_INLINE Floats look_up(Nf4Table const& table, Ints codes) {
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
 #include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_float_rows.inc>
 #include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx2

@@ -33,6 +33,7 @@ namespace detail::quant_avx512 {
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
 #include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_float_rows.inc>
 #include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx512

@@ -18,12 +18,13 @@ namespace detail {
 /// With activations x of one row, which a block of 32 shares a largest magnitude X of, weights w, and u = 2^-24, each element
 /// differs from the exact sum by no more than
 ///   portable, and int4 whose groups are no multiple of 32:  (inputs + 4) u sum (|x w'| + |x m|)
-///   nf4, other levels:  (inputs / 64 + 20) u sum |x w|
+///   nf4, avx512_bf16:  (inputs / 64 + 20) u sum |x w|
 ///   avx2, avx512:  (inputs / 32 * 2 + 26) u sum (|x w'| + |x m|)
 ///   avx512_bf16:  2.01 u sum X |w| + (inputs / 32 * 2 + 8) u sum (|x w'| + |x m|)
 /// where w = w' + m with a minimum m (Q4_1, Q5_1, Q4_K, Q5_K), else m = 0. At the last level activations become whole numbers of a
-/// power of two of at most 2.01 * 2^-23 X, so that integers below 2^22 stay as they are. At all three activations are in units of
-/// such a power of two, 2^-126 where X is below 2^-103, and a value that is not finite makes its row's results NaN.
+/// power of two of at most 2.01 * 2^-23 X, so that integers below 2^22 stay as they are. At all three but for nf4 at the last,
+/// activations are in units of such a power of two, 2^-126 where X is below 2^-103, and a value that is not finite makes its row's
+/// results NaN.
 [[nodiscard]] inline ProductKernel quant_kernel(WeightFormat format, IsaLevel level) {
     switch (level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
