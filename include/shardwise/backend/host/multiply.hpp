@@ -114,7 +114,7 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
         part.out = task.out + done * task.out_stride;
         part.prepared = prepared->data();
         part.prepared_stride = row_bytes;
-        pool.run_ranges(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
+        pool.run_in_order(part.rows, 1, [&](std::int64_t first, std::int64_t last) {
             for (auto row = first; row < last; ++row) {
                 prepare_row(kernel, part, part.in + row * part.in_stride, prepared->data() + row * row_bytes);
             }
