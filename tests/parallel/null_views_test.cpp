@@ -16,6 +16,7 @@
 #include <shardwise/kernels/backward/rope.hpp>
 #include <shardwise/kernels/backward/scale.hpp>
 #include <shardwise/kernels/backward/soft_cap.hpp>
+#include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/quantize.hpp>
@@ -216,6 +217,7 @@ TEST_CASE("Backward kernels refuse views that have elements but no memory") {
         return scale_backward(v.view<F>({2, 4}), v.view({2, 4}), false, 2.0F, s);
     });
     check("add_backward", [&](Views& v) { return add_backward(v.view<F>({2, 4}), v.view({2, 4}), true, s); });
+    check("dropout", [&](Views& v) { return dropout(v.view<F>({2, 4}), v.view({2, 4}), {}, s); });
     check("embedding_backward", [&](Views& v) {
         return embedding_backward(v.view<I>({2}), v.view<F>({2, 4}), v.view({3, 4}), false, s);
     });

@@ -20,6 +20,7 @@
 #include <shardwise/kernels/backward/soft_cap.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/quantize.hpp>
@@ -73,6 +74,10 @@ concept HasActivation = requires(KernelProbe<B> p) {
 template <class B>
 concept HasAttention = requires(KernelProbe<B> p) {
     attention<float>(p.in, p.in, p.in, p.out, AttentionOptions{}, p.stream);
+};
+template <class B>
+concept HasDropout = requires(KernelProbe<B> p) {
+    dropout(p.in, p.out, DropoutOptions{}, p.stream);
 };
 template <class B>
 concept HasEmbedding = requires(KernelProbe<B> p) {
@@ -189,6 +194,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"add_backward", detail::HasAddBackward<Backend>, true},
     KernelSupport{"attention", detail::HasAttention<Backend>},
     KernelSupport{"attention_backward", detail::HasAttentionBackward<Backend>, true},
+    KernelSupport{"dropout", detail::HasDropout<Backend>, true},
     KernelSupport{"embedding", detail::HasEmbedding<Backend>},
     KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>, true},
     KernelSupport{"gemm", MultipliesMatrices<Backend>},

@@ -238,7 +238,7 @@ struct TrainsAll {
 }  // namespace detail
 
 /// The backward pass of a block, derived from its forward operations alone: each in reverse with the rule that stands beside it
-/// (op/<kind>.hpp), gradients of a value added up over those that read it. What tensor-parallel ranks have to add up follows
+/// (`op/<kind>.hpp`), gradients of a value added up over those that read it. What tensor-parallel ranks have to add up follows
 /// from how they hold the values: an input of column-parallel layers once, after the last of them. Gradients that nothing
 /// trained needs are not made.
 ///

@@ -8,7 +8,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// What the backward pass of an operation takes and gives; each operation states its own (`gradient` in op/<kind>.hpp). It
+/// What the backward pass of an operation takes and gives; each operation states its own (`gradient` in `op/<kind>.hpp`). It
 /// always reads the gradient of the operation's output, and the parameters where it has any.
 struct GradientRule {
     /// Why there is no gradient; empty where there is one.
