@@ -31,7 +31,7 @@ TYPES = [
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
     "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
-    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus",
 ]
 
 # Nothing of these changes a size, a name or a generation's end.
@@ -99,6 +99,8 @@ NOTES = {
 NOTES |= {
     "xlm-roberta": ["tied unless the config says otherwise", "the pooler is in XLMRobertaModel only", "type_vocab_size absent: 2 (published configs say 1)"],
     "distilbert": ["tied unless the config says otherwise", "no token types, no pooler", "norms add 1e-12 to the variance, no field says so"],
+    "apertus": ["num_key_value_heads null or absent: num_attention_heads", "head_dim is no field of the class: read when present, else hidden_size // num_attention_heads",
+                "attention_bias is for q, k, v and o; the MLP has none", "rope_scaling absent: llama3's with factor 8; null: none", "q_norm and k_norm are over head_dim"],
     "llama4_text": ["num_key_value_heads null: num_attention_heads", "head_dim absent: 128; null: hidden_size // num_attention_heads", "no biases", "intermediate_size is an expert's and the shared expert's, intermediate_size_mlp that of layers without experts",
                     "moe_layers absent: i with (i + 1) % interleave_moe_layer_step == 0", "no_rope_layers absent or empty: all but each no_rope_layer_interval-th turn", "layer_types absent: layers that turn are chunked"],
     "mpnet": ["tied unless the config says otherwise", "the pooler is in MPNetModel only", "the padding id is 1 and the buckets are 32, whatever the config says"],

@@ -73,10 +73,10 @@ def fill(model, seed=0):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape), seed)))
-        # The only buffers of a checkpoint: how deepseek_v3's routers are corrected.
+        # The only buffers of a checkpoint: how deepseek_v3's routers are corrected, and what apertus' activations multiply with.
         for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
-                buffer.copy_(torch.from_numpy(formula(name, tuple(buffer.shape), seed)))
+            if name.endswith(("e_score_correction_bias", "act_fn.beta", "act_fn.eps")):
+                buffer.copy_(torch.from_numpy(formula(name, tuple(buffer.shape), seed)).reshape(buffer.shape))
     return model
 
 
@@ -100,7 +100,7 @@ def write_decoders(cases, output):
         made = AutoConfig.for_model(**config)
         made._attn_implementation = "eager"
         torch.manual_seed(0)
-        model = fill(AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).eval(), seed)
+        model = fill(AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).float().eval(), seed)
         model = as_published(model)
         ids = [(7 * i + i // 5 + 3) % 97 for i in range(24)]
         with torch.no_grad():

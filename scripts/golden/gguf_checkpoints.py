@@ -96,6 +96,7 @@ CASES = {
     "glm4_moe": dict(COMMON, model_type="glm4_moe", head_dim=16, moe_intermediate_size=32, n_routed_experts=4,
                      num_experts_per_tok=2, attention_bias=True, use_qk_norm=True, routed_scaling_factor=1.5,
                      num_nextn_predict_layers=0),
+    "apertus": dict(COMMON, model_type="apertus", head_dim=16),
     "exaone4": dict(COMMON, model_type="exaone4", num_hidden_layers=5, sliding_window=6, head_dim=16),
     "exaone4_full": dict(COMMON, model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2,
                          rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -129,7 +130,7 @@ COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
     deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0 granite-q8_0
     cohere-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
-    glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0
+    glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0 apertus-q8_0
     smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
     xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.

@@ -303,6 +303,7 @@ SEPARATE = {
     "glm4_moe": (glm4_moe, "Glm4MoeForCausalLM Glm4MoeModel"),
     "phimoe": (phimoe, "PhimoeForCausalLM PhimoeModel"),
     "exaone4": (with_pattern(decoder(window=(8,))), "Exaone4ForCausalLM Exaone4Model"),
+    "apertus": (decoder("attention_bias", window=()), "ApertusForCausalLM ApertusModel"),
     "smollm3": (smollm3, "SmolLM3ForCausalLM SmolLM3Model"),
     "stablelm": (stablelm, "StableLmForCausalLM StableLmModel"),
     "starcoder2": (decoder("use_bias"), "Starcoder2ForCausalLM Starcoder2Model"),

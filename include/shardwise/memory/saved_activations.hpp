@@ -48,6 +48,7 @@ namespace detail {
         case ActivationKind::quick_gelu: return 1;      // sigmoid(1.702 x)
         case ActivationKind::gelu_new: return 3;        // tanh(...), 1 + tanh(...), x / 2
         case ActivationKind::swiglu_clamped: return 4;  // clamped gate, sigmoid, their product, up + 1
+        case ActivationKind::xielu: return 4;           // alpha_p x, min(x, eps), its expm1, that less x
         case ActivationKind::gelu_fast: return 6;       // gelu_new's, 0.798 x, 0.0447 x, 1 + 0.0447 x^2
     }
     return 0;

@@ -3,6 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/model/arch/apertus.hpp>
 #include <shardwise/model/arch/bert.hpp>
 #include <shardwise/model/arch/bloom.hpp>
 #include <shardwise/model/arch/cohere.hpp>
@@ -78,7 +79,7 @@ using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Q
                                        Cohere2, Olmo2, Olmo3, Exaone4, Glm4, Nemotron, Glm4Moe,
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
-                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text>;
+                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text, Apertus>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

@@ -105,6 +105,8 @@ inline constexpr std::array model_presets{
     ModelPreset{"seed-oss-36b", &presets::seed_oss_36b},
     ModelPreset{"ernie-4.5-0.3b", &presets::ernie_4_5_0_3b},
     ModelPreset{"hunyuan-7b", &presets::hunyuan_7b},
+    ModelPreset{"apertus-8b", &presets::apertus_8b, "apertus-8b-2509"},
+    ModelPreset{"apertus-70b", &presets::apertus_70b, "apertus-70b-2509"},
     ModelPreset{"llama-4-maverick", &presets::llama_4_maverick, "llama-4-maverick-text"},
     ModelPreset{"gpt2", &presets::gpt2, "gpt2-small"},
     ModelPreset{"gpt2-medium", &presets::gpt2_medium},

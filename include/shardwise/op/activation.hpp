@@ -21,12 +21,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         case ActivationKind::gelu_tanh:
         case ActivationKind::gelu_new:
         case ActivationKind::gelu_fast: return 8.0;     // 0.5 x (1 + tanh(c (x + 0.044715 x^3)))
-        case ActivationKind::swiglu_clamped: return 9.0;
+        case ActivationKind::swiglu_clamped:
+        case ActivationKind::xielu: return 9.0;         // an exponential, and two polynomials
     }
     return 4.0;
 }
 
-/// act(in), or act(gate) * up.
+/// act(in), or act(gate) * up. The parameters of xielu are its alpha_p, alpha_n, beta and eps.
 ///
 /// Shapes  inputs and out [rows, width]; one packed input has both halves, a gate may have one column
 struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {

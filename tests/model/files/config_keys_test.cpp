@@ -78,7 +78,9 @@ bool is_changed_by_5(std::string const& name) {
 
 testing::WrittenTensor tensor_of(Json const& row) {
     testing::WrittenTensor tensor{row.at(0), row.at(1), row.at(2).get<std::vector<std::int64_t>>(), 4};
-    REQUIRE(tensor.dtype == "F32");
+    // 4.57 makes the numbers of apertus' activations in bf16, whatever the model's dtype.
+    if (tensor.dtype == "BF16" && tensor.name.find(".act_fn.") != std::string::npos) tensor.bytes = 2;
+    REQUIRE((tensor.dtype == "F32" || tensor.bytes == 2));
     for (auto const extent : tensor.shape) tensor.bytes *= extent;
     return tensor;
 }

@@ -47,3 +47,28 @@ TEST_CASE("read_config: exaone4's pattern may be letters, an L for each layer be
         CHECK(place_of_refusal("exaone4", ", \"sliding_window_pattern\": \"" + std::string(pattern) + "\"") ==
               "sliding_window_pattern");
 }
+
+// transformers 4.57 configuration_apertus.py: the default of rope_scaling.
+TEST_CASE("read_config: apertus turns as llama3 unless its config says otherwise") {
+    auto const absent = read("apertus", "");
+    REQUIRE(absent);
+    auto const model = describe(absent->config);
+    REQUIRE(model);
+    CHECK(model->config.rope.kind == RopeKind::llama3);
+    CHECK(model->config.rope.factor == 8.0);
+    CHECK(model->config.rope.original_max_positions == 8192);
+    auto const none = read("apertus", R"(, "rope_scaling": null)");
+    REQUIRE(none);
+    CHECK(describe(none->config)->config.rope.kind == RopeKind::standard);
+}
+
+TEST_CASE("describe: xielu is the activation of an MLP without a gate, and refused by name in others") {
+    for (auto const* const family : {"llama", "gpt2", "mixtral"}) {
+        CAPTURE(family);
+        auto const key = std::string(family) == "gpt2" ? "activation_function" : "hidden_act";
+        auto const file = read(family, ", \"" + std::string(key) + "\": \"xielu\"");
+        REQUIRE(!file);
+        CHECK(file.error().code() == ErrorCode::unsupported);
+        CHECK(file.error().message().find("xielu") != std::string::npos);
+    }
+}

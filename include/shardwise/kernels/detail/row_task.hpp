@@ -28,7 +28,7 @@ struct Addends {
 
 /// Whether an activation is computed by lanes; the others call the C library for each element.
 [[nodiscard]] constexpr bool has_lanes(ActivationKind kind) {
-    return kind != ActivationKind::gelu && kind != ActivationKind::tanh;
+    return kind != ActivationKind::gelu && kind != ActivationKind::tanh && kind != ActivationKind::xielu;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -114,7 +114,7 @@ constexpr void assume_head_scale(ModelConfig& config) {
     if (layout.has_gate) children.push_back({"gate_proj", in});
     children.push_back({"up_proj", in});
     children.push_back({"down_proj", out});
-    children.push_back({"act_fn", part.plain(activation_class(config.activation))});
+    children.push_back({"act_fn", part.activation(activation_class(config.activation), config.activation)});
     return tree.add(part.name(layout.prefix, class_suffix), children);
 }
 
