@@ -35,7 +35,7 @@ TYPES = [
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
     "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
-    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus", "minimax_m2",
 ]
 
 # Why a key need not be read; "family.key" is for one family.
@@ -81,7 +81,7 @@ OTHERS = {
 
 def class_keys():
     families = {}
-    for model_type in TYPES:
+    for model_type in filter(transformers.CONFIG_MAPPING.__contains__, TYPES):
         config = transformers.AutoConfig.for_model(model_type)
         known = json.loads(config.to_json_string(use_diff=False))
         keys = {key: value for key, value in known.items() if not isinstance(value, (dict, list)) or not value}

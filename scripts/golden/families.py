@@ -71,6 +71,12 @@ def older_dialect(fields):
     return fields
 
 
+def is_known(path):
+    """False for a family that begins in transformers 5."""
+    model_type = json.loads(path.read_text())["model_type"]
+    return OTHER_CLASS.get(model_type, model_type) in transformers.CONFIG_MAPPING
+
+
 def build(fields):
     """The model on the meta device, and which part of the configuration describes it."""
     fields = older_dialect(fields)
@@ -201,7 +207,7 @@ def write(result):
 def main():
     check_versions()
     FAMILIES.mkdir(parents=True, exist_ok=True)
-    cases = sorted(p.stem for p in CONFIGS.glob("*.json"))
+    cases = sorted(p.stem for p in CONFIGS.glob("*.json") if is_known(p))
     wanted = sys.argv[1:] or cases
     for case in wanted:
         write(golden(case))

@@ -43,7 +43,7 @@ def runs(windows):
 def main():
     families.check_versions()
     rows = []
-    for path in sorted(families.CONFIGS.glob("*.json")):
+    for path in filter(families.is_known, sorted(families.CONFIGS.glob("*.json"))):
         model, config, _ = families.build(json.loads(path.read_text()))
         if config.model_type not in FAMILIES:
             continue

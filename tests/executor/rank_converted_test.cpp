@@ -123,6 +123,7 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
         "gpt_oss",
         "granite",
         "llama",
+        "minimax_m2",
         "mixtral",
         "olmo2",
         "olmo3",

@@ -16,11 +16,11 @@ using namespace shardwise::testing;
 
 std::vector<GoldenCase> cases() {
     std::vector<GoldenCase> out;
-    for (auto const* const name : {"families", "layouts"}) read_golden_cases(name, out);
+    for (auto const* const name : {"families", "layouts", "newer"}) read_golden_cases(name, out);
     return out;
 }
 
-// transformers 4.57 (scripts/golden/executor_families.py, executor_layouts.py).
+// transformers 4.57 (scripts/golden/executor_families.py, executor_layouts.py), 5.23 (executor_newer.py).
 TEST_CASE("RankExecutor: further families give transformers' logits within 1e-4 over tp x pp ranks") {
     for (auto const& one : cases()) {
         CAPTURE(one.name);

@@ -27,6 +27,7 @@
 #include <shardwise/model/arch/kimi_k2.hpp>
 #include <shardwise/model/arch/llama.hpp>
 #include <shardwise/model/arch/llama4_text.hpp>
+#include <shardwise/model/arch/minimax_m2.hpp>
 #include <shardwise/model/arch/mistral.hpp>
 #include <shardwise/model/arch/mixtral.hpp>
 #include <shardwise/model/arch/modernbert.hpp>
@@ -79,7 +80,8 @@ using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Q
                                        Cohere2, Olmo2, Olmo3, Exaone4, Glm4, Nemotron, Glm4Moe,
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
-                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text, Apertus>;
+                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text, Apertus,
+                                       MiniMaxM2>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

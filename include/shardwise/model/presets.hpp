@@ -97,6 +97,7 @@ inline constexpr std::array model_presets{
     ModelPreset{"glm-4-9b", &presets::glm_4_9b, "glm-4-9b-0414"},
     ModelPreset{"glm-4.5-air", &presets::glm_4_5_air},
     ModelPreset{"glm-4.5", &presets::glm_4_5},
+    ModelPreset{"minimax-m2", &presets::minimax_m2},
     ModelPreset{"minitron-4b", &presets::minitron_4b, "minitron-4b-base"},
     ModelPreset{"kimi-k2", &presets::kimi_k2, "kimi-k2-instruct"},
     ModelPreset{"smollm3-3b", &presets::smollm3_3b, "smollm3"},
