@@ -285,6 +285,14 @@ def phimoe(d):
     d.set(num_local_experts=d.one_of(2, 4), num_experts_per_tok=2)
 
 
+def along_axes(draw):
+    """transformers' text models of three axes need to hear of them."""
+    def drawn(d):
+        draw(d)
+        d.set(rope_scaling=dict(rope_type="default", mrope_section=[1, 1, 1]))
+    return drawn
+
+
 # Each has a generator of its own: a family more leaves the rows of the others.
 SEPARATE = {
     "xlm-roberta": (bert, "XLMRobertaForMaskedLM XLMRobertaModel"),
@@ -304,6 +312,10 @@ SEPARATE = {
     "phimoe": (phimoe, "PhimoeForCausalLM PhimoeModel"),
     "exaone4": (with_pattern(decoder(window=(8,))), "Exaone4ForCausalLM Exaone4Model"),
     "apertus": (decoder("attention_bias", window=()), "ApertusForCausalLM ApertusModel"),
+    "qwen2_vl_text": (along_axes(with_window_layers(decoder(head_dim=False))), "Qwen2VLTextModel"),
+    "qwen2_5_vl_text": (along_axes(with_window_layers(decoder(head_dim=False))), "Qwen2_5_VLTextModel"),
+    "qwen3_vl_text": (along_axes(decoder("attention_bias", window=())), "Qwen3VLTextModel"),
+    "qwen3_vl_moe_text": (along_axes(with_experts(decoder("attention_bias", window=()))), "Qwen3VLMoeTextModel"),
     "smollm3": (smollm3, "SmolLM3ForCausalLM SmolLM3Model"),
     "stablelm": (stablelm, "StableLmForCausalLM StableLmModel"),
     "starcoder2": (decoder("use_bias"), "Starcoder2ForCausalLM Starcoder2Model"),

@@ -133,6 +133,8 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
         "qwen2_moe",
         "qwen3",
         "qwen3_moe",
+        "qwen2_vl_text",
+        "qwen3_vl_text",
         "roberta",
         "ernie4_5", "hunyuan_v1_dense", "seed_oss", "smollm3", "stablelm", "starcoder2", "xlm-roberta", "distilbert", "modernbert",
     };

@@ -40,9 +40,13 @@
 #include <shardwise/model/arch/phi3.hpp>
 #include <shardwise/model/arch/phimoe.hpp>
 #include <shardwise/model/arch/qwen2.hpp>
+#include <shardwise/model/arch/qwen2_5_vl_text.hpp>
 #include <shardwise/model/arch/qwen2_moe.hpp>
+#include <shardwise/model/arch/qwen2_vl_text.hpp>
 #include <shardwise/model/arch/qwen3.hpp>
 #include <shardwise/model/arch/qwen3_moe.hpp>
+#include <shardwise/model/arch/qwen3_vl_moe_text.hpp>
+#include <shardwise/model/arch/qwen3_vl_text.hpp>
 #include <shardwise/model/arch/roberta.hpp>
 #include <shardwise/model/arch/seed_oss.hpp>
 #include <shardwise/model/arch/smollm3.hpp>
@@ -81,7 +85,7 @@ using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Q
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
                                        XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text, Apertus,
-                                       MiniMaxM2>;
+                                       MiniMaxM2, Qwen2VlText, Qwen25VlText, Qwen3VlText, Qwen3VlMoeText>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

@@ -57,12 +57,17 @@ std::map<std::string, std::set<std::string>> golden_names() {
         if (is_bare || golden.at("case").get<std::string>().rfind("small-", 0) != 0) return;
         names[std::string(model.config.model_type.view())].merge(names_of(model.tree));
     });
-    // What begins in transformers 5; the names are those of its checkpoints (config_keys_test.cpp).
-    auto const newer = read_config_file(SHARDWISE_SOURCE_DIR "/tests/golden/configs/small-minimax_m2.json");
-    REQUIRE(newer);
-    auto const described = describe(newer->config);
-    REQUIRE(described);
-    names["minimax_m2"] = names_of(described->tree);
+    // What begins in transformers 5, and text models that have a head in whole models alone; the names are those of
+    // checkpoints (config_keys_test.cpp).
+    for (auto const* const name : {"minimax_m2", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"}) {
+        CAPTURE(name);
+        auto const file =
+            read_config_file(std::string(SHARDWISE_SOURCE_DIR "/tests/golden/configs/small-") + name + ".json");
+        REQUIRE(file);
+        auto const described = describe(file->config);
+        REQUIRE(described);
+        names[std::string(described->config.model_type.view())] = names_of(described->tree);
+    }
     return names;
 }
 
