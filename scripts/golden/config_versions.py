@@ -36,7 +36,7 @@ TYPES = [
     "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
     "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus", "minimax_m2",
-    "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text",
+    "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_next",
 ]
 
 # Why a key need not be read; "family.key" is for one family.

@@ -16,7 +16,7 @@ using namespace shardwise::testing;
 
 std::vector<GoldenCase> cases() {
     std::vector<GoldenCase> out;
-    for (auto const* const name : {"families", "layouts", "newer", "text_parts"}) read_golden_cases(name, out);
+    for (auto const* const name : {"families", "layouts", "newer", "text_parts", "states"}) read_golden_cases(name, out);
     return out;
 }
 

@@ -87,6 +87,17 @@ private:
     constexpr void add(AddOp, Operation const&) {}
     constexpr void add(LastTokenOp, Operation const&) {}
     constexpr void add(ScaleOp, Operation const&) {}
+    constexpr void add(PartOp, Operation const&) {}
+    constexpr void add(GatedDeltaOp, Operation const& op) {
+        keep_inputs(op);
+        keep(op.output);
+        // What the convolution makes, and the matrices before each chunk of 64 tokens.
+        auto const& shape = op.delta;
+        auto const heads = context_.share(shape.key_heads);
+        auto const chunks = context_.step.batch * ceil_divide(context_.step.new_tokens, std::int64_t{64});
+        total_ += Bytes{context_.step.tokens() * heads * shape.channels() * element_bytes() +
+                        4 * chunks * heads * shape.values_per_key() * shape.key_dim * shape.value_dim};
+    }
     constexpr void add(LinearOp, Operation const& op) { keep_inputs(op); }
     constexpr void add(RouteOp, Operation const& op) {
         // The softmax over all experts.

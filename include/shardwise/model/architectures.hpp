@@ -45,6 +45,7 @@
 #include <shardwise/model/arch/qwen2_vl_text.hpp>
 #include <shardwise/model/arch/qwen3.hpp>
 #include <shardwise/model/arch/qwen3_moe.hpp>
+#include <shardwise/model/arch/qwen3_next.hpp>
 #include <shardwise/model/arch/qwen3_vl_moe_text.hpp>
 #include <shardwise/model/arch/qwen3_vl_text.hpp>
 #include <shardwise/model/arch/roberta.hpp>
@@ -85,7 +86,8 @@ using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Q
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
                                        XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text, Apertus,
-                                       MiniMaxM2, Qwen2VlText, Qwen25VlText, Qwen3VlText, Qwen3VlMoeText>;
+                                       MiniMaxM2, Qwen2VlText, Qwen25VlText, Qwen3VlText, Qwen3VlMoeText,
+                                       Qwen3Next>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

@@ -124,6 +124,16 @@ public:
         return BodyBuilder::activation(in, kind, names);
     }
 
+    /// The gated delta rule with the parameters of the module at `path`.
+    constexpr ValueId gated_delta(ValueId qkvz, ValueId ba, DeltaShape const& shape, std::string_view path) {
+        std::array<std::string_view, 4> names{"conv1d.weight", "dt_bias", "A_log", "norm.weight"};
+        for (auto& name : names) {
+            name = names_.join(path, ".", name);
+            if (parameter(name) == nullptr) return refused(qkvz, name);
+        }
+        return BodyBuilder::gated_delta(qkvz, ba, shape, names);
+    }
+
     /// Rows of a table by token id.
     constexpr ValueId embedding(ValueId ids, std::string_view path) {
         auto const found = find(path);

@@ -203,6 +203,31 @@ public:
         return append_in_place(op, in);
     }
 
+    /// Columns [first, first + width) of each of a value's units.
+    constexpr ValueId part(ValueId in, std::string_view name, std::int64_t unit, std::int64_t first, std::int64_t width) {
+        Operation op{.kind = OpKind::part};
+        op.in_features = unit;
+        op.out_features = width;
+        op.first_column = first;
+        if (unit < 1 || first < 0 || width < 1 || first + width > unit || at(in).width % unit != 0)
+            body_.refuse(name, "is no part of the value's units");
+        auto out = at(in);
+        out.name = name;
+        out.width = unit > 0 ? out.width / unit * width : 0;
+        return append(op, {in}, out);
+    }
+    /// The gated delta rule over [q, k, v, z] and [b, a] of each key head; `parameters` are the convolution's weight, dt_bias, A_log
+    /// and the norm's weight.
+    constexpr ValueId gated_delta(ValueId qkvz, ValueId ba, DeltaShape const& shape,
+                                  std::array<std::string_view, 4> const& parameters) {
+        Operation op{.kind = OpKind::gated_delta};
+        op.parameters = parameters;
+        op.delta = shape;
+        return append(op, {qkvz, ba},
+                      Value{.name = "delta", .rows = at(qkvz).rows, .width = shape.value_heads * shape.value_dim,
+                            .spread = Spread::sharded, .units = shape.key_heads});
+    }
+
     /// The top-k experts and their weights from router scores: [tokens, k] pairs.
     constexpr ValueId route(ValueId scores, std::int64_t experts, std::int64_t experts_per_token,
                             std::string_view bias = {}) {

@@ -68,6 +68,7 @@ inline constexpr std::array model_presets{
     ModelPreset{"qwen1.5-moe-a2.7b", &presets::qwen1_5_moe_a2_7b},
     ModelPreset{"qwen3-30b-a3b", &presets::qwen3_30b_a3b},
     ModelPreset{"qwen3-235b-a22b", &presets::qwen3_235b_a22b},
+    ModelPreset{"qwen3-next-80b-a3b", &presets::qwen3_next_80b_a3b},
     ModelPreset{"gemma-2b", &presets::gemma_2b},
     ModelPreset{"gemma-7b", &presets::gemma_7b},
     ModelPreset{"gemma-2-2b", &presets::gemma_2_2b},

@@ -17,8 +17,10 @@ TEST_CASE("MiniMaxM2: as many parameters as transformers 5 counts; tree and prog
          {std::pair{"minimax-m2", std::int64_t{228'689'748'992}}, std::pair{"small-minimax_m2", std::int64_t{34'364}},
           std::pair{"small-minimax_m2-tied", std::int64_t{35'400}},
           std::pair{"small-minimax_m2-model", std::int64_t{17'200}}}) {
-        CAPTURE(name);
-        auto const file = read_config_file(std::string(SHARDWISE_SOURCE_DIR "/tests/golden/configs/") + name + ".json");
+        std::string const model_name(name);  // clang 14 captures no structured binding
+        CAPTURE(model_name);
+        auto const file =
+            read_config_file(std::string(SHARDWISE_SOURCE_DIR "/tests/golden/configs/") + model_name + ".json");
         REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
         auto const model = describe(file->config);
         REQUIRE_MESSAGE(model, (model ? "" : model.error().message()));

@@ -177,8 +177,11 @@ template <class List>
         for (auto const entry : *types) {
             auto const word = object.string("layer_types", entry);
             if (!word) return word.error();
-            // A family has layers with windows or with chunks.
-            auto const local = config.attention_chunk > 0 ? std::string_view{"chunked_attention"} : "sliding_attention";
+            // A family has layers with windows, with chunks or with states.
+            bool const has_states = config.linear_key_heads > 0;
+            auto const local = config.attention_chunk > 0 ? std::string_view{"chunked_attention"}
+                               : has_states               ? "linear_attention"
+                                                          : "sliding_attention";
             if (*word != "full_attention" && *word != local) {
                 return object
                     .error(ErrorCode::unsupported, "layer_types",
@@ -186,7 +189,7 @@ template <class List>
                     .fix("known: full_attention, " + std::string(local));
             }
             if (layer >= LayerSet::capacity) break;
-            if (*word == local) config.sliding_layers.insert(layer);
+            if (*word == local) (has_states ? config.linear_layers : config.sliding_layers).insert(layer);
             ++layer;
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());
