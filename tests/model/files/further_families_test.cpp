@@ -122,3 +122,33 @@ TEST_CASE("read_config: whether the head of a whole model is tied is asked as th
     CHECK(is_tied("4.57.6", tied, ""));
     CHECK_FALSE(is_tied("4.57.6", "", ""));
 }
+
+TEST_CASE("read_config: qwen3_next's layers with states are those of layer_types, else all but every n-th; impossible heads are refused") {
+    auto const states_of = [](std::string const& more) {
+        auto const file = read("qwen3_next", more);
+        REQUIRE_MESSAGE(file, (file ? "" : file.error().message()));
+        auto const model = describe(file->config);
+        REQUIRE(model);
+        // Once more of what is complete.
+        auto const again = describe(model->config);
+        REQUIRE(again);
+        CHECK(again->config.linear_layers == model->config.linear_layers);
+        std::string states;
+        for (std::int64_t layer = 0; layer < 8; ++layer) states += model->config.linear_layers.contains(layer) ? 'L' : 'F';
+        return states;
+    };
+    CHECK(states_of("") == "LLLFLLLF");
+    CHECK(states_of(R"(, "full_attention_interval": 3)") == "LLFLLFLL");
+    std::string const full = R"("full_attention")";
+    std::string const linear = R"("linear_attention")";
+    std::string list = full;
+    for (int i = 0; i < 7; ++i) list += ", " + linear;
+    CHECK(states_of(", \"layer_types\": [" + list + "]") == "FLLLLLLL");
+    CHECK(place_of_refusal("qwen3_next", ", \"layer_types\": [" + full + "]") == "layer_types");
+    CHECK(place_of_refusal("qwen3_next", R"(, "layer_types": ["sliding_attention"])") == "layer_types");
+    CHECK(place_of_refusal("qwen3_next", R"(, "linear_num_value_heads": 33)") == "linear_num_value_heads");
+    CHECK(place_of_refusal("qwen3_next", R"(, "linear_conv_kernel_dim": 100000)") == "linear_conv_kernel_dim");
+    ModelConfig empty;
+    empty.model_type = "qwen3_next";
+    CHECK(!describe(empty));
+}

@@ -111,6 +111,22 @@ private:
     }
     /// Which layers have states, and whether their heads go together.
     static constexpr Result<> complete_states(ModelConfig& config) {
+        struct Size {
+            std::string_view key;
+            std::int64_t value;
+        };
+        for (auto const& size : {Size{"linear_num_key_heads", config.linear_key_heads},
+                                 Size{"linear_num_value_heads", config.linear_value_heads},
+                                 Size{"linear_key_head_dim", config.linear_key_dim},
+                                 Size{"linear_value_head_dim", config.linear_value_dim},
+                                 Size{"linear_conv_kernel_dim", config.linear_kernel}}) {
+            if (size.value >= 1 && size.value <= (1 << 16)) continue;
+            return Error{ErrorCode::invalid_field}
+                .at(size.key)
+                .because("is no size that a gated delta rule has here")
+                .got(size.value)
+                .between(1, 1 << 16);
+        }
         if (config.linear_value_heads % config.linear_key_heads != 0) {
             return Error{ErrorCode::invalid_field}
                 .at("linear_num_value_heads")
@@ -122,17 +138,14 @@ private:
         for (auto const width : {config.linear_key_heads * (2 * config.linear_key_dim), config.linear_kernel,
                                  config.linear_value_heads * 2 * config.linear_value_dim})
             wide.intermediate_size = width > wide.intermediate_size ? width : wide.intermediate_size;
-        for (auto const size : {config.linear_key_heads, config.linear_value_heads, config.linear_key_dim,
-                                config.linear_value_dim, config.linear_kernel}) {
-            if (size > (1 << 16)) {
-                return Error{ErrorCode::size_overflow}
-                    .because("a size of the gated delta rule is out of range")
-                    .got(size)
-                    .at_most(1 << 16);
-            }
-        }
         if (auto const checked = detail::check_products(wide); !checked) return checked;
         if (config.layer_types_count == 0) {
+            if (config.full_attention_interval < 1) {
+                return Error{ErrorCode::invalid_field}
+                    .at("full_attention_interval")
+                    .because("must be at least 1")
+                    .got(config.full_attention_interval);
+            }
             config.linear_layers = {};
             for (std::int64_t layer = 0; layer < config.layers; ++layer)
                 if ((layer + 1) % config.full_attention_interval != 0) config.linear_layers.insert(layer);
@@ -143,7 +156,8 @@ private:
                 .got(config.layer_types_count)
                 .expected(config.layers);
         }
-        config.full_attention_interval = config.layer_types_count = 0;
+        config.full_attention_interval = 0;
+        config.layer_types_count = config.layers;
         return {};
     }
 
