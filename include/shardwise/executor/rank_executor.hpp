@@ -64,10 +64,10 @@ public:
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
         if (auto const checked = check_limits(limits, model); !checked) return checked.error();
-        if (model.config.labels > 0 && limits.has_head) {
+        if (limits.has_head && !scores_labels(model)) {
             return Error{ErrorCode::unsupported}
                 .in(model.config.model_class.view())
-                .because("scores labels, which is not executed yet");
+                .because("scores labels in a way that is not executed yet");
         }
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
