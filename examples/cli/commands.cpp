@@ -147,7 +147,8 @@ std::span<Command const> commands() {
                 "falcon, mixtral, "
                 "qwen2_moe, qwen3_moe, gpt_oss, deepseek_v2, deepseek_v3, granite, cohere, cohere2, olmo2, olmo3, "
                 "exaone4, glm4, glm4_moe, nemotron, phimoe, kimi_k2, smollm3, stablelm, starcoder2, seed_oss, ernie4_5, "
-                "hunyuan_v1_dense and what "
+                "hunyuan_v1_dense, apertus, minimax_m2, qwen3_next, the text models of qwen2_vl, qwen2_5_vl, "
+                "qwen3_vl, qwen3_vl_moe, gemma3, llava and mistral3, and what "
                 "is built like them.",
             .groups = {model_argument(), prompt_options(), load_options(), generation_options(), rank_options(),
                        run_cache_options(), output_options()},

@@ -31,7 +31,8 @@ TYPES = [
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
     "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
-    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus",
+    "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_next",
 ]
 
 # Nothing of these changes a size, a name or a generation's end.
@@ -99,6 +100,14 @@ NOTES = {
 NOTES |= {
     "xlm-roberta": ["tied unless the config says otherwise", "the pooler is in XLMRobertaModel only", "type_vocab_size absent: 2 (published configs say 1)"],
     "distilbert": ["tied unless the config says otherwise", "no token types, no pooler", "norms add 1e-12 to the variance, no field says so"],
+    "qwen2_vl_text": ["q, k and v have biases, o has none, no field switches it", "head_dim is not read", "layer_types absent: layers i >= max_window_layers slide when use_sliding_window and sliding_window is not null, else all are full"],
+    "qwen2_5_vl_text": ["q, k and v have biases, o has none, no field switches it", "head_dim is not read", "layer_types absent: layers i >= max_window_layers slide when use_sliding_window and sliding_window is not null, else all are full"],
+    "qwen3_vl_text": ["head_dim absent: 128", "attention_bias is for q, k, v and o; q_norm and k_norm are over head_dim", "layer_types is not read"],
+    "qwen3_vl_moe_text": ["head_dim absent or null: hidden_size // num_attention_heads", "attention_bias is for q, k, v and o", "norm_topk_prob is not read: chosen weights are divided by their sum"],
+    "qwen3_next": ["layer_types absent: layer i has an attention when (i + 1) % full_attention_interval == 0, the interval absent: 4; the others linear_attention",
+                   "attention_bias is for q, k, v and o; q makes a query and a gate of each head", "layer i is sparse when i not in mlp_only_layers and num_experts > 0 and (i + 1) % decoder_sparse_step == 0"],
+    "apertus": ["num_key_value_heads null or absent: num_attention_heads", "head_dim is no field of the class: read when present, else hidden_size // num_attention_heads",
+                "attention_bias is for q, k, v and o; the MLP has none", "rope_scaling absent: llama3's with factor 8; null: none", "q_norm and k_norm are over head_dim"],
     "llama4_text": ["num_key_value_heads null: num_attention_heads", "head_dim absent: 128; null: hidden_size // num_attention_heads", "no biases", "intermediate_size is an expert's and the shared expert's, intermediate_size_mlp that of layers without experts",
                     "moe_layers absent: i with (i + 1) % interleave_moe_layer_step == 0", "no_rope_layers absent or empty: all but each no_rope_layer_interval-th turn", "layer_types absent: layers that turn are chunked"],
     "mpnet": ["tied unless the config says otherwise", "the pooler is in MPNetModel only", "the padding id is 1 and the buckets are 32, whatever the config says"],

@@ -35,7 +35,8 @@ TYPES = [
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "bert", "roberta", "t5", "deepseek_v2", "deepseek_v3", "gpt_oss",
     "granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe",
     "smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense",
-    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text",
+    "xlm-roberta", "distilbert", "modernbert", "mpnet", "llama4_text", "apertus", "minimax_m2",
+    "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_next",
 ]
 
 # Why a key need not be read; "family.key" is for one family.
@@ -72,6 +73,8 @@ OTHERS = {
     "gemma3.boi_token_index": "vision", "gemma3.eoi_token_index": "vision", "gemma3.image_token_index": "vision", "gemma3.boi_token_id": "vision",
     "gemma3.eoi_token_id": "vision", "gemma3.image_token_id": "vision", "gemma3.mm_tokens_per_image": "vision",
     "gemma3_text.attn_logit_softcapping": "the class keeps it and never uses it",
+    "qwen3_vl_moe_text.norm_topk_prob": "chosen weights are divided by their sum whatever it says",
+    "qwen3_vl_moe_text.sliding_window": "the class has none",
     "phimoe.input_jitter_noise": "how it was trained",
     "cohere2._sliding_window_pattern": "written beside layer_types, which is read",
     "glm4_moe.num_nextn_predict_layers": "the class leaves these layers out", "glm4_moe.num_mtp_layers": "the class leaves these layers out",
@@ -81,7 +84,7 @@ OTHERS = {
 
 def class_keys():
     families = {}
-    for model_type in TYPES:
+    for model_type in filter(transformers.CONFIG_MAPPING.__contains__, TYPES):
         config = transformers.AutoConfig.for_model(model_type)
         known = json.loads(config.to_json_string(use_diff=False))
         keys = {key: value for key, value in known.items() if not isinstance(value, (dict, list)) or not value}

@@ -3,7 +3,8 @@
 """Writes tests/golden/executor/encoders.json and embed.json: what transformers 4.57 computes with small encoders.
 
 Weights are those of executor_logits.py's formula. Each sequence is computed alone; "output" is what the class gives: of a
-masked language model the scores of every token, of a model with a pooler what it makes, else the states. embed.json has texts, their ids by
+masked language model the scores of every token, of a classifier those of the text or of every token, of a model with a pooler what it
+makes, else the states. embed.json has texts, their ids by
 tests/golden/tokenizer/bert.json, and the pooled states of a bert. Needs transformers==4.57.6 and torch.
 
     executor_encoders.py FOLDER
@@ -13,7 +14,8 @@ import pathlib
 import sys
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedTokenizerFast
+from transformers import (AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification,
+                          AutoModelForTokenClassification, PreTrainedTokenizerFast)
 
 from executor_logits import fill
 
@@ -43,6 +45,19 @@ CASES = {
     "mpnet": (AutoModel, 0, dict(COMMON, model_type="mpnet")),
     "mpnet_masked": (AutoModelForMaskedLM, 5, dict(COMMON, model_type="mpnet", num_hidden_layers=1)),
     "modernbert_masked": (AutoModelForMaskedLM, 1, dict(COMMON, **MODERNBERT)),
+    # Classes of texts and of tokens.
+    "bert_texts": (AutoModelForSequenceClassification, 2, dict(COMMON, model_type="bert", num_labels=3)),
+    "bert_tokens": (AutoModelForTokenClassification, 3, dict(COMMON, model_type="bert", num_labels=5)),
+    "roberta_texts": (AutoModelForSequenceClassification, 4, dict(COMMON, model_type="roberta", type_vocab_size=1, num_labels=3)),
+    "xlm_roberta_texts": (AutoModelForSequenceClassification, 1,
+                          dict(COMMON, model_type="xlm-roberta", type_vocab_size=1, num_labels=1)),
+    "distilbert_texts": (AutoModelForSequenceClassification, 2, dict(DISTILBERT, num_labels=3)),
+    "distilbert_tokens": (AutoModelForTokenClassification, 1, dict(DISTILBERT, num_labels=4)),
+    "roberta_tokens": (AutoModelForTokenClassification, 2, dict(COMMON, model_type="roberta", type_vocab_size=1, num_labels=4)),
+    "mpnet_tokens": (AutoModelForTokenClassification, 1, dict(COMMON, model_type="mpnet", num_labels=4)),
+    "mpnet_texts": (AutoModelForSequenceClassification, 3, dict(COMMON, model_type="mpnet", num_labels=3)),
+    "llama_tokens": (AutoModelForTokenClassification, 4,
+                     dict(COMMON, model_type="llama", num_key_value_heads=2, num_hidden_layers=2, num_labels=3)),
 }
 
 

@@ -38,6 +38,9 @@ CASES = {
                          layer_types=["full_attention"] * 2, tie_word_embeddings=True,
                          rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                            original_max_position_embeddings=32)),
+    "apertus": dict(COMMON, model_type="apertus"),
+    "apertus_biases": dict(COMMON, model_type="apertus", num_hidden_layers=2, head_dim=8, attention_bias=True,
+                           tie_word_embeddings=True, rope_scaling=None, num_key_value_heads=6),
 }
 
 if __name__ == "__main__":

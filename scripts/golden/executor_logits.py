@@ -16,8 +16,6 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-assert transformers.__version__.startswith("4.57"), transformers.__version__
-
 COMMON = dict(vocab_size=97, hidden_size=36, intermediate_size=52, num_hidden_layers=3, num_attention_heads=6,
               num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 CASES = {
@@ -73,10 +71,10 @@ def fill(model, seed=0):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape), seed)))
-        # The only buffers of a checkpoint: how deepseek_v3's routers are corrected.
+        # The only buffers of a checkpoint: how deepseek_v3's routers are corrected, and what apertus' activations multiply with.
         for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
-                buffer.copy_(torch.from_numpy(formula(name, tuple(buffer.shape), seed)))
+            if name.endswith(("e_score_correction_bias", "act_fn.beta", "act_fn.eps")):
+                buffer.copy_(torch.from_numpy(formula(name, tuple(buffer.shape), seed)).reshape(buffer.shape))
     return model
 
 
@@ -92,7 +90,9 @@ def as_published(model):
     return model
 
 
-def write_decoders(cases, output):
+def write_decoders(cases, output, version="4.57", fill=fill):
+    """With `fill(model, seed)` for the classes of another version, whose parameters have other names."""
+    assert transformers.__version__.startswith(version), transformers.__version__
     out = {}
     for case, config in cases.items():
         seed = config.get("formula_seed", 0)
@@ -100,7 +100,7 @@ def write_decoders(cases, output):
         made = AutoConfig.for_model(**config)
         made._attn_implementation = "eager"
         torch.manual_seed(0)
-        model = fill(AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).eval(), seed)
+        model = fill(AutoModelForCausalLM.from_config(made, torch_dtype=torch.float32).float().eval(), seed)
         model = as_published(model)
         ids = [(7 * i + i // 5 + 3) % 97 for i in range(24)]
         with torch.no_grad():

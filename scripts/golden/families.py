@@ -25,6 +25,8 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers.modeling_utils import no_init_weights  # noqa: E402
 
+from transformers.activations import XIELUActivation  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "tests/golden/configs"
 FAMILIES = ROOT / "tests/golden/families"
@@ -33,7 +35,19 @@ FAMILIES = ROOT / "tests/golden/families"
 OTHER_CLASS = {"kimi_k2": "deepseek_v3"}
 
 # A text model under text_config is counted as its own causal model.
-TEXT_CLASS = {"gemma3": "Gemma3ForCausalLM"}
+TEXT_CLASS = {"gemma3": "Gemma3ForCausalLM", "llava": "LlamaForCausalLM", "mistral3": "MistralForCausalLM"}
+
+
+made_xielu = XIELUActivation.__init__
+
+
+def make_xielu(*arguments, **fields):
+    """It reads its own numbers when it is made, which tensors on the meta device do not have."""
+    with torch.device("cpu"):
+        made_xielu(*arguments, **fields)
+
+
+XIELUActivation.__init__ = make_xielu
 
 
 def check_versions():
@@ -55,6 +69,15 @@ def older_dialect(fields):
             fields["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         fields["rope_scaling"] = None if rope.get("rope_type", "default") == "default" else rope
     return fields
+
+
+def is_known(path):
+    """False for a family that begins in transformers 5, and for a whole model whose text model has no class with a head."""
+    fields = json.loads(path.read_text())
+    model_type = fields["model_type"]
+    if "vision_config" in fields and model_type not in TEXT_CLASS:
+        return False
+    return OTHER_CLASS.get(model_type, model_type) in transformers.CONFIG_MAPPING
 
 
 def build(fields):
@@ -187,7 +210,7 @@ def write(result):
 def main():
     check_versions()
     FAMILIES.mkdir(parents=True, exist_ok=True)
-    cases = sorted(p.stem for p in CONFIGS.glob("*.json"))
+    cases = sorted(p.stem for p in CONFIGS.glob("*.json") if is_known(p))
     wanted = sys.argv[1:] or cases
     for case in wanted:
         write(golden(case))

@@ -5,8 +5,9 @@
 Writes FOLDER/<case>/ (safetensors), FOLDER/<case>-<type>.gguf for f32, bf16 and q8_0, and FOLDER/golden.json. Weights are those
 of executor_logits.py's formula, rounded so that every type holds the same values: what transformers computes with them in fp32
 is right for all three files. The converter is llama.cpp's own; only its set_vocab is replaced, for the models have no
-tokenizer. A sample of the files goes to KEEP (tests/golden/gguf; - for none). Needs transformers==4.57.6,
-torch, and a checkout of llama.cpp (the source distribution of llama-cpp-python 0.3.36 has 0c1e570).
+tokenizer. A sample of the files goes to KEEP (tests/golden/gguf; - for none). Needs transformers==4.57.6 (5.23.0 for the families
+that begin there, each named as CASE), torch, and a checkout of llama.cpp (the source distribution of llama-cpp-python 0.3.36 has
+0c1e570).
 
     gguf_checkpoints.py LLAMA_CPP FOLDER KEEP [CASE...]
 """
@@ -22,14 +23,14 @@ import gguf  # noqa: E402
 import numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from conversion import ModelBase, get_model_class  # noqa: E402
+from conversion import get_model_class  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, T5ForConditionalGeneration  # noqa: E402
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,  # noqa: E402
+                          T5ForConditionalGeneration)
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
 from executor_logits import as_published, fill  # noqa: E402
 
-assert transformers.__version__.startswith("4.57"), transformers.__version__
 
 VOCABULARY = 64
 COMMON = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
@@ -96,6 +97,7 @@ CASES = {
     "glm4_moe": dict(COMMON, model_type="glm4_moe", head_dim=16, moe_intermediate_size=32, n_routed_experts=4,
                      num_experts_per_tok=2, attention_bias=True, use_qk_norm=True, routed_scaling_factor=1.5,
                      num_nextn_predict_layers=0),
+    "apertus": dict(COMMON, model_type="apertus", head_dim=16),
     "exaone4": dict(COMMON, model_type="exaone4", num_hidden_layers=5, sliding_window=6, head_dim=16),
     "exaone4_full": dict(COMMON, model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2,
                          rope_scaling=dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -123,17 +125,38 @@ CASES = {
                      num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
                      decoder_start_token_id=0, pad_token_id=0),
 }
+# Whole models of text and images, of which the converter writes the text model.
+IMAGES = dict(image_token_id=61, video_token_id=62, vision_start_token_id=59, vision_end_token_id=63)
+CASES |= {
+    "qwen2_vl": dict(COMMON, model_type="qwen2_vl", tie_word_embeddings=True, rope_theta=1e6, **IMAGES,
+                     rope_scaling=dict(type="mrope", mrope_section=[1, 1, 2]),
+                     vision_config=dict(depth=1, embed_dim=32, hidden_size=32, num_heads=2, patch_size=4)),
+    "qwen3_vl": dict(model_type="qwen3_vl", **IMAGES,
+                     text_config=dict(COMMON, model_type="qwen3_vl_text", head_dim=16,
+                                      rope_scaling=dict(rope_type="default", mrope_section=[4, 2, 2], mrope_interleaved=True)),
+                     vision_config=dict(depth=1, hidden_size=32, out_hidden_size=32, intermediate_size=32, num_heads=2,
+                                        patch_size=4, num_position_embeddings=16, deepstack_visual_indexes=[0])),
+}
+# Families that begin in transformers 5.
+NEWER = {
+    "minimax_m2": dict(COMMON, model_type="minimax_m2", intermediate_size=32, head_dim=16, rotary_dim=8, num_local_experts=4,
+                       num_experts_per_tok=2),
+}
+if transformers.__version__ == "5.23.0":
+    CASES = NEWER
+else:
+    assert transformers.__version__.startswith("4.57"), transformers.__version__
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert")
 COMMITTED = """gemma-f32 gpt_neox-f32 phi3_partial-f32 gpt_oss-bf16 qwen3_moe-bf16 mistral-bf16 falcon_groups-bf16 gemma2-bf16
     llama-q8_0 llama_yarn_factor-q8_0 mixtral-q8_0 qwen2-q8_0 qwen2_moe-q8_0 qwen3-q8_0 phi-q8_0 phi3-q8_0 phi3_longrope-q8_0
     gemma3-q8_0 gpt2-q8_0 bloom-q8_0 gpt_neox_sequential-q8_0 falcon_one_key-q8_0 deepseek_v2-q8_0 deepseek_v2_groups-q8_0
     deepseek_v3-q8_0 bert-q8_0 roberta-q8_0 gpt_oss_mxfp4-q8_0 granite-q8_0
     cohere-q8_0 cohere2-q8_0 olmo2-q8_0 olmo3-q8_0 exaone4-q8_0 exaone4_full-q8_0
-    glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0
+    glm4-q8_0 nemotron-q8_0 glm4_moe-q8_0 apertus-q8_0 minimax_m2-q8_0 qwen2_vl-q8_0 qwen3_vl-q8_0
     smollm3-q8_0 stablelm-q8_0 stablelm_parallel-q8_0 starcoder2-q8_0 seed_oss-q8_0 ernie4_5-q8_0 hunyuan-q8_0
     xlm_roberta-q8_0 distilbert-q8_0 modernbert-q8_0""".split()
 # Keys that the published configs have as well, which transformers' class does not save.
-ALSO = {"gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
+ALSO = {"minimax_m2": dict(rotary_dim=8, scoring_func="sigmoid"), "gpt2": dict(n_ctx=64), "cohere2": dict(rotary_pct=1.0)}
 TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
 
 
@@ -161,6 +184,7 @@ def make(config):
         model = T5ForConditionalGeneration(made)
     else:
         kind = AutoModel if config["model_type"] in ENCODERS else AutoModelForCausalLM
+        kind = AutoModelForImageTextToText if "vision_config" in config else kind
         model = kind.from_config(made)
     model = as_published(fill(model.float().eval()))
     with torch.no_grad():
@@ -221,8 +245,7 @@ def set_vocab(self):
 
 
 def convert(folder, kind, path):
-    hparams = ModelBase.load_hparams(folder, False)
-    original = get_model_class(hparams["architectures"][0])
+    original = get_model_class(json.loads((folder / "config.json").read_text())["architectures"][0])
     made = type(original.__name__, (original,), {"set_vocab": set_vocab, "model_arch": original.model_arch})
     made(folder, TYPES[kind], path).write()
 
@@ -240,6 +263,8 @@ def main(folder, keep, wanted):
         if packed is not None:
             save_packed(place, packed)
         saved = json.loads((place / "config.json").read_text()) | ALSO.get(case, {})
+        # 4.57 puts those of a whole model into its text_config (qwen2_vl).
+        saved["architectures"] = [type(model).__name__]
         (place / "config.json").write_text(json.dumps(saved, indent=1))
         # Gemma3Model.modify_tensors counts the tokens of this file.
         (place / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(VOCABULARY)}},

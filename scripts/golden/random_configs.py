@@ -285,6 +285,24 @@ def phimoe(d):
     d.set(num_local_experts=d.one_of(2, 4), num_experts_per_tok=2)
 
 
+def along_axes(draw):
+    """transformers' text models of three axes need to hear of them."""
+    def drawn(d):
+        draw(d)
+        d.set(rope_scaling=dict(rope_type="default", mrope_section=[1, 1, 1]))
+    return drawn
+
+
+def qwen3_next(d):
+    with_experts(decoder("attention_bias", window=()))(d)
+    d.set(head_dim=d.one_of(2, 4, 8), shared_expert_intermediate_size=d.size(1, 20), linear_key_head_dim=d.size(1, 9),
+          linear_value_head_dim=d.size(1, 9), linear_num_key_heads=d.one_of(1, 2, 3))
+    d.set(linear_num_value_heads=d.fields["linear_num_key_heads"] * d.one_of(1, 2, 3))
+    d.maybe("linear_conv_kernel_dim", 1, 2, 4)
+    d.maybe("full_attention_interval", 1, 2, 3)
+    d.maybe("partial_rotary_factor", 0.5, 1.0)
+
+
 # Each has a generator of its own: a family more leaves the rows of the others.
 SEPARATE = {
     "xlm-roberta": (bert, "XLMRobertaForMaskedLM XLMRobertaModel"),
@@ -303,6 +321,12 @@ SEPARATE = {
     "glm4_moe": (glm4_moe, "Glm4MoeForCausalLM Glm4MoeModel"),
     "phimoe": (phimoe, "PhimoeForCausalLM PhimoeModel"),
     "exaone4": (with_pattern(decoder(window=(8,))), "Exaone4ForCausalLM Exaone4Model"),
+    "apertus": (decoder("attention_bias", window=()), "ApertusForCausalLM ApertusModel"),
+    "qwen2_vl_text": (along_axes(with_window_layers(decoder(head_dim=False))), "Qwen2VLTextModel"),
+    "qwen2_5_vl_text": (along_axes(with_window_layers(decoder(head_dim=False))), "Qwen2_5_VLTextModel"),
+    "qwen3_vl_text": (along_axes(decoder("attention_bias", window=())), "Qwen3VLTextModel"),
+    "qwen3_vl_moe_text": (along_axes(with_experts(decoder("attention_bias", window=()))), "Qwen3VLMoeTextModel"),
+    "qwen3_next": (qwen3_next, "Qwen3NextForCausalLM Qwen3NextModel"),
     "smollm3": (smollm3, "SmolLM3ForCausalLM SmolLM3Model"),
     "stablelm": (stablelm, "StableLmForCausalLM StableLmModel"),
     "starcoder2": (decoder("use_bias"), "Starcoder2ForCausalLM Starcoder2Model"),

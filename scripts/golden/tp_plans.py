@@ -14,7 +14,7 @@ from transformers.integrations.tensor_parallel import ALL_PARALLEL_STYLES
 FAMILIES = ("deepseek_v2 deepseek_v3 falcon gemma gemma2 gemma3_text gpt2 gpt_neox gpt_oss llama mistral mixtral opt phi phi3 "
             "qwen2 qwen2_moe qwen3 qwen3_moe bloom smollm3 starcoder2 seed_oss ernie4_5 hunyuan_v1_dense").split()
 
-FAMILIES += "granite cohere cohere2 olmo2 olmo3 exaone4 glm4 nemotron glm4_moe".split()
+FAMILIES += "granite cohere cohere2 olmo2 olmo3 exaone4 glm4 nemotron glm4_moe apertus qwen3_next".split()
 
 # The class says "language_model", its parameters are named "model...".
 PREFIXES = {"gemma3_text": "model"}

@@ -14,7 +14,8 @@ import families
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mixtral", "gemma", "gemma2", "gemma3_text",
             "phi3", "gpt_oss")
 FAMILIES += ("granite", "cohere", "cohere2", "olmo2", "olmo3", "exaone4", "glm4", "nemotron", "glm4_moe", "phimoe")
-FAMILIES += ("smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense")
+FAMILIES += ("smollm3", "stablelm", "starcoder2", "seed_oss", "ernie4_5", "hunyuan_v1_dense", "apertus")
+FAMILIES += ("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text")
 
 
 def window_of(attention, config, layer):
@@ -43,7 +44,7 @@ def runs(windows):
 def main():
     families.check_versions()
     rows = []
-    for path in sorted(families.CONFIGS.glob("*.json")):
+    for path in filter(families.is_known, sorted(families.CONFIGS.glob("*.json"))):
         model, config, _ = families.build(json.loads(path.read_text()))
         if config.model_type not in FAMILIES:
             continue

@@ -52,7 +52,9 @@ inline void write_formula_model(Model const& model, std::string const& path, std
         for (auto const& tie : model.tree.ties()) {
             if (tie.other == name) return;
         }
-        if (!tensor.is_parameter() && !name.ends_with("e_score_correction_bias")) return;
+        bool const is_written = name.ends_with("e_score_correction_bias") || name.ends_with("act_fn.beta") ||
+                                name.ends_with("act_fn.eps");
+        if (!tensor.is_parameter() && !is_written) return;
         entries.push_back({std::string(name), formula(name, tensor.shape, seed)});
         auto const bytes = entries.back().values.size() * sizeof(float);
         header += header.size() > 1 ? "," : "";

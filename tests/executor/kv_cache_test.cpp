@@ -132,6 +132,36 @@ TEST_CASE("KvCache: keys and values lie on large pages where the system has them
 }
 #endif
 
+TEST_CASE("KvCache: a state of each sequence lies beside keys and values, and cannot go back") {
+    HostContext context({.threads = 1});
+    KvRoom const room{.sequences = 2, .context = 50, .step_tokens = 4};
+    std::array const with_state{layers[0], KvLayer{.state = 7}};
+    auto made = KvCache<Host>::create(context, with_state, room);
+    REQUIRE(made);
+    auto& cache = *made;
+    CHECK(*kv_layer_bytes(with_state[1], room) == Bytes{2 * 7 * 4});
+    CHECK(cache.bytes() == *kv_layer_bytes(layers[0], room) + Bytes{2 * 7 * 4});
+    CHECK(context.memory().current() == cache.bytes());
+    auto const first = cache.state(1, 0, 0, 5);
+    REQUIRE(first);
+    CHECK(first->elements() == 7);
+    auto const other = cache.state(1, 1, 0, 3);
+    REQUIRE(other);
+    CHECK(other->data() == first->data() + 7);
+    auto const next = cache.state(1, 0, 5, 1);
+    REQUIRE(next);
+    CHECK(next->data() == first->data());
+    for (std::int64_t const past : {5, 7}) {
+        auto const back = cache.state(1, 0, past, 1);
+        REQUIRE(!back);
+        CHECK(back.error().code() == ErrorCode::invalid_argument);
+    }
+    CHECK(cache.state(1, 0, 6, 1));
+    // Another sequence begins anew.
+    CHECK(cache.state(1, 0, 0, 2));
+    CHECK(cache.state(1, 0, 2, 2));
+}
+
 TEST_CASE("KvCache: element types and sizes that no cache has are refused") {
     HostContext context({.threads = 1});
     auto const refused = [&](KvRoom const& room) {

@@ -103,6 +103,7 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
     }
     // The converter knows no opt and writes mistral as llama; t5 is not executed.
     std::set<std::string> const expected{
+        "apertus",
         "bert",
         "bloom",
         "cohere",
@@ -122,6 +123,7 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
         "gpt_oss",
         "granite",
         "llama",
+        "minimax_m2",
         "mixtral",
         "olmo2",
         "olmo3",
@@ -131,6 +133,8 @@ TEST_CASE("RankExecutor: GGUF files by llama.cpp's converter give transformers' 
         "qwen2_moe",
         "qwen3",
         "qwen3_moe",
+        "qwen2_vl_text",
+        "qwen3_vl_text",
         "roberta",
         "ernie4_5", "hunyuan_v1_dense", "seed_oss", "smollm3", "stablelm", "starcoder2", "xlm-roberta", "distilbert", "modernbert",
     };

@@ -16,11 +16,12 @@ using namespace shardwise::testing;
 
 std::vector<GoldenCase> cases() {
     std::vector<GoldenCase> out;
-    for (auto const* const name : {"families", "layouts"}) read_golden_cases(name, out);
+    for (auto const* const name : {"families", "layouts", "newer", "text_parts", "states"}) read_golden_cases(name, out);
     return out;
 }
 
-// transformers 4.57 (scripts/golden/executor_families.py, executor_layouts.py).
+// transformers 4.57 (scripts/golden/executor_families.py, executor_layouts.py), 5.23 (executor_newer.py). Of
+// whole models of text and images it is what they say of text alone (executor_text_parts.py).
 TEST_CASE("RankExecutor: further families give transformers' logits within 1e-4 over tp x pp ranks") {
     for (auto const& one : cases()) {
         CAPTURE(one.name);

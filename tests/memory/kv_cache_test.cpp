@@ -80,3 +80,20 @@ TEST_CASE("kv cache: encoders have none, decoders with cross-attention have two"
     // t5-small: 6 layers, 8 heads of 64; self- and cross-attention.
     CHECK(per_token(presets::t5_small) == 6 * 2 * (2 * 8 * 64) * 2);
 }
+
+// 36 of the 48 layers of Qwen3-Next-80B-A3B keep a state: 32 matrices of 128 x 128, and 3 inputs of 8192 channels, in fp32; the 12
+// others keys and values of 2 heads of 256. transformers keeps a fourth input (modeling_qwen3_next.py, Qwen3NextDynamicCache).
+TEST_CASE("kv cache: a gated delta rule keeps a state of each sequence, whatever its length") {
+    auto const state = 36 * 4 * (32 * 128 * 128 + 3 * 8192LL);
+    auto const token = 12 * 2 * 2 * 256 * 2LL;
+    CHECK(per_token(presets::qwen3_next_80b_a3b) == token);
+    for (std::int64_t const context : {1, 4096, 262144})
+        CHECK(whole_cache(presets::qwen3_next_80b_a3b, {.dtype = Dtype::bf16, .context = context}) ==
+              state + context * token);
+    CHECK(whole_cache(presets::qwen3_next_80b_a3b, {.dtype = Dtype::bf16, .batch = 3, .context = 100}) ==
+          3 * (state + 100 * token));
+    // Sixteen key heads over three ranks: 6, 5, 5; the query heads of the second rank read both key-value heads, of the first one.
+    EstimateRequest const sharded{.dtype = Dtype::bf16, .context = 1, .parallel = {.tp = 3}};
+    auto const of_rank = [&](std::int64_t rank) { return whole_cache(presets::qwen3_next_80b_a3b, sharded, rank); };
+    CHECK(of_rank(0) - of_rank(1) == state / 16 - token / 2);
+}

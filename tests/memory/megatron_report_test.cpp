@@ -105,6 +105,7 @@ TEST_CASE("Megatron-LM's report: encoders, encoder-decoders and expert-parallel 
     };
     CHECK(refused(presets::t5_small).find("decoders only") != std::string::npos);
     CHECK(refused(presets::bert_base).find("decoders only") != std::string::npos);
+    CHECK(refused(presets::qwen3_next_80b_a3b).find("of attentions and MLPs") != std::string::npos);
     CHECK(refused(presets::mixtral_8x7b, {.ep = 2}).find("shards experts in a way of its own") != std::string::npos);
     CHECK(refused(presets::mixtral_8x7b).empty());
 }

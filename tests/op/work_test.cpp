@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <vector>
+
 using namespace shardwise;
 using op_test::context;
 
@@ -134,4 +136,38 @@ TEST_CASE("only operations that read before they write may write over an input")
     CHECK_FALSE(is_element_wise(OpKind::linear));
     CHECK_FALSE(is_element_wise(OpKind::attention));
     CHECK_FALSE(is_element_wise(OpKind::combine));
+}
+
+// Two key heads of 3 with two value heads of 5 each, behind a convolution of 4 tokens; six tokens of two sequences.
+TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a state of each sequence") {
+    DeltaShape const shape{.key_heads = 2, .value_heads = 4, .key_dim = 3, .value_dim = 5, .kernel = 4};
+    CHECK(shape.channels() == 3 + 3 + 10);
+    // Of a key head: three earlier inputs of each channel, and a matrix of 3 x 5 for each value head.
+    CHECK(shape.state_elements(1) == 16 * 3 + 2 * 15);
+    CHECK(delta_state_bytes(shape, 1, 0) == Bytes{4 * 2 * 78});
+    CHECK(delta_state_bytes(shape, 2, 1) == Bytes{4 * 78});
+    CHECK(delta_state_bytes(shape, 3, 2) == Bytes{});
+    std::vector<Value> const values{{.name = "qkvz", .width = 2 * 26, .spread = Spread::sharded, .units = 2},
+                                    {.name = "ba", .width = 8, .spread = Spread::sharded, .units = 2},
+                                    {.name = "delta", .width = 20, .spread = Spread::sharded, .units = 2}};
+    auto step = context();
+    step.values = values;
+    Operation const op{.kind = OpKind::gated_delta, .inputs = {0, 1, no_value, no_value}, .output = 2, .delta = shape};
+    auto const work = op_work(op, step);
+    CHECK(work.flops == 6.0 * 2 * (16 * 12 + 7 * 2 * 15 + 9 * 10));
+    CHECK(work.kv_read == 2.0 * 4 * 2 * 78);
+    CHECK(work.traffic == 6 * (52 + 8 + 20) * 2 + work.kv_read);
+    double sum = 0.0;
+    for (std::int64_t rank = 0; rank < 3; ++rank) {
+        step.rank = {.tp = 3, .tp_rank = rank};
+        sum += op_work(op, step).flops;
+    }
+    CHECK(sum == work.flops);
+}
+
+TEST_CASE("part: moves its columns and computes nothing") {
+    Operation const op{.kind = OpKind::part, .inputs = {1, no_value, no_value, no_value}, .output = 2, .in_features = 4,
+                       .out_features = 2};
+    CHECK(op_work(op, context()).flops == 0.0);
+    CHECK(op_work(op, context()).traffic == 2.0 * 6 * 4 * 2);
 }

@@ -94,3 +94,10 @@ TEST_CASE("tp_plan_of: every preset agrees with its family, and every style is o
     }
     CHECK(covered.size() + 4 >= golden.size());
 }
+
+// transformers 4.57 configuration_qwen3_next.py: its base_model_tp_plan has no line for linear_attn.
+TEST_CASE("tp_plan_of: heads that share a convolution are left whole, as transformers leaves them") {
+    auto const styles = styles_of(presets::qwen3_next_80b_a3b);
+    CHECK(styles.at("model.layers.*.self_attn.q_proj") == "colwise");
+    for (auto const& [name, style] : styles) CHECK(name.find("linear_attn") == std::string::npos);
+}

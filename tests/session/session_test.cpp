@@ -217,6 +217,47 @@ TEST_CASE("Session: a prompt that begins like the last sequence is computed from
     }
 }
 
+TEST_CASE("Session: states of sequences are their own, and go on behind the last sequence only where the prompt has all of it") {
+    FormulaModel const next(R"({"model_type":"qwen3_next","architectures":["Qwen3NextForCausalLM"],"vocab_size":61,)"
+                            R"("hidden_size":24,"intermediate_size":40,"num_hidden_layers":2,"full_attention_interval":2,)"
+                            R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"linear_num_key_heads":2,)"
+                            R"("linear_num_value_heads":4,"linear_key_head_dim":6,"linear_value_head_dim":4,"num_experts":4,)"
+                            R"("num_experts_per_tok":2,"moe_intermediate_size":12,"shared_expert_intermediate_size":16})");
+    Logits logits;
+    for (auto const& one : several())
+        logits[static_cast<std::int64_t>(logits.size())] = run({one}, {1, 32, 32}, 1, {}, next).logits.at(0);
+    for (auto const& limits : {ExecutorLimits{5, 32, 32}, ExecutorLimits{2, 32, 3}}) {
+        for (std::int32_t const ranks : {1, 2}) CHECK(run(several(), limits, ranks, {}, next).logits == logits);
+    }
+
+    Tokens const prompt{3, 10, 17, 24, 31, 38, 45};
+    auto const limits = ExecutorLimits{1, 64, 4};
+    auto const alone = [&](GenerationRequest one) {
+        one.random_stream = 0;
+        return run({one}, limits, 1, {}, next);
+    };
+    auto more = prompt;
+    auto const first = alone(request(prompt, 6));
+    more.insert(more.end(), first.generations[0].tokens.begin(), first.generations[0].tokens.end());
+    more.insert(more.end(), {3, 1});
+    auto other = more;
+    other.resize(9);
+    other.push_back(8);
+    std::vector<GenerationRequest> turns{request(prompt, 6), request(more, 5), request(other, 4)};
+    Logits expected;
+    std::int64_t steps = 0;
+    for (std::size_t i = 0; i < turns.size(); ++i) {
+        auto const one = alone(turns[i]);
+        expected[static_cast<std::int64_t>(i)] = one.logits.at(0);
+        steps += one.steps;
+        turns[i].random_stream = 0;
+    }
+    auto const kept = run(turns, limits, 1, {}, next, true);
+    CHECK(kept.logits == expected);
+    // Four tokens a step: the second prompt has three new ones of its fifteen; the third parts early and is computed whole.
+    CHECK(steps - kept.steps == (static_cast<std::int64_t>(more.size()) + 3) / 4 - 1);
+}
+
 TEST_CASE("Session: every step multiplies once by each weight, whatever the batch") {
     // Two layers of seven products, and the head.
     constexpr std::int64_t weights = 2 * 7 + 1;

@@ -32,6 +32,8 @@ struct BlockCut {
     std::vector<std::optional<InputPieces>> pieces;
     /// Of the block's attention, where it has one.
     std::optional<HeadShare> heads;
+    /// Of the block's gated delta rule, where it has one: the rank's key heads.
+    UnitRange delta_heads;
     /// By operation: of a norm whose rows are sharded, what the rank adds up of them.
     std::vector<std::optional<NormShare>> norms;
 
@@ -104,6 +106,33 @@ private:
     [[nodiscard]] Result<> look_at(RouteOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(CombineOp, Operation const&) { return {}; }
     [[nodiscard]] Result<> look_at(ScaleOp, Operation const&) { return {}; }
+    /// Whole units, as what reads them says.
+    [[nodiscard]] Result<> look_at(PartOp, Operation const& op) {
+        if (columns(op.output).empty() || !columns(op.inputs[0]).empty()) return {};
+        for (auto const& own : columns(op.output)) {
+            if (own.begin % op.out_features != 0 || own.end % op.out_features != 0)
+                return not_executed("a part of units that ranks cut");
+            columns(op.inputs[0]).push_back({own.begin / op.out_features * op.in_features,
+                                             own.end / op.out_features * op.in_features});
+        }
+        return {};
+    }
+    [[nodiscard]] Result<> look_at(GatedDeltaOp, Operation const& op) {
+        auto const& shape = op.delta;
+        auto const width = shape.value_columns();
+        if (columns(op.output).empty()) cut_units(op.output);
+        auto const& own = columns(op.output);
+        if (own.size() != 1 || own[0].begin % width != 0 || own[0].end % width != 0)
+            return not_executed("a gated delta rule whose heads ranks cut");
+        UnitRange const heads{own[0].begin / width, own[0].end / width};
+        cut_.delta_heads = heads;
+        auto const of = [&](std::int64_t columns_of_head) {
+            return UnitRange{heads.begin * columns_of_head, heads.end * columns_of_head};
+        };
+        columns(op.inputs[0]) = {of(shape.channels() + width)};
+        columns(op.inputs[1]) = {of(2 * shape.values_per_key())};
+        return {};
+    }
 
     /// The input of a row-parallel product.
     [[nodiscard]] Result<> cut_sum(Operation const& op) {
@@ -111,9 +140,11 @@ private:
         auto const grain = grain_of_(op);
         if (!grain) return grain.error();
         auto const in = op.inputs[0];
-        auto const& shape = attention_of(in);
-        auto const cut = shape ? head_pieces(shape->heads, shape->value_dim, grain->input)
-                               : cut_width<Policy>(value(in).width, *grain);
+        auto const shape = attention_of(in);
+        auto const delta = delta_of(in);
+        auto const cut = shape   ? head_pieces(shape->heads, shape->value_dim, grain->input)
+                         : delta ? head_pieces(delta->key_heads, delta->value_columns(), grain->input)
+                                 : cut_width<Policy>(value(in).width, *grain);
         pieces(in) = cut;
         columns(in) = {cut.inputs_of_rank(place_.ranks, place_.rank)};
         return {};
@@ -129,6 +160,12 @@ private:
                 bool const is_other = follows && in != no_value && in != id && value(in).width == value(id).width;
                 if (auto const shape = is_other ? attention_of(in) : std::nullopt; shape) return shape;
             }
+        }
+        return std::nullopt;
+    }
+    [[nodiscard]] std::optional<DeltaShape> delta_of(ValueId id) const {
+        for (auto const& op : body_.operations()) {
+            if (op.output == id && op.kind == OpKind::gated_delta) return op.delta;
         }
         return std::nullopt;
     }

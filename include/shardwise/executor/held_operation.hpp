@@ -34,10 +34,21 @@ struct HeldVector {
     Buffer<float, Backend> values;
 };
 
+/// Of a gated delta rule: what its key heads multiply with.
+template <ComputeBackend Backend>
+struct HeldDelta {
+    Buffer<float, Backend> convolution;
+    Buffer<float, Backend> dt_bias;
+    /// -exp(A_log).
+    Buffer<float, Backend> decay;
+    Buffer<float, Backend> norm;
+};
+
 /// What a rank holds of one operation's parameters.
 template <ComputeBackend Backend, ReductionPolicy Policy>
 using HeldOperation =
     std::variant<std::monostate, HeldNorm<Backend>, HeldTable<Backend>, HeldVector<Backend>, ColumnLinear<Backend>,
-                 RowLinear<Backend, Policy>, LatentHeads<Backend>, ExpertColumns<Backend>, ExpertRows<Backend, Policy>>;
+                 RowLinear<Backend, Policy>, LatentHeads<Backend>, ExpertColumns<Backend>, ExpertRows<Backend, Policy>,
+                 HeldDelta<Backend>>;
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -69,9 +69,15 @@ public:
                 side.scales = std::move(*scales);
                 return {};
             };
-            Layer layer{shape, 0, rows, {}, {}};
+            Layer layer{shape, 0, rows, {}, {}, {}, {}};
             if (auto const done = hold(layer.keys, shape.key_dim); !done) return done.error();
             if (auto const done = hold(layer.values, shape.value_dim); !done) return done.error();
+            if (shape.state > 0) {
+                auto states = Buffer<float, Backend>::allocate(context, room.sequences * shape.state);
+                if (!states) return states.error();
+                layer.states = std::move(*states);
+                layer.seen.resize(static_cast<std::size_t>(room.sequences), 0);
+            }
             // Lists take little beside what is held by now.
             layer.group = cache.group_of(shape.window);
             cache.layers_.push_back(std::move(layer));
@@ -82,7 +88,7 @@ public:
     [[nodiscard]] KvRoom const& room() const { return room_; }
     [[nodiscard]] Bytes bytes() const {
         Bytes sum{0};
-        for (auto const& layer : layers_) sum += layer.keys.bytes() + layer.values.bytes();
+        for (auto const& layer : layers_) sum += layer.keys.bytes() + layer.values.bytes() + layer.states.bytes();
         return sum;
     }
 
@@ -157,6 +163,26 @@ public:
         return rows<Cache>(layers_[layer], layers_[layer].values, slot, count);
     }
 
+    /// What a layer keeps of a sequence beside keys and values, before `tokens` new ones behind its first `past`. With no past
+    /// it holds anything: whoever computes begins anew.
+    ///
+    /// Errors  invalid_argument where it was left behind another number of tokens: it cannot go back
+    [[nodiscard]] Result<TensorView<float, 1, Backend>> state(std::size_t layer, std::int64_t slot, std::int64_t past,
+                                                              std::int64_t tokens) {
+        auto& of = layers_[layer];
+        auto& seen = of.seen[static_cast<std::size_t>(slot)];
+        if (past != 0 && past != seen) {
+            return Error{ErrorCode::invalid_argument}
+                .in("kv cache")
+                .at("past")
+                .because("is not where the state of a layer stands, which cannot go back")
+                .got(past)
+                .expected(seen);
+        }
+        seen = past + tokens;
+        return TensorView<float, 1, Backend>(of.states.data() + slot * of.shape.state, {of.shape.state});
+    }
+
     /// Puts the keys and values of new tokens behind a sequence's first `past`; it has pages for them.
     ///
     /// Shapes  keys [tokens, heads * key_dim], values [tokens, heads * value_dim]; values empty where the layer has
@@ -194,6 +220,9 @@ private:
         std::int64_t rows = 0;
         Half keys;
         Half values;
+        /// By slot: the state, and behind how many tokens it stands.
+        Buffer<float, Backend> states;
+        std::vector<std::int64_t> seen;
     };
     /// The pages of layers that see equally far.
     struct Group {

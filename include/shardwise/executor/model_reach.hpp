@@ -28,6 +28,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return most;
 }
 
+/// False for a model with labels that are not those of tokens, or of texts that are seen whole: choices, answers, and what a decoder
+/// says of its last token.
+[[nodiscard]] inline bool scores_labels(Model const& model) {
+    auto const name = model.config.model_class.view();
+    return model.config.labels == 0 || name.ends_with("ForTokenClassification") ||
+           (name.ends_with("ForSequenceClassification") && is_bidirectional(model));
+}
+
 /// Checks how much a rank is to make room for.
 ///
 /// Errors  invalid_argument for limits below 1 or beyond the model's positions; size_overflow

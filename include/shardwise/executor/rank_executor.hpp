@@ -64,10 +64,10 @@ public:
                                                      LoadOptions const& options = {}, StageBlocks const& stage = {}) {
         if (auto const checked = check_model(model); !checked) return checked.error();
         if (auto const checked = check_limits(limits, model); !checked) return checked.error();
-        if (model.config.labels > 0 && limits.has_head) {
+        if (limits.has_head && !scores_labels(model)) {
             return Error{ErrorCode::unsupported}
                 .in(model.config.model_class.view())
-                .because("scores labels, which is not executed yet");
+                .because("scores labels in a way that is not executed yet");
         }
         if (auto const checked = check_expert_place(experts, model.config); !checked) return checked.error();
         if (auto const checked = check_load_options(options); !checked) return checked.error();
@@ -312,9 +312,11 @@ private:
             detail::CountedBlock const counted{*model_, *block.program, block.cut, place_, experts_, limits_};
             scratch = std::max(scratch, detail::scratch_floats<Backend, Policy>(counted));
             for (auto const& op : block.program->operations()) {
-                if (op.kind != OpKind::attention || !op.attention.is_causal) continue;
+                bool const has_state = op.kind == OpKind::gated_delta;
+                if (!has_state && (op.kind != OpKind::attention || !op.attention.is_causal)) continue;
                 block.cache_layer = layers.size();
-                layers.push_back(kv_layer(op.attention, *block.cut.heads));
+                layers.push_back(has_state ? delta_layer(op.delta, block.cut.delta_heads.size())
+                                           : kv_layer(op.attention, *block.cut.heads));
             }
         }
         auto cache = KvCache<Backend>::create(context, layers, kv_room(limits_));

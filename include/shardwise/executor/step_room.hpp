@@ -22,6 +22,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return {share.kv.size(), shape.key_dim, shape.value_dim, shape.window};
 }
 
+/// What it keeps of a sequence for a gated delta rule over so many key heads.
+[[nodiscard]] constexpr KvLayer delta_layer(DeltaShape const& shape, std::int64_t heads) {
+    return {.state = shape.state_elements(heads)};
+}
+
 /// The room of a rank's cache.
 [[nodiscard]] constexpr KvRoom kv_room(ExecutorLimits const& limits) {
     return {.sequences = limits.sequences,

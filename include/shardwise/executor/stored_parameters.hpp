@@ -9,6 +9,7 @@
 #include <shardwise/executor/kv_halves.hpp>
 #include <shardwise/executor/stored_parameter.hpp>
 #include <shardwise/model/architectures.hpp>
+#include <shardwise/model/files/gguf_numbers.hpp>
 #include <shardwise/model/files/mapped_file.hpp>
 #include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
@@ -308,12 +309,16 @@ private:
         auto const read = files.gguf();
         if (!read) return read.error();
         auto const& checkpoint = **read;
+        auto const& metadata = checkpoint.header.metadata;
         auto const& name = files.source().weights.front();
-        if (auto const stated = detail::check_stated_epsilon(checkpoint.header.metadata, name); !stated) return stated;
+        if (auto const stated = detail::check_stated_epsilon(metadata, name); !stated) return stated;
         auto done = take_gguf_part(names, checkpoint.header, checkpoint.first_tensors());
         for (std::size_t i = 0; done && i < checkpoint.others.size(); ++i)
             done = take_gguf_part(names, checkpoint.others[i], checkpoint.others[i].tensors);
         if (!done) return done;
+        auto numbers = read_gguf_numbers(metadata, model_->family, model_->config.layers, name);
+        if (!numbers) return numbers.error();
+        take_gguf_numbers(names, *std::move(numbers));
         for (auto const& [number, halves] : kv_halves_) {
             auto joined = join_kv_halves(model_->config, tensors_.name_of(static_cast<std::int64_t>(number)), halves);
             if (joined) {
@@ -335,6 +340,15 @@ private:
             take_gguf_tensor(names, tensor, *data);
         }
         return {};
+    }
+    /// Stores what the metadata hold in the place of tensors.
+    void take_gguf_numbers(TensorNameMap const& names, std::vector<GgufNumber> numbers) {
+        gguf_numbers_ = std::move(numbers);
+        for (auto const& number : gguf_numbers_) {
+            StoredParameter parameter;
+            parameter.data = std::as_bytes(std::span(&number.value, 1));
+            if (auto const match = names.find(number.name); match.is_found()) put(match, parameter);
+        }
     }
     void take_gguf_tensor(TensorNameMap const& names, GgufTensor const& tensor, Bytes data) {
         auto const match = names.find(tensor.name);
@@ -375,6 +389,7 @@ private:
     std::vector<StoredParameter> stored_;
     std::vector<Error> refusals_;
     std::map<std::size_t, KvHalves> kv_halves_;
+    std::vector<GgufNumber> gguf_numbers_;
     std::vector<MappedFile> files_;
     RopeDivisors rope_divisors_;
     /// Names in the files that are no part of the model, some of them.

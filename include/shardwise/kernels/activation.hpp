@@ -14,7 +14,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// An activation of one value. swiglu_clamped has two inputs: see gated_activation.
+/// An activation of one value. swiglu_clamped has two inputs: see gated_activation. xielu is a kernel of its own, and NaN here.
 ///
 /// Source  transformers 4.57 `activations.py` (ACT2FN): gelu_new and gelu_fast are the tanh approximation; quick_gelu is
 ///         x * sigmoid(1.702 x)
@@ -44,8 +44,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
             return x * sigmoid(1.702F * x);
         case ActivationKind::sigmoid:
             return sigmoid(x);
+        case ActivationKind::xielu:
+            // Has numbers of its own: kernels/xielu.hpp.
+            break;
     }
-    return x;
+    return std::nanf("");
 }
 
 /// out = activation(in), element by element.

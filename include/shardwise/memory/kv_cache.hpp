@@ -5,6 +5,7 @@
 #include <shardwise/memory/request.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/op/attention.hpp>
+#include <shardwise/op/gated_delta.hpp>
 
 #include <cstdint>
 
@@ -22,7 +23,7 @@ namespace detail {
 
 /// The key-value cache of one layer that runs `body`, on the given tensor-parallel rank. A layer that
 /// sees a window holds min(context, window) tokens without padding; cross-attention holds as many encoder tokens as
-/// context.
+/// context. A gated delta rule keeps a state of each sequence, in fp32 and of one size.
 [[nodiscard]] constexpr Bytes kv_cache_bytes(BlockBody const& body, EstimateRequest const& request,
                                              ModelConfig const& config, std::int64_t tp_rank = 0) {
     auto const context = context_of(request, config);
@@ -30,6 +31,8 @@ namespace detail {
     bool const is_latent = request.mla == MlaPolicy::compressed;
     Bytes total{0};
     for (auto const& op : body.operations()) {
+        if (op.kind == OpKind::gated_delta)
+            total += request.batch * delta_state_bytes(op.delta, request.parallel.tp, tp_rank);
         if (op.kind != OpKind::attention) continue;
         auto const elements = cached_elements(op.attention, is_latent, request.parallel.tp, tp_rank);
         total += Bytes{

@@ -22,6 +22,8 @@ struct KvLayer {
     std::int64_t value_dim = 0;
     /// Tokens that a query sees; 0: all.
     std::int64_t window = 0;
+    /// Numbers in fp32 that are kept of a sequence beside keys and values, however long it is.
+    std::int64_t state = 0;
 
     friend constexpr bool operator==(KvLayer const&, KvLayer const&) = default;
 };
@@ -78,8 +80,11 @@ struct KvRoom {
     auto const pages = kv_pages(room, layer.window);
     auto const page = kv_page_bytes(layer, room.dtype);
     auto const bytes = pages && page ? checked_multiply(*pages, *page) : Optional<std::int64_t>{};
-    if (!bytes) return std::nullopt;
-    return Bytes{*bytes};
+    auto const states = checked_multiply(room.sequences, layer.state);
+    auto const state_bytes = states ? checked_multiply(*states, std::int64_t{4}) : states;
+    auto const total = bytes && state_bytes ? checked_add(*bytes, *state_bytes) : Optional<std::int64_t>{};
+    if (!total) return std::nullopt;
+    return Bytes{*total};
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -26,6 +26,7 @@ public:
                 if (op.kind == OpKind::norm && is_layer_norm(op.norm)) norm_size_ = 2;
                 if (op.kind == OpKind::attention && (op.attention.is_cross || !op.attention.is_causal))
                     is_decoder_ = false;
+                if (op.kind == OpKind::gated_delta) is_decoder_ = false;
             }
         }
         for (std::int64_t layer = 0; layer < config_.layers; ++layer)
@@ -38,7 +39,7 @@ public:
     [[nodiscard]] constexpr Result<> check(Parallelism const& parallel) const {
         if (!is_decoder_ || config_.decoder_layers > 0 || config_.layers < 1) {
             return Error{ErrorCode::unsupported}.at("convention")
-                .because("is Megatron-LM's report, which counts decoders only")
+                .because("is Megatron-LM's report, which counts decoders only, of attentions and MLPs")
                 .fix("use --convention megatron-paper or shardwise");
         }
         if (parallel.ep > 1) {

@@ -48,6 +48,7 @@ namespace detail {
         case ActivationKind::quick_gelu: return 1;      // sigmoid(1.702 x)
         case ActivationKind::gelu_new: return 3;        // tanh(...), 1 + tanh(...), x / 2
         case ActivationKind::swiglu_clamped: return 4;  // clamped gate, sigmoid, their product, up + 1
+        case ActivationKind::xielu: return 4;           // alpha_p x, min(x, eps), its expm1, that less x
         case ActivationKind::gelu_fast: return 6;       // gelu_new's, 0.798 x, 0.0447 x, 1 + 0.0447 x^2
     }
     return 0;
@@ -86,6 +87,17 @@ private:
     constexpr void add(AddOp, Operation const&) {}
     constexpr void add(LastTokenOp, Operation const&) {}
     constexpr void add(ScaleOp, Operation const&) {}
+    constexpr void add(PartOp, Operation const&) {}
+    constexpr void add(GatedDeltaOp, Operation const& op) {
+        keep_inputs(op);
+        keep(op.output);
+        // What the convolution makes, and the matrices before each chunk of 64 tokens.
+        auto const& shape = op.delta;
+        auto const heads = context_.share(shape.key_heads);
+        auto const chunks = context_.step.batch * ceil_divide(context_.step.new_tokens, std::int64_t{64});
+        total_ += Bytes{context_.step.tokens() * heads * shape.channels() * element_bytes() +
+                        4 * chunks * heads * shape.values_per_key() * shape.key_dim * shape.value_dim};
+    }
     constexpr void add(LinearOp, Operation const& op) { keep_inputs(op); }
     constexpr void add(RouteOp, Operation const& op) {
         // The softmax over all experts.

@@ -20,7 +20,7 @@ struct ActivationName {
 /// The names that configurations use; the first row of a kind has its class.
 ///
 /// Source  transformers 4.57 activations.py, ACT2CLS
-inline constexpr std::array<ActivationName, 13> activation_names{{
+inline constexpr std::array<ActivationName, 14> activation_names{{
     {"silu", ActivationKind::silu, "SiLUActivation"},
     {"swish", ActivationKind::silu, "SiLUActivation"},
     {"gelu", ActivationKind::gelu, "GELUActivation"},
@@ -34,6 +34,7 @@ inline constexpr std::array<ActivationName, 13> activation_names{{
     {"relu2", ActivationKind::relu_squared, "ReLUSquaredActivation"},
     {"tanh", ActivationKind::tanh, "Tanh"},
     {"sigmoid", ActivationKind::sigmoid, "Sigmoid"},
+    {"xielu", ActivationKind::xielu, "XIELUActivation"},
 }};
 
 /// The activation that a configuration names; nothing for an unknown one.

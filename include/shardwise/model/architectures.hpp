@@ -3,6 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/text.hpp>
+#include <shardwise/model/arch/apertus.hpp>
 #include <shardwise/model/arch/bert.hpp>
 #include <shardwise/model/arch/bloom.hpp>
 #include <shardwise/model/arch/cohere.hpp>
@@ -26,6 +27,7 @@
 #include <shardwise/model/arch/kimi_k2.hpp>
 #include <shardwise/model/arch/llama.hpp>
 #include <shardwise/model/arch/llama4_text.hpp>
+#include <shardwise/model/arch/minimax_m2.hpp>
 #include <shardwise/model/arch/mistral.hpp>
 #include <shardwise/model/arch/mixtral.hpp>
 #include <shardwise/model/arch/modernbert.hpp>
@@ -38,9 +40,14 @@
 #include <shardwise/model/arch/phi3.hpp>
 #include <shardwise/model/arch/phimoe.hpp>
 #include <shardwise/model/arch/qwen2.hpp>
+#include <shardwise/model/arch/qwen2_5_vl_text.hpp>
 #include <shardwise/model/arch/qwen2_moe.hpp>
+#include <shardwise/model/arch/qwen2_vl_text.hpp>
 #include <shardwise/model/arch/qwen3.hpp>
 #include <shardwise/model/arch/qwen3_moe.hpp>
+#include <shardwise/model/arch/qwen3_next.hpp>
+#include <shardwise/model/arch/qwen3_vl_moe_text.hpp>
+#include <shardwise/model/arch/qwen3_vl_text.hpp>
 #include <shardwise/model/arch/roberta.hpp>
 #include <shardwise/model/arch/seed_oss.hpp>
 #include <shardwise/model/arch/smollm3.hpp>
@@ -78,7 +85,9 @@ using Architectures = ArchitectureList<Llama, Mistral, Qwen2, Qwen3, Qwen2Moe, Q
                                        Cohere2, Olmo2, Olmo3, Exaone4, Glm4, Nemotron, Glm4Moe,
                                        KimiK2, Phimoe,
                                        SmolLM3, StableLm, Starcoder2, SeedOss, Ernie45, HunYuanDenseV1,
-                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text>;
+                                       XlmRoberta, DistilBert, ModernBert, MpNet, Llama4Text, Apertus,
+                                       MiniMaxM2, Qwen2VlText, Qwen25VlText, Qwen3VlText, Qwen3VlMoeText,
+                                       Qwen3Next>;
 
 /// The model that a config describes, by its model_type. A template, so that programs which never ask do not pay for it.
 ///

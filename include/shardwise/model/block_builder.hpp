@@ -4,6 +4,7 @@
 #include <shardwise/model/body_builder.hpp>
 #include <shardwise/model/find_module.hpp>
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -109,6 +110,28 @@ public:
     constexpr ValueId part_norm(ValueId in, NormKind kind, std::string_view path, double epsilon = 0.0) {
         auto const found = find(path);
         return found ? BodyBuilder::part_norm(in, kind, found.name, found.weight->shape.elements(), epsilon) : in;
+    }
+
+    /// act(in); where the activation has parameters, they are those of the module at `path`.
+    constexpr ValueId activation(ValueId in, ActivationKind kind, std::string_view path = {}) {
+        if (kind != ActivationKind::xielu || path.empty()) return BodyBuilder::activation(in, kind);
+        std::array<std::string_view, 4> names{"alpha_p", "alpha_n", "beta", "eps"};
+        for (auto& name : names) {
+            auto const full = name_of(path, name);
+            if (parameter_of(path, name) == nullptr) return refused(in, full);
+            name = full;
+        }
+        return BodyBuilder::activation(in, kind, names);
+    }
+
+    /// The gated delta rule with the parameters of the module at `path`.
+    constexpr ValueId gated_delta(ValueId qkvz, ValueId ba, DeltaShape const& shape, std::string_view path) {
+        std::array<std::string_view, 4> names{"conv1d.weight", "dt_bias", "A_log", "norm.weight"};
+        for (auto& name : names) {
+            name = names_.join(path, ".", name);
+            if (parameter(name) == nullptr) return refused(qkvz, name);
+        }
+        return BodyBuilder::gated_delta(qkvz, ba, shape, names);
     }
 
     /// Rows of a table by token id.

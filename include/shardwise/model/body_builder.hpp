@@ -4,6 +4,7 @@
 #include <shardwise/model/block_program.hpp>
 #include <shardwise/op/norm.hpp>
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -146,10 +147,13 @@ public:
                             .spread = Spread::sharded, .units = shape.heads});
     }
 
-    /// act(in).
-    constexpr ValueId activation(ValueId in, ActivationKind kind) {
+    /// act(in); `parameters` are those of an activation that has some (xielu).
+    constexpr ValueId activation(ValueId in, ActivationKind kind,
+                                 std::array<std::string_view, 4> const& parameters = {}) {
         Operation op{.kind = OpKind::activation};
         op.activation = kind;
+        op.parameters = parameters;
+        if (kind == ActivationKind::xielu && parameters[3].empty()) refuse_alone();
         auto out = at(in);
         out.name = "activated";
         return append(op, {in}, out);
@@ -157,6 +161,7 @@ public:
     /// act(gate) * up; one value with both halves passes as `gate` alone through gated_halves.
     constexpr ValueId gated(ValueId gate, ValueId up, ActivationKind kind) {
         Operation op{.kind = OpKind::activation};
+        if (kind == ActivationKind::xielu) refuse_alone();
         op.activation = kind;
         auto out = at(gate);
         out.name = "activated";
@@ -165,6 +170,7 @@ public:
     /// act(first half) * second half of a packed gate_up value.
     constexpr ValueId gated_halves(ValueId gate_up, ActivationKind kind) {
         Operation op{.kind = OpKind::activation};
+        if (kind == ActivationKind::xielu) refuse_alone();
         op.activation = kind;
         auto out = at(gate_up);
         out.name = "activated";
@@ -175,6 +181,7 @@ public:
     /// act(gate) * in, where gate has one column for the whole row.
     constexpr ValueId scaled_rows(ValueId gate, ValueId in, ActivationKind kind) {
         Operation op{.kind = OpKind::activation};
+        if (kind == ActivationKind::xielu) refuse_alone();
         op.activation = kind;
         auto out = at(in);
         out.name = "scaled";
@@ -194,6 +201,31 @@ public:
         Operation op{.kind = OpKind::scale};
         op.factor = factor;
         return append_in_place(op, in);
+    }
+
+    /// Columns [first, first + width) of each of a value's units.
+    constexpr ValueId part(ValueId in, std::string_view name, std::int64_t unit, std::int64_t first, std::int64_t width) {
+        Operation op{.kind = OpKind::part};
+        op.in_features = unit;
+        op.out_features = width;
+        op.first_column = first;
+        if (unit < 1 || first < 0 || width < 1 || first + width > unit || at(in).width % unit != 0)
+            body_.refuse(name, "is no part of the value's units");
+        auto out = at(in);
+        out.name = name;
+        out.width = unit > 0 ? out.width / unit * width : 0;
+        return append(op, {in}, out);
+    }
+    /// The gated delta rule over [q, k, v, z] and [b, a] of each key head; `parameters` are the convolution's weight, dt_bias, A_log
+    /// and the norm's weight.
+    constexpr ValueId gated_delta(ValueId qkvz, ValueId ba, DeltaShape const& shape,
+                                  std::array<std::string_view, 4> const& parameters) {
+        Operation op{.kind = OpKind::gated_delta};
+        op.parameters = parameters;
+        op.delta = shape;
+        return append(op, {qkvz, ba},
+                      Value{.name = "delta", .rows = at(qkvz).rows, .width = shape.value_heads * shape.value_dim,
+                            .spread = Spread::sharded, .units = shape.key_heads});
     }
 
     /// The top-k experts and their weights from router scores: [tokens, k] pairs.
@@ -266,6 +298,8 @@ protected:
     }
 
 private:
+    /// Notes an xielu whose numbers the operation does not name.
+    constexpr void refuse_alone() { body_.refuse("xielu", "is computed with the parameters of a module, without a gate"); }
     /// Notes the norms that the executor does not compute.
     constexpr void check_norm(Operation const& op, ValueId in) {
         auto const& value = at(in);

@@ -64,6 +64,14 @@ struct ModelConfig {
     std::int64_t qk_rope_head_dim = 0;
     std::int64_t v_head_dim = 0;
 
+    std::int64_t linear_key_heads = 0;  // qwen3_next: linear_num_key_heads; 0: no layer has a gated delta rule
+    std::int64_t linear_value_heads = 0;
+    std::int64_t linear_key_dim = 0;
+    std::int64_t linear_value_dim = 0;
+    std::int64_t linear_kernel = 0;            // linear_conv_kernel_dim
+    std::int64_t full_attention_interval = 0;  // every n-th layer has an attention
+    LayerSet linear_layers;                    // layers with a gated delta rule; after `complete` the truth
+
     std::int64_t sliding_window = 0;
     std::int64_t attention_chunk = 0;  // llama4: attention_chunk_size
     std::int64_t score_step = 0;       // llama4: floor_scale

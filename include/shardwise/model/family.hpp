@@ -38,6 +38,8 @@ struct Family {
     /// Names of checkpoint files that differ from the tree's.
     Span<NameAlias const> aliases;
     GgufForm gguf_form;
+    /// Numbers of layers that GGUF files have in their metadata: their key, and the name in the model with `{}`.
+    Span<NameAlias const> gguf_numbers;
     /// The beginning of the names of parameters that files may leave out; empty: none.
     std::string_view optional_prefix;
 };

@@ -47,6 +47,15 @@ namespace detail {
     return config;
 }
 
+[[nodiscard]] constexpr ModelConfig apertus_preset(char const* name, DecoderSizes const& sizes) {
+    auto config = decoder_preset("apertus", name, Dtype::bf16, sizes, 12000000.0, 1e-5);
+    config.activation = ActivationKind::xielu;
+    config.rope.kind = RopeKind::llama3;
+    config.rope.factor = 8.0;
+    config.rope.original_max_positions = 8192;
+    return config;
+}
+
 /// The text part of Llama 4 Maverick.
 [[nodiscard]] constexpr ModelConfig llama_4_maverick_preset() {
     auto config = decoder_preset("llama4_text", "Llama-4-Maverick", Dtype::bf16,
@@ -72,6 +81,10 @@ inline constexpr auto seed_oss_36b = detail::seed_oss_preset();
 inline constexpr auto ernie_4_5_0_3b = detail::tied(detail::decoder_preset(
     "ernie4_5", "ERNIE-4.5-0.3B", Dtype::bf16, {103424, 1024, 3072, 18, 16, 2, 128, 131072}, 500000.0, 1e-5));
 inline constexpr auto hunyuan_7b = detail::hunyuan_preset();
+inline constexpr auto apertus_8b =
+    detail::apertus_preset("Apertus-8B", {131072, 4096, 21504, 32, 32, 8, 128, 65536});
+inline constexpr auto apertus_70b =
+    detail::apertus_preset("Apertus-70B", {131072, 8192, 43008, 80, 64, 8, 128, 65536});
 inline constexpr auto llama_4_maverick = detail::llama_4_maverick_preset();
 
 }  // namespace presets

@@ -83,6 +83,17 @@ namespace detail {
     return config;
 }
 
+[[nodiscard]] constexpr ModelConfig minimax_m2_preset() {
+    auto config = decoder_preset("minimax_m2", "MiniMax-M2", Dtype::bf16, {200064, 3072, 1536, 62, 48, 8, 128, 196608},
+                                 5000000.0, 1e-6);
+    config.experts = 256;
+    config.experts_per_token = 8;
+    config.rotary_dim = 64;
+    // Published in fp8: quantization_config of its config.json.
+    config.quant = QuantScheme::fp8_blocks();
+    return config;
+}
+
 }  // namespace detail
 
 namespace presets {
@@ -100,6 +111,7 @@ inline constexpr auto exaone_4_0_1_2b = detail::exaone4_small_preset();
 
 inline constexpr auto glm_4_9b = detail::glm_4_preset();
 inline constexpr auto minitron_4b = detail::minitron_preset();
+inline constexpr auto minimax_m2 = detail::minimax_m2_preset();
 inline constexpr auto glm_4_5_air =
     detail::glm_45_preset("GLM-4.5-Air", {151552, 4096, 10944, 46, 96, 8, 128, 131072}, 128, 1408);
 inline constexpr auto glm_4_5 = detail::glm_45_large_preset();

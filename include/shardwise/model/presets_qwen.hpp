@@ -37,6 +37,20 @@ namespace detail {
     return config;
 }
 
+[[nodiscard]] constexpr ModelConfig qwen3_next_preset() {
+    auto config = decoder_preset("qwen3_next", "Qwen3-Next-80B-A3B", Dtype::bf16,
+                                 {151936, 2048, 5120, 48, 16, 2, 256, 262144}, 10000000.0, 1e-6);
+    config.rope.partial_rotary_factor = 0.25;
+    config.linear_key_heads = 16;
+    config.linear_value_heads = 32;
+    config.linear_key_dim = config.linear_value_dim = 128;
+    config.linear_kernel = config.full_attention_interval = 4;
+    config.experts = 512;
+    config.experts_per_token = 10;
+    config.expert_intermediate_size = config.shared_expert_intermediate_size = 512;
+    return config;
+}
+
 }  // namespace detail
 
 namespace presets {
@@ -73,6 +87,7 @@ inline constexpr auto qwen3_30b_a3b =
     detail::qwen_moe_preset("qwen3_moe", "Qwen3-30B-A3B", {151936, 2048, 6144, 48, 32, 4, 128, 40960}, 128, 8, 768);
 inline constexpr auto qwen3_235b_a22b =
     detail::qwen_moe_preset("qwen3_moe", "Qwen3-235B-A22B", {151936, 4096, 12288, 94, 64, 4, 128, 40960}, 128, 8, 1536);
+inline constexpr auto qwen3_next_80b_a3b = detail::qwen3_next_preset();
 
 }  // namespace presets
 

@@ -22,12 +22,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
         case ActivationKind::gelu_tanh:
         case ActivationKind::gelu_new:
         case ActivationKind::gelu_fast: return 8.0;     // 0.5 x (1 + tanh(c (x + 0.044715 x^3)))
-        case ActivationKind::swiglu_clamped: return 9.0;
+        case ActivationKind::swiglu_clamped:
+        case ActivationKind::xielu: return 9.0;         // an exponential, and two polynomials
     }
     return 4.0;
 }
 
-/// act(in), or act(gate) * up.
+/// act(in), or act(gate) * up. The parameters of xielu are its alpha_p, alpha_n, beta and eps.
 ///
 /// Shapes  inputs and out [rows, width]; one packed input has both halves, a gate may have one column
 struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
@@ -40,6 +41,8 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
     }
 
     [[nodiscard]] static constexpr GradientRule gradient(Operation const& op, Span<Value const> values) {
+        if (op.activation == ActivationKind::xielu)
+            return GradientRule::refused("xIELU (apertus) has no gradient yet");
         if (op.inputs[1] == no_value) return {.has_gradient = {true}, .reads = {true}};
         if (op.activation == ActivationKind::swiglu_clamped && op.inputs[0] == op.inputs[1])
             return GradientRule::refused("interleaved gates (gpt_oss) have no gradient yet");

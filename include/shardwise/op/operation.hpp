@@ -23,6 +23,8 @@ enum class OpKind : std::uint8_t {
     combine,     // weighted sum of the experts' rows back into token order
     last_token,  // the last row of each sequence
     scale,       // element-wise product with a number, in place
+    part,        // the same columns of every unit (head) of a value
+    gated_delta, // the gated delta rule over a state of each sequence, behind a short convolution
 };
 
 /// With an offset the weight is one more than what checkpoints store (gemma, nemotron).
@@ -34,9 +36,30 @@ enum class NormKind : std::uint8_t { rms, layer, rms_offset, layer_offset };
 }
 
 /// gelu_new and gelu_fast compute gelu_tanh and differ in their module's class only. swiglu_clamped (gpt_oss) reads gate and
-/// up interleaved: min(gate, 7) * sigmoid(1.702 gate) * (clamp(up, -7, 7) + 1).
+/// up interleaved: min(gate, 7) * sigmoid(1.702 gate) * (clamp(up, -7, 7) + 1). xielu (apertus) has four parameters: see
+/// kernels/xielu.hpp.
 enum class ActivationKind : std::uint8_t {
     silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped, gelu_new, gelu_fast, sigmoid, relu_squared,
+    xielu,
+};
+
+/// The heads of a gated delta rule. A value head has the query and the key of its key head.
+struct DeltaShape {
+    std::int64_t key_heads = 0;
+    std::int64_t value_heads = 0;
+    std::int64_t key_dim = 0;
+    std::int64_t value_dim = 0;
+    /// Tokens that the convolution of a channel sees, the newest included.
+    std::int64_t kernel = 1;
+
+    [[nodiscard]] constexpr std::int64_t values_per_key() const { return key_heads > 0 ? value_heads / key_heads : 0; }
+    /// Of a key head: the columns of its values, and those of its query, key and values, which the convolution runs over.
+    [[nodiscard]] constexpr std::int64_t value_columns() const { return values_per_key() * value_dim; }
+    [[nodiscard]] constexpr std::int64_t channels() const { return 2 * key_dim + value_columns(); }
+    /// What so many key heads keep of a sequence, in fp32: the convolution's inputs, and a matrix for each value head.
+    [[nodiscard]] constexpr std::int64_t state_elements(std::int64_t heads) const {
+        return heads * (channels() * (kernel - 1) + values_per_key() * key_dim * value_dim);
+    }
 };
 
 /// What the rows of an embedding's table are numbered by.
@@ -80,7 +103,7 @@ struct Operation {
     /// Parameters relative to the block's module ("self_attn.q_proj.weight"); a `*` stands for every expert. After a / the name is
     /// a full one: of what several blocks share.
     std::array<std::string_view, 4> parameters{};
-    /// Of linear, experts, embedding (rows, width) and norm (width, -).
+    /// Of linear, experts, embedding (rows, width) and norm (width, -); of part the columns of a unit before and after.
     std::int64_t in_features = 0;
     std::int64_t out_features = 0;
     /// Of route and experts.
@@ -90,6 +113,8 @@ struct Operation {
     bool weighs_inputs = false;
     /// Of attention and rope.
     AttentionShape attention{};
+    /// Of gated_delta.
+    DeltaShape delta{};
     NormKind norm = NormKind::rms;
     /// Of norm: what is added to the variance; 0: the model's.
     double epsilon = 0.0;
@@ -99,6 +124,8 @@ struct Operation {
     /// Of embedding: what numbers the rows, and the row of index 0 (opt's positions begin at row 2).
     TableIndex index = TableIndex::token;
     std::int64_t first_row = 0;
+    /// Of part: where in a unit the columns begin.
+    std::int64_t first_column = 0;
     /// Of a table of positions: tokens with this id have none; their row is the one before `first_row` (roberta's padding).
     std::int64_t skipped_id = -1;
     /// Of last_token: take each sequence's first row instead (bert's pooler).

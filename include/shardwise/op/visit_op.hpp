@@ -7,9 +7,11 @@
 #include <shardwise/op/combine.hpp>
 #include <shardwise/op/embedding.hpp>
 #include <shardwise/op/experts.hpp>
+#include <shardwise/op/gated_delta.hpp>
 #include <shardwise/op/last_token.hpp>
 #include <shardwise/op/linear.hpp>
 #include <shardwise/op/norm.hpp>
+#include <shardwise/op/part.hpp>
 #include <shardwise/op/rope.hpp>
 #include <shardwise/op/route.hpp>
 #include <shardwise/op/scale.hpp>
@@ -35,6 +37,8 @@ constexpr decltype(auto) visit_op(OpKind kind, Rule&& rule) {
         case OpKind::combine: return rule(CombineOp{});
         case OpKind::last_token: return rule(LastTokenOp{});
         case OpKind::scale: return rule(ScaleOp{});
+        case OpKind::part: return rule(PartOp{});
+        case OpKind::gated_delta: return rule(GatedDeltaOp{});
     }
     __builtin_unreachable();
 }

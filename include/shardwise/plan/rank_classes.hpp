@@ -81,6 +81,7 @@ struct DealtUnits {
             dealt.add_heads(value.units, value.packed_kv_heads);
         }
         for (auto const& op : body.operations()) {
+            if (op.kind == OpKind::gated_delta) dealt.add(op.delta.key_heads);
             if (op.kind != OpKind::attention) continue;
             dealt.add(op.attention.heads);
             dealt.add_heads(op.attention.heads, op.attention.kv_heads);

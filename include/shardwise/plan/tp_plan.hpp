@@ -63,6 +63,14 @@ private:
         return false;
     }
 
+    /// transformers cuts no heads that share a convolution (qwen3_next): every rank computes such a module whole.
+    bool has_convolution(Module const& module) const {
+        for (std::uint32_t i = 0; i < module.child_count; ++i) {
+            if (tree_.module(tree_.child(module, i).module).class_name == "Conv1d") return true;
+        }
+        return false;
+    }
+
     /// The style of a product; empty where every rank computes all of it.
     std::string_view style_of(Module const& module, Module const& parent) const {
         for (std::uint32_t i = 0; i < module.tensor_count; ++i) {
@@ -101,7 +109,7 @@ private:
         }
         for (std::uint32_t i = 0; i < module.child_count; ++i) {
             auto const& child = tree_.child(module, i);
-            if (child.count < 1) continue;
+            if (child.count < 1 || has_convolution(tree_.module(child.module))) continue;
             auto const name = child.name.empty() ? std::string("*") : std::string(child.name);
             auto const inner = path.empty() ? name : path + "." + name;
             if (auto const style = style_of(tree_.module(child.module), module); !style.empty()) add(inner, style);

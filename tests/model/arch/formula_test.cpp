@@ -71,6 +71,12 @@ std::string formula(BlockBody const& body) {
             case OpKind::scale:
                 function = "scale";
                 break;
+            case OpKind::part:
+                function = "part";
+                break;
+            case OpKind::gated_delta:
+                function = "gated_delta";
+                break;
         }
         last = function + "(" + arguments + ")";
         values[static_cast<std::size_t>(op.output)] = last;

@@ -219,7 +219,7 @@ TEST_CASE("read_config: a language model under text_config is counted with its o
     CHECK(wrapped.config.layers == 2);
     CHECK(refusal_code_of(R"({"model_type": "llava", "text_config": {"model_type": "nonsense"}})") ==
           ErrorCode::unknown_name);
-    CHECK(refusal_code_of(R"({"model_type": "llava", "text_config": {}})") == ErrorCode::missing_field);
+    CHECK(refusal_code_of(R"({"model_type": "paligemma", "text_config": {}})") == ErrorCode::missing_field);
     CHECK(refusal_code_of(R"({"model_type": "llava", "text_config": 3})") == ErrorCode::invalid_field);
     CHECK(refusal_of(R"({"model_type": "llava", "text_config": {"model_type": "llama", "hidden_size": "x"}})") ==
           "config.json: text_config.hidden_size: must be an integer, but is a string");

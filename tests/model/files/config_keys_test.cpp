@@ -71,14 +71,23 @@ bool is_listed_unread(std::string_view family, std::string const& key, Json cons
     return is_listed;
 }
 
-/// 5.23 ties the head of every T5, whatever its config said, and saves it so.
+/// 5.23 ties the head of every T5, whatever its config said, and of a mistral3 whose config does not say, and saves it so.
 bool is_changed_by_5(std::string const& name) {
-    return name == "small-t5-gated-untied" || name == "small-t5-encoder";
+    return name == "small-t5-gated-untied" || name == "small-t5-encoder" || name == "small-mistral3";
+}
+
+/// True for the vision model of a whole one, and for what stands between it and the text model.
+bool is_of_other_part(std::string_view name) {
+    for (auto const* const part : {"visual.", "vision_tower.", "multi_modal_projector."})
+        if (name.find(part) != std::string_view::npos) return true;
+    return false;
 }
 
 testing::WrittenTensor tensor_of(Json const& row) {
     testing::WrittenTensor tensor{row.at(0), row.at(1), row.at(2).get<std::vector<std::int64_t>>(), 4};
-    REQUIRE(tensor.dtype == "F32");
+    // 4.57 makes the numbers of apertus' activations in bf16, whatever the model's dtype.
+    if (tensor.dtype == "BF16" && tensor.name.find(".act_fn.") != std::string::npos) tensor.bytes = 2;
+    REQUIRE((tensor.dtype == "F32" || tensor.bytes == 2));
     for (auto const extent : tensor.shape) tensor.bytes *= extent;
     return tensor;
 }
@@ -129,22 +138,37 @@ TEST_CASE("config keys: checkpoints saved by both versions are read whole") {
             folder.write("config.json", row.at("config").dump());
             std::vector<testing::WrittenTensor> tensors;
             std::int64_t bytes = 0;
-            bool has_other_parts = false;
+            std::int64_t other_bytes = 0;
             for (auto const& entry : row.at("tensors")) {
                 tensors.push_back(tensor_of(entry));
                 bytes += tensors.back().bytes;
-                has_other_parts = has_other_parts || tensors.back().name.find("vision") != std::string::npos;
+                if (is_of_other_part(tensors.back().name)) other_bytes += tensors.back().bytes;
             }
             testing::write_safetensors(folder.path("model.safetensors"), tensors);
             auto const source = detail::folder_source(folder.path(""), name);
             REQUIRE(source);
             auto const checkpoint = read_checkpoint(*source);
+            // 5.23 saves the stacked experts of this family the other way round than 4.57 and the publisher do, under their names.
+            if (version == both_versions[1] && model.starts_with("small-qwen3_vl_moe")) {
+                REQUIRE(!checkpoint);
+                CHECK(checkpoint.error().code() == ErrorCode::shape_mismatch);
+                CHECK(checkpoint.error().message().find("mlp.experts.") != std::string::npos);
+                continue;
+            }
             REQUIRE_MESSAGE(checkpoint.has_value(), checkpoint.error().message());
             CHECK(checkpoint->has_stored_sizes);
             auto const stored = sum_tensors(checkpoint->model.tree, [](Tensor const& tensor) {
                 return tensor.kind == TensorKind::transient_buffer ? std::int64_t{0} : tensor.bytes().count();
             });
-            if (!has_other_parts) CHECK(stored == bytes);
+            CHECK(stored + other_bytes == bytes);
+            // What is not loaded is told of, and nothing else is left.
+            auto const told = [&](std::string_view words) {
+                return std::any_of(checkpoint->warnings.begin(), checkpoint->warnings.end(),
+                                   [&](auto const& text) { return text.find(words) != std::string::npos; });
+            };
+            CHECK(told("are not counted and not loaded: the text model runs on text alone") == (other_bytes > 0));
+            CHECK_FALSE(told("no part of the model"));
+            CHECK_FALSE(told("multi-token"));
             families.emplace(checkpoint->model.config.model_type.view());
         }
         CHECK(families.size() >= 43);

@@ -7,9 +7,11 @@
 #include <shardwise/executor/ops/combine.hpp>
 #include <shardwise/executor/ops/embedding.hpp>
 #include <shardwise/executor/ops/experts.hpp>
+#include <shardwise/executor/ops/gated_delta.hpp>
 #include <shardwise/executor/ops/last_token.hpp>
 #include <shardwise/executor/ops/linear.hpp>
 #include <shardwise/executor/ops/norm.hpp>
+#include <shardwise/executor/ops/part.hpp>
 #include <shardwise/executor/ops/rope.hpp>
 #include <shardwise/executor/ops/route.hpp>
 #include <shardwise/executor/ops/scale.hpp>

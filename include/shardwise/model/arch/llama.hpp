@@ -15,6 +15,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 struct Llama {
     static constexpr std::string_view name = "llama";
     static constexpr std::string_view gguf_name = "llama";
+    /// A llava's text_config is one where it names no model_type.
+    static constexpr std::string_view text_part_of = "llava";
     static constexpr GgufForm gguf_form{.permutes_rope_rows = true};
 
     static constexpr std::array fields{

@@ -16,6 +16,8 @@ struct Mistral {
     static constexpr std::string_view name = "mistral";
     /// llama.cpp writes it as "llama", which is read as that family: same names, same shapes.
     static constexpr std::string_view gguf_name = "";
+    /// A mistral3's text_config is one where it names no model_type.
+    static constexpr std::string_view text_part_of = "mistral3";
 
     static constexpr std::array fields{
         positive_field("vocab_size", &ModelConfig::vocab_size, 32000).in_gguf("vocab_size"),

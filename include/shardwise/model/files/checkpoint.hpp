@@ -9,6 +9,7 @@
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/described_sizes.hpp>
 #include <shardwise/model/files/gguf_config.hpp>
+#include <shardwise/model/files/gguf_numbers.hpp>
 #include <shardwise/model/files/open_checkpoint.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
 
@@ -147,7 +148,11 @@ private:
             return take_names(checkpoint, config.error());
         }
         if (auto const done = describe_gguf_config(*config); !done) return done;
-        return match(checkpoint, CheckpointMatcher::Layout::gguf, true);
+        auto const& model = out_.model;
+        auto const numbers =
+            read_gguf_numbers(checkpoint.header.metadata, model.family, model.config.layers, files_);
+        if (!numbers) return numbers.error();
+        return match(checkpoint, CheckpointMatcher::Layout::gguf, true, *numbers);
     }
     /// True where the files are sound, but no family describes their model: its tensors still say what there is.
     [[nodiscard]] static bool is_undescribed(Error const& error) {
@@ -162,15 +167,17 @@ private:
         return source.folder + (source.folder.back() == '/' ? "" : "/") + name;
     }
 
-    /// Compares the file's tensors with the model's and takes over their sizes.
+    /// Compares the file's tensors, and what it has in their place, with the model's and takes over their sizes.
     template <class Files>
-    Result<> match(Files const& checkpoint, CheckpointMatcher::Layout layout, bool has_shapes) {
+    Result<> match(Files const& checkpoint, CheckpointMatcher::Layout layout, bool has_shapes,
+                   std::span<GgufNumber const> numbers = {}) {
         auto& model = out_.model;
         TreeTensors const tensors(model.tree);
         auto const layers =
             model.config.layers > model.config.decoder_layers ? model.config.layers : model.config.decoder_layers;
-        CheckpointMatcher matcher(tensors, *model.family, files_, layout, layers);
+        CheckpointMatcher matcher(tensors, *model.family, files_, layout, layers, model.config.is_text_part);
         for (std::size_t i = 0; i < checkpoint.size(); ++i) matcher.add(checkpoint[i]);
+        for (auto const& number : numbers) matcher.add({number.name, Shape{1}, sizeof(float), Dtype::f32});
         auto const stored = matcher.finish(out_.warnings);
         if (!stored) return stored.error();
         if (!has_shapes) return describe_packing();

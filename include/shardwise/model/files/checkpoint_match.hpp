@@ -30,21 +30,22 @@ public:
     enum class Layout : std::uint8_t { torch, gguf };
 
     /// All arguments must outlive this. `layers`: numbered layers from there on are extra ones (multi-token
-    /// prediction).
+    /// prediction). With `is_text_part` the file may have the other parts of a whole model, too.
     CheckpointMatcher(TreeTensors const& tensors, Family const& family, std::string_view path, Layout layout,
-                      std::int64_t layers)
+                      std::int64_t layers, bool is_text_part = false)
         : tensors_(tensors),
           map_(tensors, {family.aliases.data(), family.aliases.size()}),
           optional_prefix_(family.optional_prefix),
           path_(path),
           layout_(layout),
           layers_(layers),
+          is_text_part_(is_text_part),
           states_(static_cast<std::size_t>(tensors.size())) {}
 
     /// Takes one tensor of the file; its name must outlive this.
     void add(FileTensor const& file) {
         auto const match = map_.find(file.name);
-        if (!match.is_found()) return add_unexpected(file.name);
+        if (!match.is_found()) return add_unexpected(file);
         std::int64_t whole = 0;
         for (std::size_t i = 0; i < match.set_count; ++i) whole += weight_of(match.sets[i]) * match.sets[i].count;
         bool const is_shared = match.set_count > 1 || match.sets[0].count > 1;
@@ -230,11 +231,30 @@ private:
         return text + "]";
     }
 
-    void add_unexpected(std::string_view name) {
+    void add_unexpected(FileTensor const& file) {
+        auto const name = file.name;
         if (is_harmless_extra(name)) return;
+        if (is_text_part_) {
+            if (auto const part = other_part(name); !part.empty()) return add_other_part(part, file.bytes);
+        }
         if (is_extra_layer(name)) return static_cast<void>(++extra_layer_tensors_);
         ++unexpected_count_;
         if (unexpected_.size() < 64) unexpected_.push_back(name);
+    }
+    /// The part of a whole model, beside its text model, that a tensor belongs to ("vision_tower"); empty: none.
+    [[nodiscard]] static std::string_view other_part(std::string_view name) {
+        if (name.starts_with("model.")) name.remove_prefix(6);
+        auto const part = name.substr(0, name.find('.'));
+        for (std::string_view const own : {"language_model", "text_model", "layers", "embed_tokens", "norm", "lm_head"}) {
+            if (part == own) return {};
+        }
+        return part;
+    }
+    void add_other_part(std::string_view part, std::int64_t bytes) {
+        ++other_tensors_;
+        other_bytes_ += bytes;
+        if (std::find(other_parts_.begin(), other_parts_.end(), part) == other_parts_.end() && other_parts_.size() < 8)
+            other_parts_.push_back(part);
     }
     /// True for "model.layers.61.x" of a model of 61 layers, and for the multi-token heads' own names.
     [[nodiscard]] bool is_extra_layer(std::string_view name) const {
@@ -253,6 +273,12 @@ private:
             warnings.push_back(escaped(path_) + ": " + std::to_string(extra_layer_tensors_) +
                                " tensors of layers beyond the model's " + std::to_string(layers_) +
                                " (multi-token prediction) are not counted");
+        }
+        if (other_tensors_ > 0) {
+            auto text = escaped(path_) + ": " + std::to_string(other_tensors_) + " tensors (" +
+                        shardwise::to_text(Bytes{other_bytes_}) + ") of ";
+            for (std::size_t i = 0; i < other_parts_.size(); ++i) text += (i > 0 ? ", " : "") + escaped(other_parts_[i]);
+            warnings.push_back(text + " are not counted and not loaded: the text model runs on text alone");
         }
         if (unexpected_count_ == 0) return;
         auto text = escaped(path_) + ": " + std::to_string(unexpected_count_) +
@@ -292,11 +318,15 @@ private:
     std::string_view path_;
     Layout layout_;
     std::int64_t layers_;
+    bool is_text_part_;
     std::vector<State> states_;
     std::vector<Doubt> doubts_;
     std::vector<std::string_view> unexpected_;
     std::int64_t unexpected_count_ = 0;
     std::int64_t extra_layer_tensors_ = 0;
+    std::vector<std::string_view> other_parts_;
+    std::int64_t other_tensors_ = 0;
+    std::int64_t other_bytes_ = 0;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -48,6 +48,8 @@ struct ConfigPart {
     JsonValue object;
     std::string_view model_type;
     bool is_text_config;
+    /// The text part of a model with other inputs whose keys stand beside those of the other parts.
+    bool is_flat = false;
 };
 
 template <class List>
@@ -66,6 +68,19 @@ template <class List>
 template <class List>
 [[nodiscard]] bool is_known_type(std::string_view model_type) {
     return List::with(model_type, [](auto) {});
+}
+
+/// The family whose text model is that of whole models of this type, where their text_config need not name it: gemma3's is
+/// gemma3_text's. With `is_flat` one whose keys may stand in the config.json itself. Empty: none.
+template <class List>
+[[nodiscard]] std::string_view text_family_of(std::string_view whole_type, bool is_flat = false) {
+    std::string_view found;
+    List::for_each([&]<class Arch>(Arch) {
+        bool is_part = std::string_view{Arch::name} == std::string(whole_type) + "_text";
+        if constexpr (requires { Arch::text_part_of; }) is_part = is_part || Arch::text_part_of == whole_type;
+        if (is_part && (!is_flat || requires { Arch::may_be_flat; })) found = Arch::name;
+    });
+    return found;
 }
 
 /// Finds the part that describes the language model: the whole, or `text_config` of a model of several kinds of input.
@@ -93,8 +108,10 @@ template <class List>
                 .fix("pass it with --tree");
         }
         if (!type) return whole.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
-        if (!is_known_type<List>(whole_type)) return unknown_model_type<List>(whole.file(), whole_type);
-        return ConfigPart{whole.value(), whole_type, false};
+        if (is_known_type<List>(whole_type)) return ConfigPart{whole.value(), whole_type, false};
+        auto const flat = text_family_of<List>(whole_type, true);
+        if (flat.empty()) return unknown_model_type<List>(whole.file(), whole_type);
+        return ConfigPart{whole.value(), flat, false, true};
     }
     if (!text->is_object()) return whole.wrong_type("text_config", *text, "an object");
     ConfigObject const part(*text, whole.file(), "text_config.");
@@ -104,11 +121,7 @@ template <class List>
         if (!is_known_type<List>(*name)) return unknown_model_type<List>(whole.file(), *name);
         return ConfigPart{*text, *name, true};
     }
-    // gemma3's text part may leave its own type out.
-    std::string_view named;
-    List::for_each([&]<class Arch>(Arch) {
-        if (std::string_view{Arch::name} == std::string(whole_type) + "_text") named = Arch::name;
-    });
+    auto const named = text_family_of<List>(whole_type);
     if (named.empty())
         return part.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
     return ConfigPart{*text, named, true};
@@ -164,8 +177,11 @@ template <class List>
         for (auto const entry : *types) {
             auto const word = object.string("layer_types", entry);
             if (!word) return word.error();
-            // A family has layers with windows or with chunks.
-            auto const local = config.attention_chunk > 0 ? std::string_view{"chunked_attention"} : "sliding_attention";
+            // A family has layers with windows, with chunks or with states.
+            bool const has_states = config.linear_key_heads > 0;
+            auto const local = config.attention_chunk > 0 ? std::string_view{"chunked_attention"}
+                               : has_states               ? "linear_attention"
+                                                          : "sliding_attention";
             if (*word != "full_attention" && *word != local) {
                 return object
                     .error(ErrorCode::unsupported, "layer_types",
@@ -173,7 +189,7 @@ template <class List>
                     .fix("known: full_attention, " + std::string(local));
             }
             if (layer >= LayerSet::capacity) break;
-            if (*word == local) config.sliding_layers.insert(layer);
+            if (*word == local) (has_states ? config.linear_layers : config.sliding_layers).insert(layer);
             ++layer;
         }
         config.layer_types_count = static_cast<std::int64_t>(types->size());
@@ -269,14 +285,20 @@ template <ModelArchitecture Arch>
     if (!labels) return labels.error();
     out.config.labels = *labels;
     if (part.is_text_config) {
+        // The head is the whole model's: version 5 asks the whole, whose part may say otherwise; version 4 asks the part first.
         auto const tied = whole.find_set("tie_word_embeddings");
-        if (tied && !object.find_set("tie_word_embeddings")) {
+        auto const version = whole.find_set("transformers_version");
+        bool const asks_whole = version && version->string() && version->string()->starts_with("5.");
+        if (tied && (asks_whole || !object.find_set("tie_word_embeddings"))) {
             auto const flag = whole.flag("tie_word_embeddings", *tied);
             if (!flag) return flag.error();
             out.config.tie_word_embeddings = *flag;
         }
+    }
+    if (part.is_text_config || part.is_flat) {
         out.config.is_text_part = true;
-        out.warnings.push_back(escaped(whole.file()) + ": only the text model (text_config) is counted");
+        out.warnings.push_back(escaped(whole.file()) + ": only the text model" +
+                               (part.is_flat ? "" : " (text_config)") + " is counted");
     }
     if (whole.find_set("auto_map")) {
         out.warnings.push_back(escaped(whole.file()) + ": auto_map names code of the repository; it is never executed");

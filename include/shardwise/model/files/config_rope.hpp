@@ -39,7 +39,9 @@ inline constexpr std::array<RopeMember, 13> rope_members{
 
 /// The method that `rope_type` (or the older `type`) names.
 [[nodiscard]] constexpr std::optional<RopeKind> parse_rope_kind(std::string_view name) {
-    constexpr std::array<std::pair<std::string_view, RopeKind>, 7> kinds{{{"default", RopeKind::standard},
+    constexpr std::array<std::pair<std::string_view, RopeKind>, 8> kinds{{{"default", RopeKind::standard},
+                                                                          // Of text alone all axes are one.
+                                                                          {"mrope", RopeKind::standard},
                                                                           {"linear", RopeKind::linear},
                                                                           {"dynamic", RopeKind::dynamic},
                                                                           {"llama3", RopeKind::llama3},

@@ -67,6 +67,20 @@ public:
         return numbers;
     }
 
+    /// The same of any numbers.
+    [[nodiscard]] std::vector<double> reals(GgufValue const& array, std::size_t limit) const {
+        std::vector<double> numbers;
+        if (array.type != GgufValueType::array || width_of(array.element) == 0) return numbers;
+        detail::GgufCursor cursor(source_, array.offset, look_up_window);
+        for (std::uint64_t i = 0; i < array.count && numbers.size() < limit; ++i) {
+            GgufValue element;
+            element.type = array.element;
+            if (!read_scalar(cursor, element)) return {};
+            numbers.push_back(element.real);
+        }
+        return numbers;
+    }
+
     /// Used by the reader: notes a key that was read at `offset`.
     void add(std::string_view key, std::uint64_t offset) { keys_.push_back({detail::hash_name(key), offset}); }
     void reserve(std::size_t count) { keys_.reserve(count); }

@@ -207,17 +207,19 @@ constexpr void add_classifier(ModuleTree& tree, ModelConfig const& config, std::
     tree.set_root(tree.add(tree.names().join(config.model_class.view()), children));
 }
 
-/// The classifier's block: texts are judged by their first token, questions and tokens token by token.
+/// The classifier's block: texts are judged by what the pooler makes of their first token, or by that token, questions and tokens
+/// token by token.
 constexpr void append_classifier(ProgramBuilder& model, ModelConfig const& config) {
     bool const is_of_text = is_for(config, "ForSequenceClassification") || is_for(config, "ForMultipleChoice");
+    bool const is_pooled = model.has("pooler");
     auto const write = [&](BlockBuilder& body) {
-        auto in = is_of_text ? body.first_token(body.input()) : body.input();
+        auto in = is_of_text && !is_pooled ? body.first_token(body.input()) : body.input();
         bool const is_dense = body.has("dense");
         if (is_dense) in = body.activation(body.linear(in, "dense", "dense"), ActivationKind::tanh);
         (void)body.linear(in, "scores", is_dense ? "out_proj" : "");
     };
     model.head_block("qa_outputs", write);
-    model.head_block("classifier", write);
+    model.head_block("classifier", write, is_pooled ? Rows::sequences : Rows::tokens);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

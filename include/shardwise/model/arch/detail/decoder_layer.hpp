@@ -47,8 +47,9 @@ struct LlamaLayout {
     bool has_rotary_dim = false;
     /// Each layer has a rotary embedding of its own (qwen2_moe).
     bool has_layer_rotary = false;
-    /// The module of a layer that follows attention.
+    /// The module of a layer that follows attention, and the whole name of its class where it is not the prefix and "MLP".
     std::string_view mlp = "mlp";
+    std::string_view mlp_class{};
     HeadNorms head_norms{};
     /// Logits are divided by config.logit_scale (granite).
     bool divides_logits = false;
@@ -114,8 +115,8 @@ constexpr void assume_head_scale(ModelConfig& config) {
     if (layout.has_gate) children.push_back({"gate_proj", in});
     children.push_back({"up_proj", in});
     children.push_back({"down_proj", out});
-    children.push_back({"act_fn", part.plain(activation_class(config.activation))});
-    return tree.add(part.name(layout.prefix, class_suffix), children);
+    children.push_back({"act_fn", part.activation(activation_class(config.activation), config.activation)});
+    return tree.add(layout.mlp_class.empty() ? part.name(layout.prefix, class_suffix) : layout.mlp_class, children);
 }
 
 /// The decoder layer: attention, `mlp`, and the norms around them.

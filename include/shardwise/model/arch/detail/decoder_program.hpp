@@ -56,7 +56,8 @@ struct MlpValues {
     bool const has_gate = body.has(gate_path);
     auto const gate = has_gate ? body.linear(normed, names.gate, gate_path) : no_value;
     auto const up = body.linear(normed, names.up, body.path(mlp, "up_proj"));
-    auto const activated = has_gate ? body.gated(gate, up, config.activation) : body.activation(up, config.activation);
+    auto const activated = has_gate ? body.gated(gate, up, config.activation)
+                                    : body.activation(up, config.activation, body.path(mlp, "act_fn"));
     return body.linear(activated, names.out, body.path(mlp, "down_proj"));
 }
 

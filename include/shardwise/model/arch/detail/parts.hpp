@@ -80,6 +80,16 @@ public:
     }
     /// A module without tensors: an activation, a dropout.
     constexpr ModuleId plain(std::string_view class_name) { return tree_.add(class_name, {}, {}); }
+    /// A module of an activation; xielu's has four numbers, in bf16 whatever the model's dtype.
+    constexpr ModuleId activation(std::string_view class_name, ActivationKind kind) {
+        if (kind != ActivationKind::xielu) return plain(class_name);
+        auto const number = [](std::string_view tensor_name, Shape const& shape, TensorKind tensor_kind) {
+            return Tensor{.name = tensor_name, .shape = shape, .dtype = Dtype::bf16, .kind = tensor_kind};
+        };
+        return tree_.add(class_name, {number("alpha_p", {1}, TensorKind::parameter),
+                                      number("alpha_n", {1}, TensorKind::parameter),
+                                      number("beta", {}, TensorKind::buffer), number("eps", {}, TensorKind::buffer)});
+    }
     /// A rotary embedding with its fp32 inverse frequencies, which checkpoints do not store.
     constexpr ModuleId rotary(std::string_view class_name, std::int64_t rotary_dim) {
         return tree_.add(class_name, {Tensor{.name = "inv_freq",

@@ -42,9 +42,10 @@ struct SparseMlpNames {
     return tree.add(part.name(layout.prefix, "SparseMoeBlock"), children);
 }
 
-/// block_sparse_moe of mixtral and phimoe: the router, and experts w1 (gate), w2 (down) and w3 (up).
+/// block_sparse_moe of mixtral and phimoe: the router, and experts w1 (gate), w2 (down) and w3 (up). minimax_m2's has a tensor that
+/// corrects the choice, too.
 [[nodiscard]] constexpr ModuleId add_numbered_experts(ModuleTree& tree, ModelConfig const& config,
-                                                      LlamaLayout const& layout) {
+                                                      LlamaLayout const& layout, bool has_correction = false) {
     PartMaker part(tree, config.dtype_or(Dtype::f32));
     auto const width = config.expert_intermediate_size;
     auto const in = part.linear(width, config.hidden_size, false, ShardRule::units(0, width));
@@ -52,8 +53,16 @@ struct SparseMlpNames {
     auto const expert =
         tree.add(part.name(layout.prefix, "BlockSparseTop2MLP"), {},
                  {{"w1", in}, {"w2", out}, {"w3", in}, {"act_fn", part.plain(activation_class(config.activation))}});
-    return tree.add(part.name(layout.prefix, "SparseMoeBlock"), {},
-                    {{"gate", add_router(tree, config)}, {"experts", add_expert_list(tree, config, expert)}});
+    auto const name = part.name(layout.prefix, "SparseMoeBlock");
+    auto const router = add_router(tree, config);
+    auto const experts = add_expert_list(tree, config, expert);
+    if (!has_correction) return tree.add(name, {}, {{"gate", router}, {"experts", experts}});
+    Tensor const correction{.name = "e_score_correction_bias",
+                            .shape = {config.experts},
+                            .dtype = config.dtype_or(Dtype::f32),
+                            .kind = TensorKind::buffer,
+                            .use = TensorUse::bias};
+    return tree.add(name, {correction}, {{"gate", router}, {"experts", experts}});
 }
 inline constexpr SparseMlpNames numbered_experts{.router = "block_sparse_moe.gate",
                                                  .gate = "block_sparse_moe.experts.*.w1",

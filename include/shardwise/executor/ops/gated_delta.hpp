@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/executor/step_room.hpp>
+#include <shardwise/kernels/gated_delta.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// The rank's key heads of each sequence of a step, whose states are in the cache.
+template <ComputeBackend Backend, ReductionPolicy Policy>
+struct ExecutedOp<GatedDeltaOp, Backend, Policy> {
+    using Held = HeldOperation<Backend, Policy>;
+
+    [[nodiscard]] static Result<Held> load(OperationLoader<Backend> const& from, Operation const& op, BlockBody const&,
+                                           BlockCut const& cut) {
+        auto const& shape = op.delta;
+        auto const own = cut.delta_heads;
+        if (own.size() == 0) return Held{};
+        auto const values = shape.value_columns();
+        auto const kernel = shape.kernel;
+        auto const channels = [&](std::int64_t first, std::int64_t of_head) {
+            return UnitRange{(first + own.begin * of_head) * kernel, (first + own.end * of_head) * kernel};
+        };
+        auto const keys = shape.key_heads * shape.key_dim;
+        UnitRange const convolved[] = {channels(0, shape.key_dim), channels(keys, shape.key_dim), channels(2 * keys, values)};
+        UnitRange const heads[] = {{own.begin * shape.values_per_key(), own.end * shape.values_per_key()}};
+        HeldDelta<Backend> held;
+        auto convolution =
+            from.hold_vector(op.parameters[0], (2 * keys + shape.key_heads * values) * kernel, convolved);
+        if (!convolution) return convolution.error();
+        auto dt_bias = from.hold_vector(op.parameters[1], shape.value_heads, heads);
+        if (!dt_bias) return dt_bias.error();
+        auto decay = from.hold_vector(op.parameters[2], shape.value_heads, heads);
+        if (!decay) return decay.error();
+        auto norm = from.hold_vector(op.parameters[3], shape.value_dim);
+        if (!norm) return norm.error();
+        held.convolution = std::move(*convolution);
+        held.dt_bias = std::move(*dt_bias);
+        held.decay = std::move(*decay);
+        held.norm = std::move(*norm);
+        for (std::int64_t i = 0; i < held.decay.size(); ++i) held.decay.data()[i] = -std::exp(held.decay.data()[i]);
+        return Held{std::move(held)};
+    }
+
+    [[nodiscard]] static Result<> count(MemoryTally& to, CountedBlock const& block, Operation const& op,
+                                        ParameterFormat) {
+        auto const& shape = op.delta;
+        auto const own = block.cut.delta_heads.size();
+        if (own == 0) return {};
+        to.add_vector(op, 0, own * shape.channels() * shape.kernel);
+        to.add_vector(op, 1, own * shape.values_per_key());
+        to.add_vector(op, 2, own * shape.values_per_key());
+        to.add_vector(op, 3, shape.value_dim);
+        auto const bytes = kv_layer_bytes(delta_layer(shape, own), kv_room(block.limits));
+        if (!bytes) return Error{ErrorCode::size_overflow}.in("kv cache").at("sequences").got(block.limits.sequences);
+        to.cache += bytes->count();
+        return {};
+    }
+
+    [[nodiscard]] static std::int64_t scratch(CountedBlock const& block, Operation const& op, std::size_t) {
+        return gated_delta_workspace(op.delta, block.cut.delta_heads.size());
+    }
+
+    template <Communicator C>
+    [[nodiscard]] static Result<> run(BlockWalk<Backend, Policy, C>& walk, Operation const& op, std::size_t number) {
+        auto const own = walk.block.cut.delta_heads.size();
+        if (own == 0) return {};
+        auto const& held = std::get<HeldDelta<Backend>>(walk.held(number));
+        auto shape = op.delta;
+        shape.value_heads = own * shape.values_per_key();
+        shape.key_heads = own;
+        auto const& config = walk.model.config;
+        DeltaWeights const weights{held.convolution.view(), held.dt_bias.view(), held.decay.view(), held.norm.view(),
+                                   static_cast<float>(config.norm_epsilon)};
+        auto const in = walk.view(op.inputs[0]);
+        auto const ba = walk.view(op.inputs[1]);
+        auto const out = walk.view(op.output);
+        std::int64_t first = 0;
+        for (auto const& part : walk.step.parts) {
+            auto const state = walk.step.cache->state(walk.block.cache_layer, part.slot, part.past, part.tokens);
+            if (!state) return state.error();
+            auto const done = gated_delta(in.rows(first, part.tokens), ba.rows(first, part.tokens), shape, weights,
+                                          part.past == 0, *state, walk.step.scratch, out.rows(first, part.tokens),
+                                          walk.stream);
+            if (!done) return done;
+            first += part.tokens;
+        }
+        return {};
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/core/check_views.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/op/operation.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// What a gated delta rule multiplies with, for the key heads of one rank: the convolution's weights of all q, all k and all v,
+/// dt_bias and -exp(A_log) of each value head, the norm's weight, and what is added to its variance.
+struct DeltaWeights {
+    TensorView<float const, 1, Host> convolution;
+    TensorView<float const, 1, Host> dt_bias;
+    TensorView<float const, 1, Host> decay;
+    TensorView<float const, 1, Host> norm;
+    float epsilon = 1e-6F;
+};
+
+/// Floats of workspace for so many key heads.
+[[nodiscard]] constexpr std::int64_t gated_delta_workspace(DeltaShape const& shape, std::int64_t heads) {
+    return heads * (shape.channels() + shape.value_dim);
+}
+
+namespace detail {
+
+/// One key head of one sequence: its tokens one after another.
+class DeltaHead {
+public:
+    DeltaHead(DeltaShape const& shape, DeltaWeights const& weights, std::int64_t heads, std::int64_t head, float* state,
+              float* workspace)
+        : shape_(shape),
+          weights_(weights),
+          heads_(heads),
+          head_(head),
+          inputs_(state + head * shape.channels() * (shape.kernel - 1)),
+          matrices_(state + heads * shape.channels() * (shape.kernel - 1) +
+                    head * shape.values_per_key() * shape.key_dim * shape.value_dim),
+          mixed_(workspace + head * (shape.channels() + shape.value_dim)),
+          read_(mixed_ + shape.channels()) {}
+
+    void forget() {
+        std::fill_n(inputs_, shape_.channels() * (shape_.kernel - 1), 0.0F);
+        std::fill_n(matrices_, shape_.values_per_key() * shape_.key_dim * shape_.value_dim, 0.0F);
+    }
+    /// `in` are q, k, v and z of the head, `ba` its b and a, `out` its values.
+    void take(float const* in, float const* ba, float* out) {
+        convolve(in);
+        auto const dim = shape_.key_dim;
+        shorten(mixed_, 1.0F / std::sqrt(static_cast<float>(dim)));
+        shorten(mixed_ + dim, 1.0F);
+        auto const count = shape_.values_per_key();
+        for (std::int64_t i = 0; i < count; ++i) {
+            auto const* const z = in + shape_.channels() + i * shape_.value_dim;
+            auto* const to = out + i * shape_.value_dim;
+            step(i, ba[i], ba[count + i], to);
+            normalise(to, z);
+        }
+    }
+
+private:
+    [[nodiscard]] static float silu(float x) { return x / (1.0F + std::exp(-x)); }
+
+    /// The head's channels lie apart in the convolution's weights: all q, all k, all v.
+    [[nodiscard]] float const* weights_of(std::int64_t channel) const {
+        auto const dim = shape_.key_dim;
+        auto const values = shape_.value_columns();
+        auto at = head_ * dim + channel;
+        if (channel >= dim) at = heads_ * dim + head_ * dim + channel - dim;
+        if (channel >= 2 * dim) at = 2 * heads_ * dim + head_ * values + channel - 2 * dim;
+        return weights_.convolution.data() + at * shape_.kernel;
+    }
+    void convolve(float const* in) {
+        auto const past = shape_.kernel - 1;
+        for (std::int64_t channel = 0; channel < shape_.channels(); ++channel) {
+            auto const* const weight = weights_of(channel);
+            auto* const seen = inputs_ + channel * past;
+            auto sum = weight[past] * in[channel];
+            for (std::int64_t i = 0; i < past; ++i) sum += weight[i] * seen[i];
+            for (std::int64_t i = 0; i + 1 < past; ++i) seen[i] = seen[i + 1];
+            if (past > 0) seen[past - 1] = in[channel];
+            mixed_[channel] = silu(sum);
+        }
+    }
+    /// Divides a query or a key by its length, times `scale`.
+    void shorten(float* values, float scale) const {
+        auto squares = 0.0F;
+        for (std::int64_t i = 0; i < shape_.key_dim; ++i) squares += values[i] * values[i];
+        auto const factor = scale / std::sqrt(squares + 1e-6F);
+        for (std::int64_t i = 0; i < shape_.key_dim; ++i) values[i] *= factor;
+    }
+    void step(std::int64_t i, float b, float a, float* out) {
+        auto const value_head = head_ * shape_.values_per_key() + i;
+        auto const lifted = a + weights_.dt_bias.data()[value_head];
+        auto const softplus = lifted > 20.0F ? lifted : std::log1p(std::exp(lifted));
+        auto const kept = std::exp(weights_.decay.data()[value_head] * softplus);
+        auto const beta = 1.0F / (1.0F + std::exp(-b));
+        auto const rows = shape_.key_dim;
+        auto const width = shape_.value_dim;
+        auto const* const query = mixed_;
+        auto const* const key = mixed_ + rows;
+        auto const* const value = mixed_ + 2 * rows + i * width;
+        auto* const matrix = matrices_ + i * rows * width;
+        std::fill_n(read_, width, 0.0F);
+        for (std::int64_t row = 0; row < rows; ++row) {
+            auto* const line = matrix + row * width;
+            for (std::int64_t j = 0; j < width; ++j) {
+                line[j] *= kept;
+                read_[j] += line[j] * key[row];
+            }
+        }
+        for (std::int64_t j = 0; j < width; ++j) read_[j] = (value[j] - read_[j]) * beta;
+        std::fill_n(out, width, 0.0F);
+        for (std::int64_t row = 0; row < rows; ++row) {
+            auto* const line = matrix + row * width;
+            for (std::int64_t j = 0; j < width; ++j) {
+                line[j] += key[row] * read_[j];
+                out[j] += line[j] * query[row];
+            }
+        }
+    }
+    void normalise(float* values, float const* gate) const {
+        auto const width = shape_.value_dim;
+        auto squares = 0.0F;
+        for (std::int64_t j = 0; j < width; ++j) squares += values[j] * values[j];
+        auto const factor = 1.0F / std::sqrt(squares / static_cast<float>(width) + weights_.epsilon);
+        for (std::int64_t j = 0; j < width; ++j) values[j] *= factor * weights_.norm.data()[j] * silu(gate[j]);
+    }
+
+    DeltaShape const& shape_;
+    DeltaWeights const& weights_;
+    std::int64_t heads_;
+    std::int64_t head_;
+    float* inputs_;
+    float* matrices_;
+    float* mixed_;
+    float* read_;
+};
+
+}  // namespace detail
+
+/// The gated delta rule over the tokens of one sequence (op/gated_delta.hpp), key heads side by side. `state` is what the tokens
+/// before left (DeltaShape::state_elements); with `is_first` there are none, and it may hold anything.
+///
+/// Shapes  in [tokens, heads * (channels + value_columns)], ba [tokens, heads * 2 * values_per_key], out
+///         [tokens, heads * value_columns]; `heads` are those of the shape
+/// Memory  workspace of gated_delta_workspace; allocates nothing
+/// Order   on `stream`
+/// Errors  shape_mismatch
+/// Source  transformers 4.57 models/qwen3_next/modeling_qwen3_next.py: torch_recurrent_gated_delta_rule, Qwen3NextGatedDeltaNet
+[[nodiscard]] inline Result<> gated_delta(TensorView<float const, 2, Host> in, TensorView<float const, 2, Host> ba,
+                                          DeltaShape const& shape, DeltaWeights const& weights, bool is_first,
+                                          TensorView<float, 1, Host> state, TensorView<float, 1, Host> workspace,
+                                          TensorView<float, 2, Host> out, HostStream& stream) {
+    if (auto const known = check_views("gated_delta", in, ba, out); !known) return known;
+    auto const heads = shape.key_heads;
+    auto const checked = [&](std::string_view name, std::int64_t got, std::int64_t expected) -> Result<> {
+        if (got == expected) return {};
+        return Error{ErrorCode::shape_mismatch}
+            .in("gated_delta")
+            .at(name)
+            .because("does not have the size that the heads need")
+            .got(got)
+            .expected(expected);
+    };
+    auto const values = shape.value_columns();
+    if (auto const ok = checked("in", in.extent(1), heads * (shape.channels() + values)); !ok) return ok;
+    if (auto const ok = checked("ba", ba.extent(1), heads * 2 * shape.values_per_key()); !ok) return ok;
+    if (auto const ok = checked("out", out.extent(1), heads * values); !ok) return ok;
+    if (auto const ok = checked("ba", ba.extent(0), in.extent(0)); !ok) return ok;
+    if (auto const ok = checked("out", out.extent(0), in.extent(0)); !ok) return ok;
+    if (auto const ok = checked("state", state.elements(), shape.state_elements(heads)); !ok) return ok;
+    auto const most = gated_delta_workspace(shape, heads);
+    if (auto const ok = checked("workspace", std::min(workspace.elements(), most), most); !ok) return ok;
+    auto const run = [=](std::int64_t begin, std::int64_t end) {
+        for (auto head = begin; head < end; ++head) {
+            detail::DeltaHead of(shape, weights, heads, head, state.data(), workspace.data());
+            if (is_first) of.forget();
+            for (std::int64_t token = 0; token < in.extent(0); ++token) {
+                of.take(in.row(token) + head * (shape.channels() + values),
+                        ba.row(token) + head * 2 * shape.values_per_key(), out.row(token) + head * values);
+            }
+        }
+    };
+    Host::launch(heads, run, stream, 1);
+    return {};
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/model/arch/detail/decoder_program.hpp>
+#include <shardwise/model/arch/detail/sparse_mlp.hpp>
+#include <shardwise/model/architecture.hpp>
+
+#include <array>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// Qwen3-Next: three layers of four have a gated delta rule, whose state does not grow, the fourth an attention with a gate;
+/// experts as qwen2_moe's. The layers that predict further tokens are left out, as transformers leaves them out.
+///
+/// Source  transformers 4.57 models/qwen3_next/modeling_qwen3_next.py
+struct Qwen3Next {
+    static constexpr std::string_view name = "qwen3_next";
+    /// llama.cpp's files keep the delta rule's heads in another order and its decay in another form: they are not read.
+    static constexpr std::string_view gguf_name{};
+
+    static constexpr std::array fields{
+        positive_field("vocab_size", &ModelConfig::vocab_size, 151936),
+        positive_field("hidden_size", &ModelConfig::hidden_size, 2048),
+        positive_field("intermediate_size", &ModelConfig::intermediate_size, 5632),
+        positive_field("num_hidden_layers", &ModelConfig::layers, 48),
+        positive_field("num_attention_heads", &ModelConfig::heads, 16),
+        positive_field("num_key_value_heads", &ModelConfig::kv_heads, 2),
+        positive_field("head_dim", &ModelConfig::head_dim, 256),
+        positive_field("max_position_embeddings", &ModelConfig::max_positions, 32768),
+        positive_field("linear_conv_kernel_dim", &ModelConfig::linear_kernel, 4),
+        positive_field("linear_key_head_dim", &ModelConfig::linear_key_dim, 128),
+        positive_field("linear_value_head_dim", &ModelConfig::linear_value_dim, 128),
+        positive_field("linear_num_key_heads", &ModelConfig::linear_key_heads, 16),
+        positive_field("linear_num_value_heads", &ModelConfig::linear_value_heads, 32),
+        positive_field("full_attention_interval", &ModelConfig::full_attention_interval, 4),
+        natural_field("num_experts", &ModelConfig::experts, 512).named("num_local_experts"),
+        positive_field("num_experts_per_tok", &ModelConfig::experts_per_token, 10),
+        positive_field("moe_intermediate_size", &ModelConfig::expert_intermediate_size, 512),
+        positive_field("shared_expert_intermediate_size", &ModelConfig::shared_expert_intermediate_size, 512),
+        positive_field("decoder_sparse_step", &ModelConfig::decoder_sparse_step, 1),
+        flag_field("norm_topk_prob", &ModelConfig::norm_expert_weights, true),
+        flag_field("attention_bias", &ModelConfig::attention_bias, false),
+        flag_field("tie_word_embeddings", &ModelConfig::tie_word_embeddings, false),
+        real_field("rms_norm_eps", &ModelConfig::norm_epsilon, 1e-6),
+        rope_field("rope_theta", &RopeParameters::theta, 10000.0),
+        rope_field("partial_rotary_factor", &RopeParameters::partial_rotary_factor, 0.25),
+        activation_field("hidden_act", ActivationKind::silu),
+    };
+
+    static constexpr std::array<NameAlias, 0> aliases{};
+
+    static constexpr detail::LlamaLayout layout{
+        .prefix = "Qwen3Next", .norm = NormKind::rms_offset, .has_rotary_dim = true};
+
+    /// attention_bias covers all four projections of an attention.
+    static constexpr Result<> complete(ModelConfig& config) {
+        if (auto const checked = detail::check_class(
+                config, {"Qwen3NextForCausalLM", "Qwen3NextModel", "Qwen3NextForSequenceClassification",
+                         "Qwen3NextForTokenClassification"});
+            !checked)
+            return checked;
+        if (auto const checked = detail::complete_heads(config); !checked) return checked;
+        if (auto const checked = complete_states(config); !checked) return checked;
+        if (auto const derived = detail::derive_rotary_dim(config, "partial_rotary_factor"); !derived) return derived;
+        config.attention_out_bias = config.attention_bias;
+        config.mlp_bias = false;
+        config.qk_norm = true;
+        config.sliding_window = 0;
+        config.sliding_layers = {};
+        return detail::complete_sparse_layers(config);
+    }
+
+    static constexpr ModuleTree tree(auto const& config) {
+        ModuleTree tree;
+        std::array<ModuleId, 4> kinds{};
+        std::array<bool, 4> made{};
+        List<Child> layers;
+        for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+            bool const is_dense = config.dense_layers.contains(layer);
+            bool const has_state = config.linear_layers.contains(layer);
+            auto const kind = (is_dense ? 1U : 0U) + (has_state ? 2U : 0U);
+            if (!made[kind]) {
+                auto const mixer = has_state ? add_delta(tree, config) : add_gated_attention(tree, config);
+                auto const mlp = is_dense ? detail::add_gated_mlp(tree, config, layout, config.intermediate_size)
+                                          : detail::add_sparse_mlp(tree, config, layout);
+                kinds[kind] = add_layer(tree, config, has_state ? "linear_attn" : "self_attn", mixer, mlp);
+                made[kind] = true;
+            }
+            if (!layers.empty() && layers.back().module == kinds[kind])
+                ++layers.back().count;
+            else
+                layers.push_back(numbered(layer, 1, kinds[kind], ModuleRole::layer));
+        }
+        detail::finish_decoder(tree, config, layout, layers, config.rotary_dim);
+        return tree;
+    }
+
+    static constexpr BlockProgram program(auto const& config, ModuleTree const& tree) {
+        auto const attend = [&](BlockBuilder& body, ValueId in, detail::LayerKind const&) {
+            return body.has("linear_attn") ? append_delta(body, config, in) : append_gated_attention(body, config, in);
+        };
+        return detail::decoder_program(config, layout, tree, attend, [&](BlockBuilder& body, ValueId in) {
+            return detail::append_mixed_mlp(body, config, in);
+        });
+    }
+
+private:
+    static constexpr DeltaShape delta_shape(ModelConfig const& config) {
+        return {config.linear_key_heads, config.linear_value_heads, config.linear_key_dim, config.linear_value_dim,
+                config.linear_kernel};
+    }
+    /// Which layers have states, and whether their heads go together.
+    static constexpr Result<> complete_states(ModelConfig& config) {
+        struct Size {
+            std::string_view key;
+            std::int64_t value;
+        };
+        for (auto const& size : {Size{"linear_num_key_heads", config.linear_key_heads},
+                                 Size{"linear_num_value_heads", config.linear_value_heads},
+                                 Size{"linear_key_head_dim", config.linear_key_dim},
+                                 Size{"linear_value_head_dim", config.linear_value_dim},
+                                 Size{"linear_conv_kernel_dim", config.linear_kernel}}) {
+            if (size.value >= 1 && size.value <= (1 << 16)) continue;
+            return Error{ErrorCode::invalid_field}
+                .at(size.key)
+                .because("is no size that a gated delta rule has here")
+                .got(size.value)
+                .between(1, 1 << 16);
+        }
+        if (config.linear_value_heads % config.linear_key_heads != 0) {
+            return Error{ErrorCode::invalid_field}
+                .at("linear_num_value_heads")
+                .because("is not a multiple of linear_num_key_heads")
+                .got(config.linear_value_heads)
+                .multiple_of(config.linear_key_heads);
+        }
+        auto wide = config;
+        for (auto const width : {config.linear_key_heads * (2 * config.linear_key_dim), config.linear_kernel,
+                                 config.linear_value_heads * 2 * config.linear_value_dim})
+            wide.intermediate_size = width > wide.intermediate_size ? width : wide.intermediate_size;
+        if (auto const checked = detail::check_products(wide); !checked) return checked;
+        if (config.layer_types_count == 0) {
+            if (config.full_attention_interval < 1) {
+                return Error{ErrorCode::invalid_field}
+                    .at("full_attention_interval")
+                    .because("must be at least 1")
+                    .got(config.full_attention_interval);
+            }
+            config.linear_layers = {};
+            for (std::int64_t layer = 0; layer < config.layers; ++layer)
+                if ((layer + 1) % config.full_attention_interval != 0) config.linear_layers.insert(layer);
+        } else if (config.layer_types_count != config.layers) {
+            return Error{ErrorCode::invalid_field}
+                .at("layer_types")
+                .because("does not have one entry per layer")
+                .got(config.layer_types_count)
+                .expected(config.layers);
+        }
+        config.full_attention_interval = 0;
+        config.layer_types_count = config.layers;
+        return {};
+    }
+
+    static constexpr ModuleId add_layer(ModuleTree& tree, ModelConfig const& config, std::string_view mixer_name,
+                                        ModuleId mixer, ModuleId mlp) {
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const norm = part.norm("Qwen3NextRMSNorm", config.hidden_size);
+        return tree.add("Qwen3NextDecoderLayer", {},
+                        {{mixer_name, mixer},
+                         {"mlp", mlp},
+                         {"input_layernorm", norm},
+                         {"post_attention_layernorm", norm}});
+    }
+    /// Of each head q_proj makes a query and a gate.
+    static constexpr ModuleId add_gated_attention(ModuleTree& tree, ModelConfig const& config) {
+        detail::PartMaker part(tree, config.dtype_or(Dtype::f32));
+        auto const q_width = config.heads * config.head_dim;
+        auto const bias = config.attention_bias;
+        auto const units = ShardRule::units(0, config.heads);
+        auto const kv = part.linear(config.kv_heads * config.head_dim, config.hidden_size, bias,
+                                    ShardRule::kv(0, config.kv_heads, config.heads));
+        auto const norm = part.norm("Qwen3NextRMSNorm", config.head_dim);
+        return tree.add("Qwen3NextAttention", {},
+                        {{"q_proj", part.linear(2 * q_width, config.hidden_size, bias, units)},
+                         {"k_proj", kv},
+                         {"v_proj", kv},
+                         {"o_proj", part.linear(config.hidden_size, q_width, bias, ShardRule::units(1, config.heads))},
+                         {"q_norm", norm},
+                         {"k_norm", norm}});
+    }
+    static constexpr ModuleId add_delta(ModuleTree& tree, ModelConfig const& config) {
+        auto const dtype = config.dtype_or(Dtype::f32);
+        detail::PartMaker part(tree, dtype);
+        auto const shape = delta_shape(config);
+        auto const hidden = config.hidden_size;
+        auto const heads = shape.key_heads;
+        auto const keys = heads * shape.key_dim;
+        auto const values = shape.value_heads * shape.value_dim;
+        auto const units = ShardRule::units(0, heads);
+        // Of the kernel a rank reads the rows of its heads' queries, keys and values, which lie apart; it is small, and counted whole.
+        Tensor const kernel{.name = "weight", .shape = {2 * keys + values, 1, shape.kernel}, .dtype = dtype};
+        auto const vector = [&](std::string_view tensor) {
+            return Tensor{.name = tensor, .shape = {shape.value_heads}, .dtype = dtype, .shard = units};
+        };
+        return tree.add("Qwen3NextGatedDeltaNet", {vector("dt_bias"), vector("A_log")},
+                        {{"act", part.plain(activation_class(config.activation))},
+                         {"conv1d", tree.add("Conv1d", {kernel})},
+                         {"in_proj_qkvz", part.linear(2 * (keys + values), hidden, false, units)},
+                         {"in_proj_ba", part.linear(2 * shape.value_heads, hidden, false, units)},
+                         {"norm", part.norm("Qwen3NextRMSNormGated", shape.value_dim)},
+                         {"out_proj", part.linear(hidden, values, false, ShardRule::units(1, heads))}});
+    }
+
+    static constexpr ValueId append_gated_attention(BlockBuilder& body, ModelConfig const& config, ValueId in) {
+        auto const shape = detail::attention_shape(config);
+        auto const dim = config.head_dim;
+        auto const both = body.linear(in, "q_gate", "self_attn.q_proj");
+        auto q = body.part(both, "q", 2 * dim, 0, dim);
+        auto const gate = body.part(both, "gate", 2 * dim, dim, dim);
+        auto k = body.linear(in, "k", "self_attn.k_proj");
+        auto const v = body.linear(in, "v", "self_attn.v_proj");
+        q = body.rope(body.head_norm(q, layout.norm, "self_attn.q_norm"), shape);
+        k = body.rope(body.head_norm(k, layout.norm, "self_attn.k_norm"), shape);
+        auto const context = body.gated(gate, body.attention(q, k, v, shape), ActivationKind::sigmoid);
+        return body.linear(context, "attention_out", "self_attn.o_proj");
+    }
+    static constexpr ValueId append_delta(BlockBuilder& body, ModelConfig const& config, ValueId in) {
+        auto const qkvz = body.linear(in, "qkvz", "linear_attn.in_proj_qkvz");
+        auto const ba = body.linear(in, "ba", "linear_attn.in_proj_ba");
+        auto const mixed = body.gated_delta(qkvz, ba, delta_shape(config), "linear_attn");
+        return body.linear(mixed, "attention_out", "linear_attn.out_proj");
+    }
+};
+
+static_assert(ModelArchitecture<Qwen3Next>);
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
