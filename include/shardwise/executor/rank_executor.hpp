@@ -12,6 +12,7 @@
 #include <shardwise/executor/held_operation.hpp>
 #include <shardwise/executor/kv_cache.hpp>
 #include <shardwise/executor/last_step.hpp>
+#include <shardwise/executor/layer_rope.hpp>
 #include <shardwise/executor/model_reach.hpp>
 #include <shardwise/executor/offloaded_blocks.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
@@ -274,28 +275,15 @@ private:
         return Result<Block>(std::move(held));
     }
 
-    /// The rotation of a block's heads: sliding layers may turn by another base (gemma3).
     [[nodiscard]] Result<> prepare_attention(typename Backend::Context& context, StoredParameters const& parameters,
                                              Operation const& op, Block& held) const {
         if (op.kind != OpKind::rope || held.frequencies.size() > 0) return {};
-        auto rope = model_->config.rope;
-        if (op.attention.window > 0 && rope.local_theta > 0.0) {
-            rope.kind = RopeKind::standard;
-            rope.theta = rope.local_theta;
-        }
-        auto const& divisors = parameters.rope_divisors();
-        auto const made = rope_frequencies(rope, {.rotary = rotary_elements(rope, rotated_width(op.attention)),
-                                                  .max_positions = model_->config.max_positions,
-                                                  .sequence = limits_.context,
-                                                  .short_factors = divisors.short_context,
-                                                  .long_factors = divisors.long_context});
+        auto const made = layer_rope(model_->config, op.attention, limits_.context, parameters.rope_divisors());
         if (!made) return made.error();
-        std::vector<float> frequencies(made->per_pair.begin(), made->per_pair.end());
-        if (auto const done = divisors.divide(frequencies); !done) return done;
-        auto held_frequencies = hold_floats<Backend>(context, frequencies);
+        auto held_frequencies = hold_floats<Backend>(context, made->frequencies);
         if (!held_frequencies) return held_frequencies.error();
         held.frequencies = std::move(*held_frequencies);
-        held.rope_scale = made->attention_factor;
+        held.rope_scale = made->scale;
         return {};
     }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <shardwise/executor/ops/executed_op.hpp>
+#include <shardwise/executor/score_scale.hpp>
 #include <shardwise/executor/step_room.hpp>
 #include <shardwise/op/alibi_slopes.hpp>
 #include <shardwise/op/relative_buckets.hpp>
-#include <shardwise/op/rope_frequencies.hpp>
 #include <shardwise/parallel/attend_heads.hpp>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ struct ExecutedOp<AttentionOp, Backend, Policy> {
         AttentionOptions options;
         options.shape = shape;
         options.soft_cap = static_cast<float>(config.attention_softcap);
-        options.scale = score_scale(walk, shape);
+        options.scale = score_scale(config, shape, walk.block.number);
         auto const out = walk.view(op.output);
         auto const& step = walk.step;
         auto& stream = walk.stream;
@@ -157,22 +157,6 @@ private:
         return hold(hold_floats<Backend>(from.context(), biases));
     }
 
-    /// What multiplies an attention's scores; 0: 1 / sqrt(key_dim).
-    template <Communicator C>
-    [[nodiscard]] static float score_scale(BlockWalk<Backend, Policy, C> const& walk, AttentionShape const& shape) {
-        auto const& config = walk.model.config;
-        if (config.yarn_scores && config.rope.mscale_all_dim != 0.0) {
-            auto const growth = yarn_magnitude(config.rope.factor, config.rope.mscale_all_dim);
-            return static_cast<float>(growth * growth / std::sqrt(static_cast<double>(shape.key_dim)));
-        }
-        if (config.layer_scores) {
-            auto const plain = 1.0 / std::sqrt(static_cast<double>(shape.key_dim));
-            auto const scale = shape.score_scale > 0.0 ? shape.score_scale : plain;
-            return static_cast<float>(scale / static_cast<double>(walk.block.number + 1));
-        }
-        return static_cast<float>(shape.score_scale);
-    }
-
     template <Communicator C>
     [[nodiscard]] static Result<> run_latent(BlockWalk<Backend, Policy, C>& walk, Operation const& op) {
         auto const& operations = walk.block.program->operations();
@@ -183,7 +167,7 @@ private:
         auto const latents = walk.view(op.inputs[1]);
         auto const out = walk.view(op.output);
         // In the latent keys are wider, but the scores are those of the heads.
-        auto const given = score_scale(walk, op.attention);
+        auto const given = score_scale(walk.model.config, op.attention, walk.block.number);
         auto const plain = static_cast<float>(1.0 / std::sqrt(static_cast<double>(op.attention.key_dim)));
         auto& stream = walk.stream;
         auto& cache = *walk.step.cache;

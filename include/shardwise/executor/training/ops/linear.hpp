@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host/gemm.hpp>
+#include <shardwise/executor/training/ops/trained_op.hpp>
+#include <shardwise/kernels/backward/linear.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+
+#include <cstddef>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// Products with weights as the tree has them: [outputs, inputs], or turned round.
+template <>
+struct TrainedOp<LinearOp> : NeedsNoScratch {
+    using Matrix = TrainingWalk::Matrix;
+    using ConstMatrix = TrainingWalk::ConstMatrix;
+
+    [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        ConstMatrix const in = walk.value(op.inputs[0]);
+        auto const out = walk.value(op.output);
+        auto const& trained = walk.block.operations[number];
+        auto const* const weight = walk.weight(number, 0).data();
+        auto const bias = walk.weight(number, 1);
+        for (auto const& part : trained.rows) {
+            auto const to = out.columns(part.column, part.rows.size());
+            auto const done =
+                Host::gemm<float>(in, matrix_of<float const>(weight, op, trained, part),
+                                  to, {.is_b_transposed = !trained.is_transposed}, walk.stream);
+            if (!done) return done;
+            if (!bias.empty()) add_row<Host>(to, bias.part(part.rows.begin, part.rows.size()), walk.stream);
+        }
+        return {};
+    }
+    [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                         GradientStep const& step) {
+        auto const gradient = walk.gradient(step.reads);
+        auto const to = walk.gradient(step.writes[0]);
+        auto const& trained = walk.block.operations[number];
+        auto const* const weight = walk.weight(number, 0).data();
+        bool is_added = step.is_added[0];
+        for (auto const& part : trained.rows) {
+            ConstMatrix const from = gradient.columns(part.column, part.rows.size());
+            auto const matrix = matrix_of<float const>(weight, op, trained, part);
+            auto const done = trained.is_transposed
+                                  ? Host::gemm<float>(from, matrix, to,
+                                                      {.is_b_transposed = true, .accumulates = is_added}, walk.stream)
+                                  : linear_input_gradient(from, matrix, to, is_added, walk.stream);
+            if (!done) return done;
+            is_added = true;
+        }
+        return {};
+    }
+    [[nodiscard]] static Result<> parameters(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                             GradientStep const& step) {
+        ConstMatrix const in = walk.value(op.inputs[0]);
+        auto const gradient = walk.gradient(step.reads);
+        auto const& trained = walk.block.operations[number];
+        auto* const weight = walk.parameter_gradient(number, 0).data();
+        auto const bias = walk.parameter_gradient(number, 1);
+        bool const is_weight_added = walk.adds(number, 0);
+        bool const is_bias_added = walk.adds(number, 1);
+        for (auto const& part : trained.rows) {
+            ConstMatrix const from = gradient.columns(part.column, part.rows.size());
+            auto const to = matrix_of<float>(weight, op, trained, part);
+            // Turned round, the weight's gradient is that of a product whose sides have changed places.
+            auto const done = trained.is_transposed ? linear_weight_gradient(in, from, to, is_weight_added, walk.stream)
+                                                    : linear_weight_gradient(from, in, to, is_weight_added, walk.stream);
+            if (!done) return done;
+            if (bias.empty()) continue;
+            auto const summed = linear_bias_gradient(from, bias.part(part.rows.begin, part.rows.size()), is_bias_added,
+                                                     walk.stream);
+            if (!summed) return summed;
+        }
+        return {};
+    }
+
+private:
+    template <class T>
+    [[nodiscard]] static TensorView<T, 2, Host> matrix_of(T* weight, Operation const& op, TrainedOperation const& trained,
+                                                          WeightRows const& part) {
+        if (trained.is_transposed)
+            return TensorView<T, 2, Host>(weight, {op.in_features, op.out_features})
+                .columns(part.rows.begin, part.rows.size());
+        return TensorView<T, 2, Host>(weight, {op.out_features, op.in_features}).rows(part.rows.begin, part.rows.size());
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/training/ops/trained_op.hpp>
+#include <shardwise/kernels/backward/layer_norm.hpp>
+#include <shardwise/kernels/backward/rms_norm.hpp>
+#include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/rms_norm.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <>
+struct TrainedOp<NormOp> {
+    [[nodiscard]] static std::int64_t scratch(Operation const& op, BackwardBody const& body, std::int64_t tokens) {
+        auto const heads = body.values[static_cast<std::size_t>(op.inputs[0])].width / op.in_features;
+        // Doubles.
+        return 2 * norm_backward_workspace(tokens * heads);
+    }
+    [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t number) {
+        TrainingWalk::ConstMatrix const in = rows_of(walk.value(op.inputs[0]), op);
+        auto const out = rows_of(walk.value(op.output), op);
+        auto const weight = walk.weight(number, 0);
+        if (is_layer_norm(op.norm))
+            return layer_norm<float>(in, weight, walk.weight(number, 1), out, epsilon_of(walk, op), walk.stream);
+        return rms_norm<float>(in, weight, out, epsilon_of(walk, op), walk.stream, offset_of(op));
+    }
+    [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                         GradientStep const& step) {
+        auto const to = rows_of(walk.gradient(step.writes[0]), op);
+        return take_back(walk, op, number, step, to, step.is_added[0], {}, {}, false);
+    }
+    [[nodiscard]] static Result<> parameters(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                             GradientStep const& step) {
+        bool const is_added = walk.adds(number, 0);
+        (void)walk.adds(number, 1);
+        return take_back(walk, op, number, step, {}, false, walk.parameter_gradient(number, 0),
+                         walk.parameter_gradient(number, 1), is_added);
+    }
+
+private:
+    /// A norm of each head has the heads as rows.
+    [[nodiscard]] static TrainingWalk::Matrix rows_of(TrainingWalk::Matrix all, Operation const& op) {
+        return {all.data(), {all.extent(0) * (all.extent(1) / op.in_features), op.in_features}};
+    }
+    [[nodiscard]] static float epsilon_of(TrainingWalk const& walk, Operation const& op) {
+        return static_cast<float>(op.epsilon > 0.0 ? op.epsilon : walk.model.config.norm_epsilon);
+    }
+    [[nodiscard]] static float offset_of(Operation const& op) { return op.norm == NormKind::rms_offset ? 1.0F : 0.0F; }
+    [[nodiscard]] static Result<> take_back(TrainingWalk const& walk, Operation const& op, std::size_t number,
+                                            GradientStep const& step, TrainingWalk::Matrix in_gradient, bool is_input_added,
+                                            TrainingWalk::Vector weight_gradient, TrainingWalk::Vector bias_gradient,
+                                            bool is_weight_added) {
+        TrainingWalk::ConstMatrix const in = rows_of(walk.value(op.inputs[0]), op);
+        TrainingWalk::ConstMatrix const out_gradient = rows_of(walk.gradient(step.reads), op);
+        TensorView<double, 1, Host> const workspace{reinterpret_cast<double*>(walk.scratch.data()),
+                                                    {norm_backward_workspace(in.extent(0))}};
+        auto const weight = walk.weight(number, 0);
+        if (is_layer_norm(op.norm))
+            return layer_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient,
+                                       bias_gradient, is_weight_added, workspace, epsilon_of(walk, op), walk.stream);
+        return rms_norm_backward(in, weight, out_gradient, in_gradient, is_input_added, weight_gradient, is_weight_added,
+                                 workspace, epsilon_of(walk, op), walk.stream, offset_of(op));
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

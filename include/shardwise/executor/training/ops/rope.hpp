@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/training/ops/trained_op.hpp>
+#include <shardwise/kernels/backward/add.hpp>
+#include <shardwise/kernels/backward/rope.hpp>
+#include <shardwise/kernels/rope.hpp>
+#include <shardwise/parallel/detail/element_wise.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <>
+struct TrainedOp<RopeOp> : NeedsNoScratch, HasNoParameters {
+    [[nodiscard]] static Result<> forward(TrainingWalk const& walk, Operation const& op, std::size_t) {
+        auto const out = walk.value(op.output);
+        copy_rows<Host>(walk.value(op.inputs[0]), out, walk.stream);
+        return rope<float>(turning(out, op), walk.positions, walk.frequencies, op.attention.key_dim, layout_of(walk),
+                           walk.stream, walk.rope_scale, first_of(op));
+    }
+    /// The output's gradient is read by nothing else: it is turned where it lies.
+    [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t,
+                                         GradientStep const& step) {
+        auto const gradient = walk.gradient(step.reads);
+        auto const turned =
+            rope_backward<float>(turning(gradient, op), walk.positions, walk.frequencies, op.attention.key_dim,
+                                 layout_of(walk), walk.stream, walk.rope_scale, first_of(op));
+        if (!turned) return turned;
+        return add_backward(gradient, walk.gradient(step.writes[0]), step.is_added[0], walk.stream);
+    }
+
+private:
+    /// Of queries, keys and values in one value, the first two turn.
+    [[nodiscard]] static TrainingWalk::Matrix turning(TrainingWalk::Matrix values, Operation const& op) {
+        auto const& shape = op.attention;
+        auto const turned = (shape.heads + shape.kv_heads) * shape.key_dim;
+        bool const is_fused = values.extent(1) == turned + shape.kv_heads * shape.value_dim;
+        return is_fused ? values.columns(0, turned) : values;
+    }
+    [[nodiscard]] static RopeLayout layout_of(TrainingWalk const& walk) {
+        return walk.model.config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
+    }
+    [[nodiscard]] static std::int64_t first_of(Operation const& op) {
+        return op.attention.rotary > 0 ? op.attention.key_dim - op.attention.rotary : 0;
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/core/checked.hpp>
+#include <shardwise/executor/layer_rope.hpp>
+#include <shardwise/executor/model_reach.hpp>
+#include <shardwise/executor/training/body_memory.hpp>
+#include <shardwise/executor/training/ops/trained_ops.hpp>
+#include <shardwise/executor/training/training_program.hpp>
+#include <shardwise/kernels/backward/cross_entropy.hpp>
+#include <shardwise/op/alibi_slopes.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// How much one pass takes at a time.
+struct TrainingLimits {
+    /// Sequences of a micro-batch.
+    std::int64_t sequences = 1;
+    /// Tokens of a sequence.
+    std::int64_t context = 0;
+};
+
+/// Where everything that a forward and a backward pass need beside weights and gradients lies, planned once: the pass allocates
+/// with this very plan, so that `bytes` is what it allocates.
+///
+/// Units   floats
+struct TrainingMemory {
+    /// What the operations of one body read beside its values: how its heads turn, how scores fall with distance (ALiBi).
+    struct Table {
+        LayerRope rope;
+        List<float> slopes;
+        /// Of the frequencies and the slopes among all tables.
+        std::int64_t frequencies_at = 0;
+        std::int64_t slopes_at = 0;
+    };
+
+    std::vector<BodyMemory> bodies;
+    std::vector<Table> tables;
+    /// By block: what it keeps, and its input; behind them the output of the last. In the kept memory.
+    std::vector<std::int64_t> kept_at;
+    std::vector<std::int64_t> hidden_at;
+    std::int64_t kept = 0;
+    /// In the working memory: a block's working values, the gradients of two hidden states, a weight for each token, scratch, tables.
+    std::int64_t gradients_at = 0;
+    std::int64_t gradient_size = 0;
+    std::int64_t weights_at = 0;
+    std::int64_t scratch_at = 0;
+    std::int64_t scratch = 0;
+    std::int64_t tables_at = 0;
+    std::int64_t working = 0;
+    /// Numbers of positions.
+    std::int64_t positions = 0;
+
+    /// What a pass allocates.
+    [[nodiscard]] Bytes bytes() const {
+        return Bytes{(kept + working) * static_cast<std::int64_t>(sizeof(float)) +
+                     positions * static_cast<std::int64_t>(sizeof(std::int32_t))};
+    }
+};
+
+/// Plans the memory of a pass.
+///
+/// Errors  invalid_argument for limits below 1 or beyond the model's positions; size_overflow; as layer_rope
+[[nodiscard]] inline Result<TrainingMemory> plan_training_memory(TrainingProgram const& program,
+                                                                 TrainingLimits const& limits,
+                                                                 RopeDivisors const& divisors = {}) {
+    auto const& model = program.model();
+    ExecutorLimits const checked{
+        .sequences = limits.sequences, .context = limits.context, .step_tokens = limits.context};
+    if (auto const known = check_limits(checked, model); !known) return known.error();
+    constexpr std::int64_t most_tokens = std::int64_t{1} << 31U;
+    auto const rows = limits.sequences * limits.context;
+    auto const leaf = limits.context;
+    if (rows > most_tokens) return Error{ErrorCode::size_overflow}.in("training").at("tokens").got(rows);
+    auto const padded = [](std::int64_t floats) { return round_up(floats, 16); };
+
+    TrainingMemory out;
+    std::int64_t tables = 0;
+    std::int64_t working = 0;
+    for (auto const& body : program.bodies()) {
+        out.bodies.push_back(plan_body_memory(body, rows, leaf));
+        working = std::max(working, out.bodies.back().working);
+        TrainingMemory::Table table;
+        for (auto const& op : body.forward.operations()) {
+            auto const needed = detail::visit_trained(op.kind, [&](auto of) { return of.scratch(op, body, leaf); });
+            out.scratch = std::max(out.scratch, needed);
+            if (op.kind == OpKind::rope && table.rope.frequencies.empty()) {
+                auto rope = layer_rope(model.config, op.attention, limits.context, divisors);
+                if (!rope) return rope.error();
+                table.rope = std::move(*rope);
+            }
+            if (op.kind == OpKind::attention && model.config.alibi) table.slopes = alibi_slopes(op.attention.heads);
+        }
+        table.frequencies_at = tables;
+        tables += padded(static_cast<std::int64_t>(table.rope.frequencies.size()));
+        table.slopes_at = tables;
+        tables += padded(static_cast<std::int64_t>(table.slopes.size()));
+        out.tables.push_back(std::move(table));
+    }
+    for (auto const& block : program.blocks()) {
+        auto const& body = program.body(block);
+        auto const& in = body.values[0];
+        bool const reads_ids = out.hidden_at.empty();
+        out.hidden_at.push_back(out.kept);
+        if (!reads_ids) out.kept += padded(rows * in.width);
+        out.kept_at.push_back(out.kept);
+        out.kept += out.bodies[block.body].kept;
+        auto const& made = body.values[static_cast<std::size_t>(body.forward.operations().back().output)];
+        out.gradient_size = std::max({out.gradient_size, padded(leaf * made.width), padded(leaf * in.width)});
+    }
+    out.hidden_at.push_back(out.kept);
+    out.kept += padded(rows * program.head().hidden);
+    out.scratch = std::max(out.scratch, head_cross_entropy_workspace(leaf, program.head().vocabulary));
+    out.gradients_at = working;
+    out.weights_at = out.gradients_at + 2 * out.gradient_size;
+    out.scratch_at = out.weights_at + padded(leaf);
+    out.tables_at = out.scratch_at + padded(out.scratch);
+    out.working = out.tables_at + tables;
+    out.positions = rows;
+    return out;
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

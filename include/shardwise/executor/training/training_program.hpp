@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/executor/parameter_name.hpp>
+#include <shardwise/executor/stored_parameter.hpp>
+#include <shardwise/executor/stored_rows.hpp>
+#include <shardwise/executor/training/ops/refusal.hpp>
+#include <shardwise/executor/training/training_layout.hpp>
+#include <shardwise/memory/activations.hpp>
+#include <shardwise/model/backward_program.hpp>
+#include <shardwise/model/check_model.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// A parameter as one operation knows it.
+///
+/// Units   floats from the begin of the weights and of a leaf's gradients
+struct TrainedParameter {
+    std::int64_t weight = 0;
+    std::int64_t gradient = 0;
+    /// 0: the operation has none.
+    std::int64_t elements = 0;
+    /// Of its gradient among the layout's parameters and, behind them, ties.
+    std::size_t number = 0;
+};
+
+/// Rows of a weight that make columns of a value, one behind another.
+struct WeightRows {
+    UnitRange rows;
+    std::int64_t column = 0;
+};
+
+struct TrainedOperation {
+    std::array<TrainedParameter, 4> parameters{};
+    /// Of a product: all rows in one piece as a rule; apart where heads' queries, keys and values lie together (gpt_neox, falcon).
+    std::vector<WeightRows> rows;
+    /// True where the weight is [inputs, outputs] (gpt2's Conv1D).
+    bool is_transposed = false;
+};
+
+/// A block of a model, as it is trained.
+struct TrainedBlock {
+    /// Of its body in the program.
+    std::size_t body = 0;
+    /// Of a layer, its number.
+    std::int32_t number = 0;
+    std::vector<TrainedOperation> operations;
+};
+
+/// The head: logits = in * weight^T + bias of what its block makes.
+struct TrainedHead {
+    TrainedParameter weight;
+    TrainedParameter bias;
+    std::int64_t vocabulary = 0;
+    std::int64_t hidden = 0;
+};
+
+/// How a model is trained: its blocks with their backward passes, derived from the block program, and its head, whose logits are never
+/// whole. Made without a file or memory for weights, so that what cannot be trained is refused before anything is loaded.
+class TrainingProgram {
+public:
+    /// `model` outlives this.
+    ///
+    /// Errors  unsupported with the module and the parameter or operation that has no gradient; as check_model
+    [[nodiscard]] static Result<TrainingProgram> create(Model const& model) {
+        if (auto const checked = check_model(model); !checked) return checked.error();
+        auto layout = TrainingLayout::create(model);
+        if (!layout) return layout.error();
+        TrainingProgram out(model, std::move(*layout));
+        auto const& blocks = model.program.blocks();
+        if (auto const checked = out.check_kind(); !checked) return checked.error();
+        for (auto const& block : blocks) {
+            if (auto const done = out.add(block, &block + 1 == blocks.end()); !done) return done.error();
+        }
+        return Result<TrainingProgram>(std::move(out));
+    }
+
+    [[nodiscard]] Model const& model() const { return *model_; }
+    [[nodiscard]] TrainingLayout const& layout() const { return layout_; }
+    [[nodiscard]] std::vector<BackwardBody> const& bodies() const { return bodies_; }
+    /// In the order in which they run.
+    [[nodiscard]] std::vector<TrainedBlock> const& blocks() const { return blocks_; }
+    [[nodiscard]] BackwardBody const& body(TrainedBlock const& block) const { return bodies_[block.body]; }
+    [[nodiscard]] TrainedHead const& head() const { return head_; }
+
+private:
+    TrainingProgram(Model const& model, TrainingLayout layout) : model_(&model), layout_(std::move(layout)) {}
+
+    [[nodiscard]] Error refused(std::string_view reason) const {
+        return Error{ErrorCode::unsupported}.in(model_->config.model_class.view()).because(reason);
+    }
+    [[nodiscard]] Result<> check_kind() const {
+        auto const& config = model_->config;
+        auto const& blocks = model_->program.blocks();
+        if (is_bidirectional(*model_)) return refused("sees tokens in both directions: predicting the next one does not train it");
+        if (config.labels > 0) return refused("scores labels, which has no gradient yet");
+        if (config.rounded_alibi) return refused("rounds linear biases (ALiBi), which has no gradient yet");
+        if (blocks.empty() || blocks[blocks.size() - 1].role != ModuleRole::head)
+            return refused("has no head that scores the vocabulary, whose loss trains it");
+        return {};
+    }
+
+    /// The body of the head without its product, which the loss is fused with.
+    [[nodiscard]] static BlockBody without_head(BlockBody const& body) {
+        BlockBody out(body.values()[0]);
+        for (std::size_t i = 1; i < body.values().size(); ++i) (void)out.value(body.values()[i]);
+        for (std::size_t i = 0; i + 1 < body.operations().size(); ++i) (void)out.append(body.operations()[i]);
+        return out;
+    }
+
+    [[nodiscard]] Result<> add(Block const& block, bool is_last) {
+        auto const& whole = model_->program.body(block);
+        auto const& last = whole.operations().back();
+        bool const reads_ids = whole.values()[0].width == 1 && blocks_.empty();
+        bool const has_logits = last.kind == OpKind::linear && last.out_features == model_->config.vocab_size;
+        if (is_last && (!has_logits || whole.operations().size() < 2))
+            return refused("has no product that makes logits behind its last token");
+        auto const own = is_last ? without_head(whole) : whole;
+        if (auto const checked = whole.check(block.module); !checked) return checked;
+        auto backward = backward_of(own, block.module, !reads_ids);
+        if (!backward) return backward.error();
+        if (auto const checked = check_body(*backward, block.module); !checked) return checked;
+        auto const number = bodies_.size();
+        bodies_.push_back(std::move(*backward));
+        for (std::int32_t i = 0; i < block.count; ++i) {
+            auto prefix = std::string(block.module);
+            if (block.is_numbered) prefix += "." + std::to_string(block.first + i);
+            TrainedBlock made{number, block.first + i, {}};
+            for (auto const& op : bodies_[number].forward.operations()) {
+                auto trained = trained_operation(op, whole, prefix);
+                if (!trained) return trained.error();
+                made.operations.push_back(std::move(*trained));
+            }
+            blocks_.push_back(std::move(made));
+            if (!is_last) continue;
+            auto const product = trained_operation(last, whole, prefix);
+            if (!product) return product.error();
+            head_ = {product->parameters[0], product->parameters[1], last.out_features, last.in_features};
+        }
+        return {};
+    }
+
+    /// What backward_of derives and the kernels do not compute.
+    [[nodiscard]] Result<> check_body(BackwardBody const& body, std::string_view module) const {
+        auto const refuse = [&](Operation const& op, std::string_view reason) {
+            auto const kind = visit_op(op.kind, [](auto of) { return of.name; });
+            return Error{ErrorCode::unsupported}
+                .in(module)
+                .at(op.parameters[0].empty() ? kind : op.parameters[0])
+                .because(reason);
+        };
+        for (auto const& op : body.forward.operations()) {
+            auto const& in = body.values[static_cast<std::size_t>(op.inputs[0])];
+            auto const reason = detail::training_refusal(op, in);
+            if (!reason.empty()) return refuse(op, reason);
+        }
+        for (auto const& step : body.steps) {
+            if (step.part != GradientPart::inputs) continue;
+            auto const& op = body.forward.operations()[static_cast<std::size_t>(step.of)];
+            if (!detail::makes_gradients_together(op)) continue;
+            for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+                if (op.inputs[i] == no_value) continue;
+                if (step.writes[i] == no_value || step.is_added[i] != step.is_added[0])
+                    return refuse(op, "adds some of its inputs' gradients and makes others, which has no kernel");
+            }
+        }
+        return {};
+    }
+
+    [[nodiscard]] Result<TrainedOperation> trained_operation(Operation const& op, BlockBody const& body,
+                                                             std::string const& prefix) const {
+        TrainedOperation out;
+        for (std::size_t slot = 0; slot < op.parameters.size(); ++slot) {
+            if (op.parameters[slot].empty()) continue;
+            auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);
+            auto const found = layout_.find(name);
+            if (!found) return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
+            auto const& parameter = layout_.parameters()[*found];
+            out.parameters[slot] = {parameter.begin, layout_.gradient_begin(name), parameter.elements,
+                                    layout_.gradient_number(name)};
+            if (slot > 0 || op.kind != OpKind::linear) continue;
+            out.is_transposed = parameter.tensor->is_transposed;
+            StoredParameter stored;
+            stored.tensor = parameter.tensor;
+            std::int64_t column = 0;
+            for (auto const& rows : stored_rows(op, body, *model_, stored, false, {{0, op.out_features}})) {
+                bool const continues = !out.rows.empty() && out.rows.back().rows.end == rows.begin;
+                if (continues) {
+                    out.rows.back().rows.end = rows.end;
+                } else {
+                    out.rows.push_back({rows, column});
+                }
+                column += rows.size();
+            }
+        }
+        return out;
+    }
+
+    Model const* model_;
+    TrainingLayout layout_;
+    std::vector<BackwardBody> bodies_;
+    std::vector<TrainedBlock> blocks_;
+    TrainedHead head_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

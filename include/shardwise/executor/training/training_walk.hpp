@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host.hpp>
+#include <shardwise/executor/training/body_memory.hpp>
+#include <shardwise/executor/training/training_program.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// One block in one pass over some sequences: what its operations read and write.
+struct TrainingWalk {
+    using Matrix = TensorView<float, 2, Host>;
+    using ConstMatrix = TensorView<float const, 2, Host>;
+    using Vector = TensorView<float, 1, Host>;
+    using ConstVector = TensorView<float const, 1, Host>;
+
+    Model const& model;
+    TrainedBlock const& block;
+    BackwardBody const& body;
+    BodyMemory const& memory;
+    HostStream& stream;
+    float const* weights = nullptr;
+    /// Of one leaf; null in the forward pass.
+    float* parameter_gradients = nullptr;
+    /// By parameter of the layout and, behind them, by tie: 1 where the leaf's gradient was written.
+    char* is_written = nullptr;
+
+    TensorView<std::int32_t const, 1, Host> ids{};
+    TensorView<std::int32_t const, 1, Host> positions{};
+    ConstVector frequencies{};
+    float rope_scale = 1.0F;
+    /// ALiBi's, or none.
+    ConstVector slopes{};
+
+    /// The first token of those that the block's memory holds, and how many there are, in sequences of so many.
+    std::int64_t first = 0;
+    std::int64_t tokens = 0;
+    std::int64_t sequence = 0;
+
+    float* kept = nullptr;
+    float* working = nullptr;
+    float* block_input = nullptr;
+    float* block_output = nullptr;
+    float* input_gradient = nullptr;
+    float* output_gradient = nullptr;
+    Vector scratch{};
+
+    [[nodiscard]] std::int64_t width(ValueId id) const { return body.values[static_cast<std::size_t>(id)].width; }
+    /// A value of the forward pass.
+    [[nodiscard]] Matrix value(ValueId id) const {
+        auto const i = static_cast<std::size_t>(id);
+        auto* from = working + memory.offsets[i];
+        if (memory.places[i] == BodyMemory::Place::kept) from = kept + memory.offsets[i];
+        if (memory.places[i] == BodyMemory::Place::block_input) from = block_input;
+        if (memory.places[i] == BodyMemory::Place::block_output) from = block_output;
+        return Matrix(from, {first + tokens, width(id)}).rows(first, tokens);
+    }
+    /// A gradient, which is of this pass's tokens alone.
+    [[nodiscard]] Matrix gradient(ValueId id) const {
+        auto const i = static_cast<std::size_t>(id);
+        auto* from = working + memory.offsets[i];
+        if (memory.places[i] == BodyMemory::Place::block_input) from = input_gradient;
+        if (memory.places[i] == BodyMemory::Place::block_output) from = output_gradient;
+        return {from, {tokens, width(id)}};
+    }
+    [[nodiscard]] Matrix log_sums(std::size_t operation) const {
+        auto const heads = body.forward.operations()[operation].attention.heads;
+        return Matrix(kept + memory.log_sums[operation], {first + tokens, heads}).rows(first, tokens);
+    }
+
+    [[nodiscard]] TrainedParameter const& parameter(std::size_t operation, std::size_t slot) const {
+        return block.operations[operation].parameters[slot];
+    }
+    [[nodiscard]] ConstVector weight(std::size_t operation, std::size_t slot) const {
+        auto const& of = parameter(operation, slot);
+        return of.elements == 0 ? ConstVector{} : ConstVector{weights + of.weight, {of.elements}};
+    }
+    /// Where the leaf's gradient of a parameter goes.
+    [[nodiscard]] Vector parameter_gradient(std::size_t operation, std::size_t slot) const {
+        auto const& of = parameter(operation, slot);
+        return of.elements == 0 ? Vector{} : Vector{parameter_gradients + of.gradient, {of.elements}};
+    }
+    /// Whether it is added to: another operation of this leaf had the parameter, too. Asked once for each write.
+    [[nodiscard]] bool adds(std::size_t operation, std::size_t slot) const {
+        auto const& of = parameter(operation, slot);
+        if (of.elements == 0) return false;
+        bool const was_written = is_written[of.number] != 0;
+        is_written[of.number] = 1;
+        return was_written;
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

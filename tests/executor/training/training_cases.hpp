@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/host/products.hpp>
+#include <shardwise/executor/training/training_pass.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../../train/golden_lines.hpp"
+#include "../formula_model.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Small models that torch has trained: scripts/golden/train_gradients.py.
+namespace shardwise::testing {
+
+/// What torch says of a parameter's gradient: its norm in float64, the norm of float32's error, and the products with directions.
+struct GoldenGradient {
+    std::string name;
+    double norm = 0.0;
+    double single_error = 0.0;
+    std::vector<double> products;
+};
+struct GoldenTraining {
+    std::string name;
+    std::string config;
+    double loss = 0.0;
+    std::vector<GoldenGradient> gradients;
+};
+
+[[nodiscard]] inline std::vector<GoldenTraining> golden_trainings() {
+    std::ifstream in(SHARDWISE_SOURCE_DIR "/tests/golden/train/gradients.txt");
+    std::vector<GoldenTraining> out;
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with('#')) continue;
+        auto const bar = line.find(" | ");
+        auto const head = line.substr(0, bar);
+        auto const rest = line.substr(bar + 3);
+        if (head == "case") {
+            auto const second = rest.find(" | ");
+            out.push_back({rest.substr(0, second), rest.substr(second + 3), 0.0, {}});
+        } else if (head == "loss") {
+            out.back().loss = number_of(rest);
+        } else {
+            std::istringstream words(rest);
+            GoldenGradient one{head, 0.0, 0.0, {}};
+            words >> one.norm >> one.single_error;
+            for (double product = 0.0; words >> product;) one.products.push_back(product);
+            out.back().gradients.push_back(std::move(one));
+        }
+    }
+    return out;
+}
+
+inline constexpr std::int64_t golden_sequences = 3;
+inline constexpr std::int64_t golden_context = 20;
+
+/// The tokens of train_gradients.py.
+[[nodiscard]] inline std::vector<std::int32_t> golden_tokens(std::int64_t count) {
+    std::vector<std::int32_t> out;
+    for (std::int64_t i = 0; i < count; ++i) out.push_back(static_cast<std::int32_t>((7 * i + i * i / 11 + i / 5 + 3) % 97));
+    return out;
+}
+/// The batch of its gradients: tokens, and targets some of which have no loss.
+struct GoldenBatch {
+    std::vector<std::int32_t> tokens = golden_tokens(golden_sequences * golden_context);
+    std::vector<std::int32_t> targets;
+    std::int64_t counted = golden_sequences * golden_context - 8;
+
+    GoldenBatch() {
+        auto const all = golden_tokens(golden_sequences * golden_context + 1);
+        targets.assign(all.begin() + 1, all.end());
+        for (std::size_t i = 0; i < 5; ++i) targets[20 + i] = ignored_target;
+        for (std::size_t i = 57; i < 60; ++i) targets[i] = ignored_target;
+    }
+};
+
+/// A model of a formula, loaded to be trained.
+struct TrainedModel {
+    FormulaModel files;
+    HostContext context;
+    TrainingProgram program;
+    TrainingWeights weights;
+
+    explicit TrainedModel(std::string const& config, int threads = 1)
+        : files(config),
+          context({.threads = threads}),
+          program(take(TrainingProgram::create(model()))),
+          weights(take(TrainingWeights::load(context, take(StoredParameters::open(files.source, model()))))) {}
+
+    [[nodiscard]] Model const& model() const { return files.checkpoint->model; }
+
+    template <class T>
+    [[nodiscard]] static T take(Result<T> made) {
+        REQUIRE_MESSAGE(made, (made ? "" : made.error().message()));
+        return std::move(*made);
+    }
+};
+
+[[nodiscard]] inline Deadline soon() {
+    return Deadline::after(std::chrono::seconds(60));
+}
+
+/// Each leaf's losses and gradients of the golden batch, a micro-batch of so many sequences at a time.
+struct LeafResults {
+    std::vector<std::vector<float>> losses;
+    std::vector<std::vector<float>> gradients;
+
+    friend bool operator==(LeafResults const&, LeafResults const&) = default;
+};
+[[nodiscard]] inline LeafResults train_leaves(TrainedModel& trained, std::int64_t micro_batch) {
+    GoldenBatch const batch;
+    auto stream = trained.context.make_stream();
+    auto pass = TrainedModel::take(TrainingPass::create(
+        trained.context, trained.program, {.sequences = micro_batch, .context = golden_context}));
+    LeafResults out;
+    for (std::int64_t first = 0; first < golden_sequences; first += micro_batch) {
+        auto const count = std::min(micro_batch, golden_sequences - first);
+        TensorView<std::int32_t const, 2, Host> const tokens(batch.tokens.data() + first * golden_context,
+                                                             {count, golden_context});
+        auto const ran = pass.forward(trained.weights, tokens, stream);
+        REQUIRE_MESSAGE(ran, (ran ? "" : ran.error().message()));
+        for (std::int64_t i = 0; i < count; ++i) {
+            std::vector<float> losses(static_cast<std::size_t>(golden_context));
+            std::vector<float> gradients(static_cast<std::size_t>(trained.program.layout().gradient_elements()), 7.0F);
+            TensorView<std::int32_t const, 1, Host> const targets(
+                batch.targets.data() + (first + i) * golden_context, {golden_context});
+            auto const done = pass.backward(trained.weights, i, targets, 1.0F / static_cast<float>(batch.counted),
+                                            {losses.data(), {golden_context}},
+                                            {gradients.data(), {static_cast<std::int64_t>(gradients.size())}}, stream);
+            REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+            auto const ended = stream.synchronize(soon());
+            REQUIRE_MESSAGE(ended, (ended ? "" : ended.error().message()));
+            out.losses.push_back(std::move(losses));
+            out.gradients.push_back(std::move(gradients));
+        }
+    }
+    return out;
+}
+
+}  // namespace shardwise::testing

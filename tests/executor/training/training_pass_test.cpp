@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training_cases.hpp"
+
+#include <cmath>
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+TEST_CASE("TrainingPass: loss and gradients of every family are torch's") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel trained(golden.config);
+        auto const& layout = trained.program.layout();
+        auto const leaves = train_leaves(trained, 2);
+        double loss = 0.0;
+        std::vector<double> sums(static_cast<std::size_t>(layout.gradient_elements()));
+        for (std::size_t leaf = 0; leaf < leaves.gradients.size(); ++leaf) {
+            for (auto const one : leaves.losses[leaf]) loss += static_cast<double>(one);
+            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(leaves.gradients[leaf][i]);
+        }
+        for (auto const& tie : layout.ties()) {
+            auto const& parameter = layout.parameters()[tie.parameter];
+            for (std::int64_t i = 0; i < parameter.elements; ++i)
+                sums[static_cast<std::size_t>(parameter.begin + i)] += sums[static_cast<std::size_t>(tie.begin + i)];
+        }
+        CHECK(loss / 52.0 == doctest::Approx(golden.loss).epsilon(2e-6));
+        CHECK(golden.gradients.size() == layout.parameters().size());
+        for (auto const& expected : golden.gradients) {
+            CAPTURE(expected.name);
+            auto const number = layout.find(expected.name);
+            REQUIRE(number);
+            auto const& parameter = layout.parameters()[*number];
+            auto const* const own = sums.data() + parameter.begin;
+            // An error of the size of float32's own, in any direction: by the rules of a sum of independent ones its product with a
+            // direction has the error's norm times the root mean square of the direction; twice, and three deviations.
+            auto const error = 2.0 * std::max(expected.single_error, expected.norm * 0x1p-24);
+            double squares = 0.0;
+            for (std::int64_t i = 0; i < parameter.elements; ++i) squares += own[i] * own[i];
+            CHECK(std::abs(std::sqrt(squares) - expected.norm) <= error);
+            for (std::size_t k = 0; k < expected.products.size(); ++k) {
+                auto const direction =
+                    formula(std::to_string(k) + ":" + expected.name, Shape{1, parameter.elements});
+                double product = 0.0;
+                double length = 0.0;
+                for (std::int64_t i = 0; i < parameter.elements; ++i) {
+                    auto const along = static_cast<double>(direction[static_cast<std::size_t>(i)]);
+                    product += own[i] * along;
+                    length += along * along;
+                }
+                auto const root_mean_square = std::sqrt(length / static_cast<double>(parameter.elements));
+                CHECK(std::abs(product - expected.products[k]) <= 3.0 * error * root_mean_square);
+            }
+        }
+    }
+}
+
+TEST_CASE("TrainingPass: a leaf has the same bits with any threads and in any micro-batch") {
+    auto const cases = golden_trainings();
+    for (std::size_t const which : {std::size_t{0}, std::size_t{7}, std::size_t{13}}) {
+        CAPTURE(cases[which].name);
+        TrainedModel one(cases[which].config, 1);
+        auto const expected = train_leaves(one, 1);
+        for (auto const micro_batch : {2, 3}) CHECK(train_leaves(one, micro_batch) == expected);
+        for (int const threads : {2, 3}) {
+            TrainedModel more(cases[which].config, threads);
+            CHECK(train_leaves(more, threads) == expected);
+        }
+    }
+}
+
+TEST_CASE("TrainingPass: what is planned is allocated") {
+    for (auto const& golden : golden_trainings()) {
+        CAPTURE(golden.name);
+        TrainedModel trained(golden.config);
+        CHECK(trained.context.memory().current().count() == 4 * trained.program.layout().weight_elements());
+        for (std::int64_t const sequences : {1, 4}) {
+            TrainingLimits const limits{.sequences = sequences, .context = 33};
+            auto const before = trained.context.memory().current();
+            auto const pass = TrainingPass::create(trained.context, trained.program, limits);
+            REQUIRE(pass);
+            auto const plan = plan_training_memory(trained.program, limits);
+            REQUIRE(plan);
+            CHECK(plan->bytes() == pass->bytes());
+            CHECK(trained.context.memory().current() - before == plan->bytes());
+        }
+    }
+}
