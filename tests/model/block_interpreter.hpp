@@ -136,6 +136,9 @@ private:
             case ActivationKind::quick_gelu:
             case ActivationKind::swiglu_clamped:
                 return x * sigmoid(1.702 * x);
+            case ActivationKind::xielu:
+                // Has no gradient.
+                break;
         }
         return x;
     }
@@ -283,6 +286,9 @@ private:
             case OpKind::route:
             case OpKind::experts:
             case OpKind::combine:
+            case OpKind::gated_delta:
+            case OpKind::part:
+                // These have no gradient.
                 break;
         }
     }
@@ -378,6 +384,9 @@ private:
             case OpKind::route:
             case OpKind::experts:
             case OpKind::combine:
+            case OpKind::gated_delta:
+            case OpKind::part:
+                // These have no gradient.
                 break;
         }
     }

@@ -85,3 +85,72 @@ TEST_CASE("TrainingPass: what is planned is allocated") {
         }
     }
 }
+
+TEST_CASE("TrainingProgram: what has no gradient is refused by name, without any weights") {
+    auto const message = [](std::string const& name) {
+        ModelSource source;
+        source.kind = SourceKind::config;
+        source.config = SHARDWISE_SOURCE_DIR "/tests/golden/configs/" + name + ".json";
+        auto const read = read_checkpoint(source);
+        REQUIRE(read);
+        auto const made = TrainingProgram::create(read->model);
+        return made ? std::string() : made.error().message();
+    };
+    CHECK(message("small-llama").empty());
+    CHECK(message("small-mixtral").find("routed experts have no gradient yet") != std::string::npos);
+    CHECK(message("small-deepseek_v2").find("MLA") != std::string::npos);
+    CHECK(message("small-nemotron").find("layer norm with an offset") != std::string::npos);
+    CHECK(message("small-bert-mlm").find("both directions") != std::string::npos);
+    CHECK(message("small-llama-mha-model").find("no head") != std::string::npos);
+}
+
+TEST_CASE("TrainingPass: ids, targets and sequences that are not of the model or the pass are refused") {
+    TrainedModel trained(golden_trainings()[0].config);
+    auto stream = trained.context.make_stream();
+    auto pass = TrainedModel::take(TrainingPass::create(trained.context, trained.program, {.sequences = 1, .context = 4}));
+    std::vector<std::int32_t> ids{1, 2, 97, 3};
+    auto const run = [&] { return pass.forward(trained.weights, {ids.data(), {1, 4}}, stream); };
+    CHECK(run().error().message().find("none of the vocabulary") != std::string::npos);
+    ids[2] = 5;
+    REQUIRE(run());
+    std::vector<float> losses(4);
+    TensorView<float, 1, Host> const to(losses.data(), {4});
+    CHECK_FALSE(pass.losses(trained.weights, 1, {ids.data(), {4}}, to, stream));
+    CHECK_FALSE(pass.losses(trained.weights, 0, {ids.data(), {3}}, to, stream));
+    CHECK(pass.losses(trained.weights, 0, {ids.data(), {4}}, to, stream));
+    CHECK(stream.synchronize(soon()));
+    CHECK(losses[0] > 0.0F);
+    CHECK_FALSE(TrainingPass::create(trained.context, trained.program, {.sequences = 1, .context = 257}));
+    CHECK_FALSE(TrainingPass::create(trained.context, trained.program, {.sequences = 0, .context = 4}));
+}
+
+TEST_CASE("TrainingWeights: a seed gives normal numbers of the deviation asked for, and other seeds and names others") {
+    TrainedModel const trained(golden_trainings()[0].config);
+    HostContext context({.threads = 1});
+    auto const make = [&](std::uint64_t seed) {
+        return TrainedModel::take(
+            TrainingWeights::initialise(context, trained.model(), {.seed = seed, .deviation = 0.05}));
+    };
+    auto const weights = make(3);
+    auto const again = make(3);
+    auto const other = make(4);
+    auto const number = [&](std::string const& name) { return *weights.layout().find(name); };
+    auto const table = weights.values(number("model.embed_tokens.weight"));
+    auto const head = weights.values(number("lm_head.weight"));
+    double sum = 0.0;
+    double squares = 0.0;
+    for (std::int64_t i = 0; i < table.elements(); ++i) {
+        auto const value = static_cast<double>(table.data()[i]);
+        sum += value;
+        squares += value * value;
+    }
+    auto const count = static_cast<double>(table.elements());
+    // Four deviations of a mean and of a mean square of so many.
+    CHECK(std::abs(sum / count) < 4.0 * 0.05 / std::sqrt(count));
+    CHECK(std::abs(squares / count / 0.0025 - 1.0) < 4.0 * std::sqrt(2.0 / count));
+    CHECK(std::equal(table.data(), table.data() + table.elements(), again.values(number("model.embed_tokens.weight")).data()));
+    CHECK(table.data()[0] != other.values(number("model.embed_tokens.weight")).data()[0]);
+    CHECK(table.data()[0] != head.data()[0]);
+    CHECK(weights.values(number("model.norm.weight")).data()[0] == 1.0F);
+    CHECK_FALSE(TrainingWeights::initialise(context, trained.model(), {.seed = 0, .deviation = 0.0}));
+}

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/products.hpp>
 #include <shardwise/core/fnv1a.hpp>
 #include <shardwise/executor/load_parameter.hpp>
 #include <shardwise/executor/parameter_name.hpp>
