@@ -92,6 +92,9 @@ Slope64 slope64(double x, ActivationKind kind) {
             auto const falling = 1.0 / (1.0 + std::exp(x));
             return {{rising, 8.0 * rounding * rising}, {rising * falling, 17.0 * rounding * rising * falling}};
         }
+        case ActivationKind::xielu:
+            // Has no gradient.
+            break;
     }
     return {};
 }
