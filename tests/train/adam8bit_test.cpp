@@ -69,7 +69,7 @@ TEST_CASE("DynamicMap: nearest is the nearest, as a search over all numbers find
 TEST_CASE("Adam8bit: three steps of 4,200 elements leave bitsandbytes' states and weights") {
     HostContext context({.threads = 2});
     Adam8bit const rule{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
-    TrainedParameter<Adam8bit> weight(rule, input_numbers(0, 4200));
+    ParameterCase<Adam8bit> weight(rule, input_numbers(0, 4200));
     for (int step = 1; step <= 3; ++step)
         REQUIRE(weight.step({.number = step, .learning_rate = 0.01}, input_numbers(10'000 * step, 4200), context));
 
@@ -105,7 +105,7 @@ TEST_CASE("Adam8bit: three steps of 4,200 elements leave bitsandbytes' states an
 TEST_CASE("Adam8bit: shares of whole blocks, threads and levels leave the bits of the whole") {
     auto const run = [](HostOptions const& options, std::vector<std::int64_t> const& cuts) {
         HostContext context(options);
-        TrainedParameter<Adam8bit> weight(Adam8bit{}, input_numbers(3, 5000));
+        ParameterCase<Adam8bit> weight(Adam8bit{}, input_numbers(3, 5000));
         for (int step = 1; step <= 4; ++step)
             REQUIRE(
                 weight.step({.number = step, .learning_rate = 0.01}, input_numbers(777 * step, 5000), context, cuts));
@@ -118,8 +118,8 @@ TEST_CASE("Adam8bit: shares of whole blocks, threads and levels leave the bits o
 
 TEST_CASE("Adam8bit: small parameters take AdamW's own steps, whatever their share") {
     HostContext context({.threads = 1});
-    TrainedParameter<Adam8bit> small(Adam8bit{}, input_numbers(3, 4095));
-    TrainedParameter<AdamW> plain(AdamW{}, input_numbers(3, 4095));
+    ParameterCase<Adam8bit> small(Adam8bit{}, input_numbers(3, 4095));
+    ParameterCase<AdamW> plain(AdamW{}, input_numbers(3, 4095));
     REQUIRE(small.step({.number = 1, .learning_rate = 0.01}, input_numbers(9, 4095), context, {0, 1024}));
     REQUIRE(plain.step({.number = 1, .learning_rate = 0.01}, input_numbers(9, 4095), context));
     CHECK(small.weights() == plain.weights());
@@ -131,11 +131,11 @@ TEST_CASE("Adam8bit: small parameters take AdamW's own steps, whatever their sha
 
 TEST_CASE("Adam8bit: a share that cuts a block is refused, an undefined gradient stays in its block") {
     HostContext context({.threads = 1});
-    TrainedParameter<Adam8bit> weight(Adam8bit{}, std::vector<float>(5000));
+    ParameterCase<Adam8bit> weight(Adam8bit{}, std::vector<float>(5000));
     std::vector<float> gradients(5000, 1.0F);
     CHECK(weight.step({}, gradients, context, {0, 100}).error().code() == ErrorCode::shape_mismatch);
     gradients[300] = std::nanf("");
-    TrainedParameter<Adam8bit> other(Adam8bit{}, std::vector<float>(5000));
+    ParameterCase<Adam8bit> other(Adam8bit{}, std::vector<float>(5000));
     REQUIRE(other.step({}, gradients, context));
     REQUIRE(other.step({.number = 2}, std::vector<float>(5000, 1.0F), context));
     for (std::size_t i = 0; i < 5000; ++i) CHECK(std::isnan(other.weights()[i]) == (i / 256 == 1));

@@ -22,7 +22,7 @@ TEST_CASE("AdamW: five steps of one weight are the published ones") {
     // shared/facts/training.md, "Exact values", in float64. A step rounds the kept share, the weight times it and the difference,
     // each at most half a unit of 1, and the change of about 0.01 a few times: below 4 units in all.
     AdamW const rule{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
-    TrainedParameter<AdamW> weight(rule, {1.0F});
+    ParameterCase<AdamW> weight(rule, {1.0F});
     HostContext context({.threads = 1});
     double const expected[] = {0.989000001, 0.991644740275703, 0.9872690229640539, 0.988559790887788,
                                0.9854018755863746};
@@ -41,7 +41,7 @@ TEST_CASE("AdamW: equals torch's float64 within the roundings of float") {
         auto const settings = numbers_of({line[0].begin() + 1, line[0].end()});
         AdamW const rule{
             .beta1 = settings[1], .beta2 = settings[2], .epsilon = settings[3], .weight_decay = settings[4]};
-        TrainedParameter<AdamW> weight(rule, input_numbers(0, 37));
+        ParameterCase<AdamW> weight(rule, input_numbers(0, 37));
         for (int step = 1; step <= 3; ++step)
             REQUIRE(
                 weight.step({.number = step, .learning_rate = settings[0]}, input_numbers(1000 * step, 37), context));
@@ -61,7 +61,7 @@ TEST_CASE("AdamW: the same bits at every instruction set level, with any threads
     auto const start = input_numbers(5, 70'001);
     auto const run = [&](HostOptions const& options, std::vector<std::int64_t> const& cuts) {
         HostContext context(options);
-        TrainedParameter<AdamW> weight(AdamW{}, start);
+        ParameterCase<AdamW> weight(AdamW{}, start);
         for (int step = 1; step <= 3; ++step) {
             REQUIRE(weight.step({.number = step, .learning_rate = 0.01, .gradient_factor = 0.3},
                                 input_numbers(9 * step, 70'001), context, cuts));
@@ -89,7 +89,7 @@ TEST_CASE("AdamW: each operation rounds by itself, whatever the compiler may fus
     AdamW const rule{};
     auto const weights = input_numbers(3, 1000);
     auto const gradients = input_numbers(77, 1000);
-    TrainedParameter<AdamW> trained(rule, weights);
+    ParameterCase<AdamW> trained(rule, weights);
     OptimizerStep const step{.number = 1, .learning_rate = 0.01, .gradient_factor = 0.7};
     REQUIRE(trained.step(step, gradients, context));
     auto const task = rule.task(step, true);
@@ -109,10 +109,10 @@ TEST_CASE("AdamW: each operation rounds by itself, whatever the compiler may fus
 
 TEST_CASE("AdamW: a parameter that does not decay keeps its weight where there is no gradient") {
     HostContext context({.threads = 1});
-    TrainedParameter<AdamW> norm(AdamW{}, {1.0F, 2.0F});
+    ParameterCase<AdamW> norm(AdamW{}, {1.0F, 2.0F});
     REQUIRE(norm.step({.number = 1, .learning_rate = 0.5}, {0.0F, 0.0F}, context, {0}, false));
     CHECK(norm.weights() == std::vector<float>{1.0F, 2.0F});
-    TrainedParameter<AdamW> weight(AdamW{}, {1.0F, 2.0F});
+    ParameterCase<AdamW> weight(AdamW{}, {1.0F, 2.0F});
     REQUIRE(weight.step({.number = 1, .learning_rate = 0.5}, {0.0F, 0.0F}, context));
     CHECK(weight.weights() == std::vector<float>{0.95F, 1.9F});
 }
@@ -125,7 +125,7 @@ TEST_CASE("AdamW: refuses settings and steps that make no sense") {
     CHECK_FALSE(AdamW{.epsilon = 1e-45}.check());
     CHECK_FALSE(AdamW{.weight_decay = -1.0}.check());
     HostContext context({.threads = 1});
-    TrainedParameter<AdamW> weight(AdamW{}, std::vector<float>(300));
+    ParameterCase<AdamW> weight(AdamW{}, std::vector<float>(300));
     std::vector<float> const gradients(300);
     CHECK(weight.step({.number = 0}, gradients, context).error().message() ==
           "adamw: step: steps are counted from 1 (got 0, expected at least 1)");

@@ -15,9 +15,9 @@
 namespace shardwise::testing {
 
 template <OptimizerRule Rule>
-class TrainedParameter {
+class ParameterCase {
 public:
-    TrainedParameter(Rule const& rule, std::vector<float> weights) : rule_(rule), weights_(std::move(weights)) {
+    ParameterCase(Rule const& rule, std::vector<float> weights) : rule_(rule), weights_(std::move(weights)) {
         auto const elements = static_cast<std::int64_t>(weights_.size());
         for (auto const& array : rule.state(elements, {0, elements}))
             state_.emplace_back(static_cast<std::size_t>(array.elements * (bits(array.dtype) / 8)));

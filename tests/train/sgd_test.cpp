@@ -24,7 +24,7 @@ TEST_CASE("Sgd: three steps of one weight are the published ones") {
     HostContext context({.threads = 1});
     float const gradients[] = {0.1F, -0.2F, 0.3F};
     for (auto const& one : cases) {
-        TrainedParameter<Sgd> weight(one.rule, {1.0F});
+        ParameterCase<Sgd> weight(one.rule, {1.0F});
         for (int i = 0; i < 3; ++i) {
             REQUIRE(weight.step({.number = i + 1, .learning_rate = 0.1}, {gradients[i]}, context));
             CHECK(std::abs(static_cast<double>(weight.weights()[0]) - one.expected[i]) <= 2.0 * (i + 1) / (1 << 24U));
@@ -39,7 +39,7 @@ TEST_CASE("Sgd: equals torch's float64 within the roundings of float") {
         if (line[0][0] != "sgd") continue;
         auto const settings = numbers_of({line[0].begin() + 1, line[0].end()});
         Sgd const rule{.momentum = settings[1], .is_nesterov = settings[3] != 0.0, .weight_decay = settings[2]};
-        TrainedParameter<Sgd> weight(rule, input_numbers(0, 37));
+        ParameterCase<Sgd> weight(rule, input_numbers(0, 37));
         CHECK(weight.state().size() == (settings[1] > 0.0 ? 1 : 0));
         for (int step = 1; step <= 3; ++step)
             REQUIRE(
@@ -59,7 +59,7 @@ TEST_CASE("Sgd: the same bits at every instruction set level, with any threads, 
     for (auto const& rule : {Sgd{.momentum = 0.0}, Sgd{.momentum = 0.9, .is_nesterov = true, .weight_decay = 0.1}}) {
         auto const run = [&](HostOptions const& options, std::vector<std::int64_t> const& cuts) {
             HostContext context(options);
-            TrainedParameter<Sgd> weight(rule, start);
+            ParameterCase<Sgd> weight(rule, start);
             for (int step = 1; step <= 3; ++step) {
                 REQUIRE(weight.step({.number = step, .learning_rate = 0.3, .gradient_factor = 0.3},
                                     input_numbers(9 * step, 20'003), context, cuts));
