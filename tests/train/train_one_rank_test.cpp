@@ -109,9 +109,7 @@ double norm_of_first_batch(TrainedModel& trained, Batches& batches) {
 
 }  // namespace
 
-TEST_CASE(
-    "train_one_rank: 20 steps of AdamW have torch's losses and norms, with the same bits in any micro-batch and on any "
-    "threads") {
+TEST_CASE("train_one_rank: 20 AdamW steps have torch's losses and norms; the same bits in any micro-batch and on any threads") {
     std::vector<GoldenStep> golden;
     auto const config = golden_curve(golden);
     REQUIRE(golden.size() == curve_steps);
