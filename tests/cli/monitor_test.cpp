@@ -270,6 +270,8 @@ TEST_CASE("monitor -- COMMAND: kill -9 of the monitor leaves nothing, also in se
                         folder.path() + "/ready; exec sleep 60";
     (void)run_monitor(machine, {"--", "sh", "-c", script}, [&](pid_t process) {
         CHECK(wait_for_file(folder.path() + "/ready"));
+        for (int i = 0; i < 500 && count_marked(mark) < 3; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
         CHECK(count_marked(mark) >= 3);
         ::kill(process, SIGKILL);
     });
