@@ -22,6 +22,7 @@
 #include <shardwise/kernels/device/rope.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/gated_delta.hpp>
 #include <shardwise/kernels/layer_norm.hpp>
 #include <shardwise/kernels/quantize.hpp>
 #include <shardwise/kernels/residual_norm.hpp>
@@ -32,6 +33,7 @@
 #include <shardwise/kernels/scale_rows.hpp>
 #include <shardwise/kernels/softmax.hpp>
 #include <shardwise/kernels/store_rows.hpp>
+#include <shardwise/kernels/xielu.hpp>
 
 #include <array>
 #include <cstddef>
@@ -110,6 +112,14 @@ concept HasRoute = requires(KernelProbe<B> p) {
 template <class B>
 concept HasSample = requires(KernelProbe<B> p, std::span<SamplingRow const> rows) {
     sample(p.in, rows, p.chosen, p.stream);
+};
+template <class B>
+concept HasGatedDelta = requires(KernelProbe<B> p, TensorView<float, 1, B> state, DeltaWeights const& weights) {
+    gated_delta(p.in, p.in, DeltaShape{}, weights, true, state, state, p.out, p.stream);
+};
+template <class B>
+concept HasXielu = requires(KernelProbe<B> p) {
+    xielu(p.in, p.vector, p.out, p.stream);
 };
 template <class B>
 concept HasScaleRows = requires(KernelProbe<B> p) {
@@ -197,6 +207,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"dropout", detail::HasDropout<Backend>, true},
     KernelSupport{"embedding", detail::HasEmbedding<Backend>},
     KernelSupport{"embedding_backward", detail::HasEmbeddingBackward<Backend>, true},
+    KernelSupport{"gated_delta", detail::HasGatedDelta<Backend>},
     KernelSupport{"gemm", MultipliesMatrices<Backend>},
     KernelSupport{"head_cross_entropy", detail::HasHeadCrossEntropy<Backend>, true},
     KernelSupport{"layer_norm", detail::HasLayerNorm<Backend>},
@@ -216,6 +227,7 @@ inline constexpr std::array kernel_support{
     KernelSupport{"soft_cap_backward", detail::HasSoftCapBackward<Backend>, true},
     KernelSupport{"softmax", detail::HasSoftmax<Backend>},
     KernelSupport{"store_rows", detail::HasStoreRows<Backend>},
+    KernelSupport{"xielu", detail::HasXielu<Backend>},
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -34,7 +34,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 /// How samples are distributed to ranks.
-struct SamplerOptions {
+struct DistributedSamplerOptions {
     bool shuffles = true;
     /// Leaves the last samples out where the ranks' shares would differ, instead of giving the first ones twice.
     bool drops_last = false;
@@ -49,7 +49,7 @@ struct SamplerOptions {
 class DistributedSampler {
 public:
     /// Errors  invalid_argument for no samples
-    [[nodiscard]] static Result<DistributedSampler> create(std::int64_t samples, SamplerOptions const& options = {}) {
+    [[nodiscard]] static Result<DistributedSampler> create(std::int64_t samples, DistributedSamplerOptions const& options = {}) {
         if (samples < 1) {
             return Error{ErrorCode::invalid_argument}
                 .in("distributed sampler")
@@ -61,7 +61,7 @@ public:
     }
 
     [[nodiscard]] std::int64_t samples() const { return samples_; }
-    [[nodiscard]] SamplerOptions const& options() const { return options_; }
+    [[nodiscard]] DistributedSamplerOptions const& options() const { return options_; }
     /// The samples of each rank in an epoch.
     ///
     /// Errors  invalid_argument for no ranks
@@ -95,7 +95,7 @@ public:
     }
 
 private:
-    DistributedSampler(std::int64_t samples, SamplerOptions const& options) : samples_(samples), options_(options) {}
+    DistributedSampler(std::int64_t samples, DistributedSamplerOptions const& options) : samples_(samples), options_(options) {}
 
     [[nodiscard]] static Error no_rank(std::int64_t rank, std::int64_t ranks) {
         return Error{ErrorCode::invalid_argument}
@@ -107,7 +107,7 @@ private:
     }
 
     std::int64_t samples_;
-    SamplerOptions options_;
+    DistributedSamplerOptions options_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
