@@ -27,7 +27,7 @@ struct Rope {
         // Powers of two are the same in float and in torch's float64.
         for (std::int64_t i = 0; i < pairs; ++i) frequencies.push_back(std::ldexp(1.0F, -static_cast<int>(i)));
     }
-    /// The transpose of what rope does: a pair's gradients turned back.
+    /// The transpose of what rope does: a pair's gradients rotated back.
     [[nodiscard]] Expected expected(Matrix<float> const& gradient) const {
         Expected made(tokens, heads * head_dim);
         for (std::int64_t t = 0; t < tokens; ++t)

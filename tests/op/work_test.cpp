@@ -138,7 +138,7 @@ TEST_CASE("only operations that read before they write may write over an input")
     CHECK_FALSE(is_element_wise(OpKind::combine));
 }
 
-// Two key heads of 3 with two value heads of 5 each, behind a convolution of 4 tokens; six tokens of two sequences.
+// Two key heads of 3 with two value heads of 5 each, after a convolution of 4 tokens; six tokens of two sequences.
 TEST_CASE("gated_delta: counts convolution, rule and norm of each token, and a state of each sequence") {
     DeltaShape const shape{.key_heads = 2, .value_heads = 4, .key_dim = 3, .value_dim = 5, .kernel = 4};
     CHECK(shape.channels() == 3 + 3 + 10);

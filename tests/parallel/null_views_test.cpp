@@ -52,7 +52,7 @@ namespace {
 struct Views {
     int missing = -1;
     int next = 0;
-    // 32 doubles for each view, and some behind the last.
+    // 32 doubles for each view, and some after the last.
     std::vector<double> memory = std::vector<double>(1024);
 
     template <class T = float, std::size_t dimensions>

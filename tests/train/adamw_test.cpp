@@ -19,7 +19,7 @@ constexpr double unit = 1.0 / (1 << 24U);
 }  // namespace
 
 TEST_CASE("AdamW: five steps of one weight are the published ones") {
-    // shared/facts/training.md, "Exact values", in float64. A step rounds the kept share, the weight times it and the difference,
+    // torch.optim.AdamW's formula in float64. A step rounds the kept share, the weight times it and the difference,
     // each at most half a unit of 1, and the change of about 0.01 a few times: below 4 units in all.
     AdamW const rule{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
     ParameterCase<AdamW> weight(rule, {1.0F});

@@ -36,7 +36,7 @@ std::vector<double> norms(std::vector<float> const& gradients, std::int32_t rank
 }  // namespace
 
 TEST_CASE("clip: the published coefficients") {
-    // shared/facts/training.md, "Exact values": (3, 4) and (12), the largest norm 1.
+    // torch.nn.utils.clip_grad_norm_'s formula: (3, 4) and (12), the largest norm 1.
     auto const norm = norms({3.0F, 4.0F, 12.0F}, 2, 1, 2);
     CHECK(norm == std::vector<double>{13.0, 13.0});
     auto const coefficient = clip_coefficient(13.0, 1.0);

@@ -17,7 +17,7 @@ using Indices = List<std::int64_t>;
 }  // namespace
 
 TEST_CASE("DistributedSampler: the published indices") {
-    // shared/facts/training.md: 10 over 4, and "Exact values", 11 over 3.
+    // torch.utils.data.DistributedSampler: 10 over 4, 11 over 3.
     auto const indices = [](std::int64_t samples, std::int64_t ranks, DistributedSamplerOptions const& options,
                             std::int64_t epoch) {
         auto const sampler = DistributedSampler::create(samples, options);

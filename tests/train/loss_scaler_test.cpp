@@ -9,7 +9,7 @@ using namespace shardwise;
 using namespace shardwise::testing;
 
 TEST_CASE("LossScaler: the published scales after each step") {
-    // shared/facts/training.md, "Exact values": interval 3, bad steps 3, 6, 7 of 0 to 13. torch's GradScaler: scaler.txt.
+    // Interval 3, bad steps 3, 6, 7 of 0 to 13, by torch.amp.GradScaler's rule; its own run: scaler.txt.
     auto scaler = LossScaler::create({.interval = 3});
     REQUIRE(scaler);
     double const expected[] = {64, 64, 128, 64, 64, 64, 32, 16, 16, 16, 32, 32, 32, 64};

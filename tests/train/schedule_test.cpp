@@ -12,7 +12,7 @@ using namespace shardwise;
 using namespace shardwise::testing;
 
 TEST_CASE("Schedule: the published factors") {
-    // shared/facts/training.md, "Exact values": warm-up 10, total 100.
+    // The formulas of transformers' optimization.py in float64: warm-up 10, total 100.
     auto const factors = [](ScheduleKind kind, double floor, std::int64_t decay,
                             std::vector<std::int64_t> const& steps) {
         Schedule const schedule{

@@ -12,7 +12,7 @@ using namespace shardwise;
 using namespace shardwise::testing;
 
 TEST_CASE("Sgd: three steps of one weight are the published ones") {
-    // shared/facts/training.md, "Exact values", in float64; a step rounds the weight once and what is below it a few times.
+    // torch.optim.SGD's formula in float64; a step rounds the weight once and what is below it a few times.
     struct Case {
         Sgd rule;
         double expected[3];

@@ -54,7 +54,7 @@ std::vector<float> part(std::vector<float> const& values, std::int64_t begin, st
     return {values.begin() + begin, values.begin() + end};
 }
 
-/// Compares the ranks' rows, one behind another, or the sum over ranks, with numbers in float64.
+/// Compares the ranks' rows, one after another, or the sum over ranks, with numbers in float64.
 void check_near(std::vector<float> const& got, std::vector<double> const& expected, double tolerance) {
     REQUIRE(got.size() == expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -67,7 +67,7 @@ constexpr double unit = 1.0 / (1 << 24U);
 }  // namespace
 
 TEST_CASE("SyncBatchNorm: the published gradients of five rows on two ranks") {
-    // shared/facts/training.md, "Exact values".
+    // torch.nn.BatchNorm1d on the joined rows, in float64.
     std::vector<float> const in{1, 2, 3, 5, 4, -1, 0, 2, 7, 7};
     std::vector<float> const gradient{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     auto const layers = on_threads(2, [&](Threads& comm) {

@@ -11,7 +11,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// Whether a value of an enum class has a name: compilers end with "Colour::red" or with a number behind a cast, "(Colour)7".
+/// Whether a value of an enum class has a name: compilers end with "Colour::red" or with a number after a cast, "(Colour)7".
 template <auto value>
 [[nodiscard]] constexpr bool is_enumerator() {
     auto i = sizeof __PRETTY_FUNCTION__ - 1;

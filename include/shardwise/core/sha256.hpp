@@ -85,8 +85,8 @@ private:
             auto const mixed = rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25);
             auto const chosen = (s[4] & s[5]) ^ (~s[4] & s[6]);
             auto const first = s[7] + mixed + chosen + constants[i] + words[i];
-            auto const turned = rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22);
-            auto const second = turned + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+            auto const rotated = rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22);
+            auto const second = rotated + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
             s = {first + second, s[0], s[1], s[2], s[3] + first, s[4], s[5], s[6]};
         }
         for (std::size_t i = 0; i < 8; ++i) state_[i] += s[i];

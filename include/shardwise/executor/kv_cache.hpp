@@ -163,10 +163,10 @@ public:
         return rows<Cache>(layers_[layer], layers_[layer].values, slot, count);
     }
 
-    /// What a layer keeps of a sequence beside keys and values, before `tokens` new ones behind its first `past`. With no past
+    /// What a layer keeps of a sequence beside keys and values, before `tokens` new ones after its first `past`. With no past
     /// it holds anything: whoever computes begins anew.
     ///
-    /// Errors  invalid_argument where it was left behind another number of tokens: it cannot go back
+    /// Errors  invalid_argument where it was left after another number of tokens: it cannot go back
     [[nodiscard]] Result<TensorView<float, 1, Backend>> state(std::size_t layer, std::int64_t slot, std::int64_t past,
                                                               std::int64_t tokens) {
         auto& of = layers_[layer];
@@ -220,7 +220,7 @@ private:
         std::int64_t rows = 0;
         Half keys;
         Half values;
-        /// By slot: the state, and behind how many tokens it stands.
+        /// By slot: the state, and after how many tokens it stands.
         Buffer<float, Backend> states;
         std::vector<std::int64_t> seen;
     };

@@ -22,10 +22,10 @@ inline void fill_turns(std::int64_t position, TensorView<float const, 1, Host> f
                        float scale, float* cosines, float* sines) {
     for (std::int64_t pair = 0; pair < frequencies.elements(); ++pair) {
         // In double: a float angle of a million radians has no digit behind the point left.
-        auto const turned =
+        auto const rotation =
             sine_cosine_of(static_cast<double>(position) * static_cast<double>(frequencies.data()[pair]));
-        auto const cosine = static_cast<float>(turned.cosine) * scale;
-        auto const sine = static_cast<float>(turned.sine) * scale;
+        auto const cosine = static_cast<float>(rotation.cosine) * scale;
+        auto const sine = static_cast<float>(rotation.sine) * scale;
         if (layout == RopeLayout::half) {
             cosines[pair] = cosine;
             sines[pair] = sine;
@@ -80,7 +80,7 @@ template <ActivationElement T>
 }  // namespace detail
 
 /// Turns the first elements of every head by its token's position, in place: the pair i of position p by the angle
-/// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor). Those behind `first` others
+/// p * frequencies[i]. `scale` multiplies cosine and sine (yarn's and longrope's attention factor). Those after `first` others
 /// turn where it is given (MLA).
 ///
 /// Shapes  values [tokens, heads * head_dim]; positions [tokens]; frequencies [rotary / 2], first + rotary at most head_dim

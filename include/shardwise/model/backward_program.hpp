@@ -43,7 +43,7 @@ struct GradientStep {
 struct BackwardBody {
     /// The forward operations, each with an output of its own.
     BlockBody forward;
-    /// Its values, and behind them the gradients.
+    /// Its values, and after them the gradients.
     List<Value> values;
     /// In the order in which they run.
     List<GradientStep> steps;

@@ -10,7 +10,7 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// The same operations where each makes a value of its own: what one writes in place (rope, norms of heads, scale) becomes a value
-/// beside its input, which those behind it read. Values of the body keep their numbers, new ones follow them.
+/// beside its input, which those after it read. Values of the body keep their numbers, new ones follow them.
 [[nodiscard]] constexpr BlockBody single_assignment(BlockBody const& body) {
     if (body.values().empty()) return body;
     BlockBody made(body.values()[0]);

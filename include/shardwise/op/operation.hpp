@@ -24,7 +24,7 @@ enum class OpKind : std::uint8_t {
     last_token,  // the last row of each sequence
     scale,       // element-wise product with a number, in place
     part,        // the same columns of every unit (head) of a value
-    gated_delta, // the gated delta rule over a state of each sequence, behind a short convolution
+    gated_delta, // the gated delta rule over a state of each sequence, after a short convolution
 };
 
 /// With an offset the weight is one more than what checkpoints store (gemma, nemotron).

@@ -358,7 +358,7 @@ private:
             });
         }
     }
-    /// Which parameters any rank had a gradient of, behind all buckets.
+    /// Which parameters any rank had a gradient of, after all buckets.
     [[nodiscard]] Result<> reduce_used(HostStream& stream, Deadline deadline) {
         bool const is_asked = options_.sizes.finds_unused || (options_.sizes.is_static && passes_ == 0);
         if (is_asked) {

@@ -98,7 +98,7 @@ public:
     /// (sum_leaves, or a product that adds up in this order). Several leaves are one node: a power of two of them that begins at a
     /// multiple of itself, or all that are left of the batch.
     ///
-    /// Order   on `stream`, behind what wrote the gradient; this object outlives what is in it
+    /// Order   on `stream`, after what wrote the gradient; this object outlives what is in it
     /// Errors  invalid_argument where all leaves of the rank were added, or these are no node
     [[nodiscard]] Result<> add(HostStream& stream, std::int64_t leaves = 1) {
         if (auto const left = check_left(); !left) return left;
@@ -185,7 +185,7 @@ private:
             nodes.push_back({next, sum_root(count).size});
             next += count;
         }
-        /// Whether the last two nodes are the halves of one that the rank owns: of equal size, or behind the last leaf of the batch.
+        /// Whether the last two nodes are the halves of one that the rank owns: of equal size, or after the last leaf of the batch.
         [[nodiscard]] bool carries() const {
             if (nodes.size() < 2) return false;
             auto const& left = nodes[nodes.size() - 2];

@@ -94,7 +94,7 @@ public:
     ///
     /// Shapes  in, out_gradient, in_gradient [rows of this rank, channels], in_gradient may be out_gradient;
     ///         weight_gradient, bias_gradient [channels] or empty
-    /// Order   on `stream`, behind forward; this object, `comm` and the views outlive what is in it
+    /// Order   on `stream`, after forward; this object, `comm` and the views outlive what is in it
     /// Errors  shape_mismatch; invalid_argument without a forward pass of these rows; as a collective
     template <Communicator C>
     [[nodiscard]] Result<> backward(C& comm, ConstMatrix in, ConstMatrix out_gradient, ConstVector weight,

@@ -13,7 +13,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Token files one behind another, as one sequence of tokens.
+/// Token files one after another, as one sequence of tokens.
 class TokenDataset {
 public:
     /// Errors  invalid_argument for no files, no tokens or no vocabulary
@@ -77,7 +77,7 @@ public:
         return {};
     }
 
-    /// The tokens to train with and, behind them, those to validate with: the last `share` of all.
+    /// The tokens to train with and, after them, those to validate with: the last `share` of all.
     ///
     /// Errors  invalid_argument for a share that is not between 0 and 1
     [[nodiscard]] Result<std::pair<UnitRange, UnitRange>> split(double share) const {

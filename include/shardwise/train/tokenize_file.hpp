@@ -19,7 +19,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// How text becomes tokens.
 struct TokenizeOptions {
-    /// Stands behind every document: the tokenizer's end of sequence, as a rule. Without one a file of several documents is refused.
+    /// Stands after every document: the tokenizer's end of sequence, as a rule. Without one a file of several documents is refused.
     std::optional<TokenId> end;
     /// Where caches lie; it exists.
     std::string folder;
@@ -86,7 +86,7 @@ inline Result<> add_json_line(JsonValue const& line, Tokenizer const& tokenizer,
         // Apart, so that what the completion's tokens are does not depend on the prompt's last letters.
         auto const ids = tokenizer.encode(*prompt);
         if (!ids) return ids.error();
-        // What a tokenizer puts behind a text would end the prompt before its completion.
+        // What a tokenizer puts after a text would end the prompt before its completion.
         auto const& after = tokenizer.parts().after;
         auto const own = ids->size() - std::min(ids->size(), after.size());
         out.add({ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(own)}, false);

@@ -102,7 +102,7 @@ public:
 
     [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
 
-    /// All steps, one behind another.
+    /// All steps, one after another.
     ///
     /// Order   waits for the stream
     /// Errors  as step

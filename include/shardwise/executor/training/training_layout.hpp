@@ -26,7 +26,7 @@ struct TrainingParameter {
     std::int64_t elements = 0;
 };
 
-/// Where a model's parameters lie in one vector of floats, in the tree's order. Gradients lie at the same places; behind them those of
+/// Where a model's parameters lie in one vector of floats, in the tree's order. Gradients lie at the same places; after them those of
 /// tied names, which are summed by themselves and added to those of the first name once (`ties`).
 ///
 /// Units   elements; every parameter begins at a multiple of 16, where registers may load from
@@ -94,7 +94,7 @@ public:
             return ties_[tie->second].begin;
         return parameters_[numbers_.find(std::string(name))->second].begin;
     }
-    /// The number of that gradient among those of parameters and, behind them, of ties.
+    /// The number of that gradient among those of parameters and, after them, of ties.
     [[nodiscard]] std::size_t gradient_number(std::string_view name) const {
         if (auto const tie = tie_numbers_.find(std::string(name)); tie != tie_numbers_.end())
             return parameters_.size() + tie->second;

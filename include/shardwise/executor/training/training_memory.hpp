@@ -43,7 +43,7 @@ struct TrainingMemory {
 
     std::vector<BodyMemory> bodies;
     std::vector<Table> tables;
-    /// By block: what it keeps, and its input; behind them the output of the last. In the kept memory.
+    /// By block: what it keeps, and its input; after them the output of the last. In the kept memory.
     std::vector<std::int64_t> kept_at;
     std::vector<std::int64_t> hidden_at;
     std::int64_t kept = 0;

@@ -57,7 +57,7 @@ public:
 
     /// Computes all blocks for some sequences and keeps what their losses and gradients need.
     ///
-    /// Shapes  tokens [sequences, tokens], at most what the limits say, rows one behind another
+    /// Shapes  tokens [sequences, tokens], at most what the limits say, rows one after another
     /// Order   on `stream`; this object, the weights and the tokens outlive what is in it
     /// Errors  shape_mismatch, also for weights of another model; invalid_argument for an id that is none of the vocabulary
     [[nodiscard]] Result<> forward(TrainingWeights const& weights, TensorView<std::int32_t const, 2, Host> tokens,
@@ -281,7 +281,7 @@ private:
     Ids ids_;
 };
 
-/// Adds the gradients of tied names, summed over all leaves, to those of the parameter: once, behind all other sums.
+/// Adds the gradients of tied names, summed over all leaves, to those of the parameter: once, after all other sums.
 ///
 /// Shapes  gradients [layout.gradient_elements()]
 /// Order   on `stream`

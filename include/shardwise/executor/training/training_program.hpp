@@ -29,11 +29,11 @@ struct TrainedParameter {
     std::int64_t gradient = 0;
     /// 0: the operation has none.
     std::int64_t elements = 0;
-    /// Of its gradient among the layout's parameters and, behind them, ties.
+    /// Of its gradient among the layout's parameters and, after them, ties.
     std::size_t number = 0;
 };
 
-/// Rows of a weight that make columns of a value, one behind another.
+/// Rows of a weight that make columns of a value, one after another.
 struct WeightRows {
     UnitRange rows;
     std::int64_t column = 0;

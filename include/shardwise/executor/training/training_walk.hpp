@@ -25,7 +25,7 @@ struct TrainingWalk {
     float const* weights = nullptr;
     /// Of one leaf; null in the forward pass.
     float* parameter_gradients = nullptr;
-    /// By parameter of the layout and, behind them, by tie: 1 where the leaf's gradient was written.
+    /// By parameter of the layout and, after them, by tie: 1 where the leaf's gradient was written.
     char* is_written = nullptr;
 
     TensorView<std::int32_t const, 1, Host> ids{};

@@ -63,7 +63,7 @@ struct HostAttentionBackward {
     Dot dot;
 
     [[nodiscard]] std::int64_t group() const { return task.forward.shape.heads / task.forward.shape.kv_heads; }
-    /// Where a query head's own gradients of keys, or behind them of values, begin.
+    /// Where a query head's own gradients of keys, or after them of values, begin.
     [[nodiscard]] float* shared(std::int64_t head) const {
         auto const& shape = task.forward.shape;
         auto const keys = task.forward.k.count();

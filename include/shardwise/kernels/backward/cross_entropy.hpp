@@ -109,8 +109,8 @@ struct LossRows {
             finish(values, width, options.scale, options.soft_cap);
             auto const largest = greatest(values, width);
             auto const total = sum_of(values, largest);
-            auto const behind = static_cast<double>(largest) - static_cast<double>(values[targets[row]]);
-            loss[row] = static_cast<float>(logarithm_of(total) + behind);
+            auto const distance = static_cast<double>(largest) - static_cast<double>(values[targets[row]]);
+            loss[row] = static_cast<float>(logarithm_of(total) + distance);
             if (is_loss_only) continue;
             gradient(values, width, targets[row], largest, total, weights == nullptr ? 1.0F : weights[row],
                      options.scale, options.soft_cap);

@@ -72,7 +72,7 @@ constexpr DynamicMap make_dynamic_map(bool is_signed) {
     map.zero = is_signed ? 127 : 0;
     for (std::size_t i = 0; i < decades.size(); ++i) {
         auto const parts = 1 << (is_signed ? i : i + 1);
-        // Behind 0 and the decades below, of 1, 2, 4, ... numbers, or of 2, 4, 8, ...
+        // After 0 and the decades below, of 1, 2, 4, ... numbers, or of 2, 4, 8, ...
         map.decades[i] = {map.zero + parts - (is_signed ? 0 : 1), static_cast<float>(0.1 * decades[i]),
                           static_cast<float>(parts / (0.9 * decades[i]))};
     }

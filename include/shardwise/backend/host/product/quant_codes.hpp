@@ -18,7 +18,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-// The unsigned codes of inputs 32 block .. 32 block + 31 of a row, whose number in its GGUF block is `block` modulo 8; inputs behind
+// The unsigned codes of inputs 32 block .. 32 block + 31 of a row, whose number in its GGUF block is `block` modulo 8; inputs after
 // the last are 0.
 
 /// The GGUF block of a row that holds its inputs 32 block .. 32 block + 31.

@@ -10,7 +10,7 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// Products with weights as the tree has them: [outputs, inputs], or turned round.
+/// Products with weights as the tree has them: [outputs, inputs], or transposed.
 template <>
 struct TrainedOp<LinearOp> : NeedsNoScratch {
     using Matrix = TrainingWalk::Matrix;

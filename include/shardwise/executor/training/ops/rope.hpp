@@ -20,14 +20,14 @@ struct TrainedOp<RopeOp> : NeedsNoScratch, HasNoParameters {
         return rope<float>(turning(out, op), walk.positions, walk.frequencies, op.attention.key_dim, layout_of(walk),
                            walk.stream, walk.rope_scale, first_of(op));
     }
-    /// The output's gradient is read by nothing else: it is turned where it lies.
+    /// The output's gradient is read by nothing else: it is rotated in place.
     [[nodiscard]] static Result<> inputs(TrainingWalk const& walk, Operation const& op, std::size_t,
                                          GradientStep const& step) {
         auto const gradient = walk.gradient(step.reads);
-        auto const turned =
+        auto const done =
             rope_backward<float>(turning(gradient, op), walk.positions, walk.frequencies, op.attention.key_dim,
                                  layout_of(walk), walk.stream, walk.rope_scale, first_of(op));
-        if (!turned) return turned;
+        if (!done) return done;
         return add_backward(gradient, walk.gradient(step.writes[0]), step.is_added[0], walk.stream);
     }
 
@@ -35,9 +35,9 @@ private:
     /// Of queries, keys and values in one value, the first two turn.
     [[nodiscard]] static TrainingWalk::Matrix turning(TrainingWalk::Matrix values, Operation const& op) {
         auto const& shape = op.attention;
-        auto const turned = (shape.heads + shape.kv_heads) * shape.key_dim;
-        bool const is_fused = values.extent(1) == turned + shape.kv_heads * shape.value_dim;
-        return is_fused ? values.columns(0, turned) : values;
+        auto const rotated = (shape.heads + shape.kv_heads) * shape.key_dim;
+        bool const is_fused = values.extent(1) == rotated + shape.kv_heads * shape.value_dim;
+        return is_fused ? values.columns(0, rotated) : values;
     }
     [[nodiscard]] static RopeLayout layout_of(TrainingWalk const& walk) {
         return walk.model.config.interleaved_rope ? RopeLayout::interleaved : RopeLayout::half;
