@@ -135,7 +135,9 @@ private:
 
     /// True where a signal has asked to end before all ranks were started.
     [[nodiscard]] bool take_early_stop() {
-        while (auto const signal = stops_.next ? stops_.next() : std::nullopt) end_.signal = *signal;
+        while (auto const signal = stops_.next ? stops_.next() : std::nullopt) {
+            if (end_.signal == 0) end_.signal = *signal;
+        }
         return end_.signal != 0;
     }
 

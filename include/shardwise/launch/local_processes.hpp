@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,19 +35,9 @@ struct ProcessCommand {
 };
 
 /// Processes of this machine that live no longer than this object and this process, with all that they have started: a
-/// ProcessGroup that speaks this process's environment and ends all when one fails.
+/// ProcessGroup that passes on this process's environment and ends all when one fails.
 class LocalProcesses {
 public:
-    LocalProcesses() = default;
-    LocalProcesses(LocalProcesses&&) = default;
-    LocalProcesses& operator=(LocalProcesses&& other) noexcept {
-        group_.reset();
-        if (other.group_) group_.emplace(*std::move(other.group_));
-        other.group_.reset();
-        ends_ = std::exchange(other.ends_, {});
-        return *this;
-    }
-
     /// Starts all of them; where one cannot be started, none runs.
     ///
     /// Errors  those of ProcessGroup::start
@@ -62,7 +53,7 @@ public:
         auto group = ProcessGroup::start(members);
         close(nowhere);
         if (!group) return group.error();
-        out.group_.emplace(*std::move(group));
+        out.group_ = std::make_unique<ProcessGroup>(*std::move(group));
         out.ends_.resize(commands.size());
         return Result<LocalProcesses>(std::move(out));
     }
@@ -147,7 +138,7 @@ private:
         return all;
     }
 
-    std::optional<ProcessGroup> group_;
+    std::unique_ptr<ProcessGroup> group_;
     std::vector<std::optional<MemberEnd>> ends_;
 };
 

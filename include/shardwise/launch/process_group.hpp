@@ -5,7 +5,6 @@
 #include <shardwise/core/result.hpp>
 #include <shardwise/launch/detail/group_guard.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -274,10 +273,16 @@ private:
     [[nodiscard]] Result<> wait_for_starts(std::vector<GroupMember> const& members,
                                            ProcessGroupOptions const& options) {
         auto limit = Deadline::after(options.start_limit);
+        auto ask = Deadline::after(look_again);
         while (processes_.size() < members.size()) {
-            auto const news = next(Deadline::after(std::min(limit.left(), look_again)));
-            if (!news && !is_over_) {
-                bool const is_given_up = options.gives_up && options.gives_up();
+            auto const news = next(limit.moment() < ask.moment() ? limit : ask);
+            bool is_given_up = false;
+            // Also where members start one soon after another.
+            if (!is_over_ && ask.has_passed()) {
+                is_given_up = options.gives_up && options.gives_up();
+                ask = Deadline::after(look_again);
+            }
+            if (is_given_up || (!news && !is_over_)) {
                 if (!is_given_up && !limit.has_passed()) continue;
                 // Its guard may be stopped itself.
                 end_soon(std::chrono::seconds(1));
