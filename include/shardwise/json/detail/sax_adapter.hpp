@@ -24,7 +24,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 class JsonSaxAdapter {
 public:
     JsonSaxAdapter(std::string_view text, JsonListener& handler, std::size_t max_depth)
-        : text_(text), source_(text, progress_of(handler)), handler_(handler), max_depth_(max_depth) {}
+        : text_(text), source_(text, handler), handler_(handler), max_depth_(max_depth) {}
 
     Result<> read() {
         // nlohmann_json skips a byte order mark and takes a NUL for the end.
@@ -78,10 +78,6 @@ private:
     bool expect(bool goes_on) {
         source_.ignore_text(handler_.ignores_text());
         return goes_on;
-    }
-    [[nodiscard]] static JsonProgress progress_of(JsonListener& handler) {
-        return {&handler,
-                [](void* owner, std::size_t position) { static_cast<JsonListener*>(owner)->consumed(position); }};
     }
     bool fail(std::string_view reason, std::size_t byte) {
         is_failed_ = true;

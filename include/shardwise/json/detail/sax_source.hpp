@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/json/detail/listener.hpp>
 #include <shardwise/json/detail/string_rest.hpp>
 
 #include <algorithm>
@@ -33,22 +34,17 @@ namespace detail {
     return {};
 }
 
-/// Is told of bytes that the parser does not see.
-struct JsonProgress {
-    void* owner = nullptr;
-    void (*skipped_to)(void* owner, std::size_t position) = nullptr;
-};
-
 /// The text as the parser consumes it; seems to end where the text goes on for too long without a string or number.
 class JsonSource {
 public:
-    JsonSource(std::string_view text, JsonProgress progress)
+    /// `listener` is told of bytes that the parser does not see.
+    JsonSource(std::string_view text, JsonListener& listener)
         : first_(text.data()),
           begin_(first_),
           at_(first_),
           last_(first_ + text.size()),
           limit_(first_),
-          progress_(progress) {
+          listener_(listener) {
         extend();
     }
 
@@ -91,8 +87,7 @@ private:
         while (true) {
             auto const* const end = at + std::min(step, last_ - at);
             at = skip_string(at, end, last_);
-            if (progress_.owner != nullptr)
-                progress_.skipped_to(progress_.owner, static_cast<std::size_t>(at - first_));
+            listener_.consumed(static_cast<std::size_t>(at - first_));
             if (at < end || end == last_) break;
         }
         skipped_ += static_cast<std::size_t>(at - at_);
@@ -107,7 +102,7 @@ private:
     char const* at_;
     char const* last_;
     char const* limit_;
-    JsonProgress progress_;
+    JsonListener& listener_;
     std::size_t skipped_ = 0;
     bool is_ignored_ = false;
 };
