@@ -23,16 +23,6 @@ namespace {
 constexpr char const* mark = "SHARDWISE_LAUNCH_ORPHANS";
 
 int count_marked(std::string const& value) { return testing::count_marked(mark, value); }
-template <class Condition>
-bool comes_true(std::chrono::milliseconds limit, Condition const& condition) {
-    auto const end = std::chrono::steady_clock::now() + limit;
-    do {
-        if (condition()) return true;
-        std::this_thread::sleep_for(2ms);
-    } while (std::chrono::steady_clock::now() < end);
-    return condition();
-}
-
 enum class Ending { success, failure, interrupt, terminate, hang_up, launcher_killed, guard_killed };
 constexpr Ending all_endings[] = {Ending::success, Ending::failure,         Ending::interrupt,   Ending::terminate,
                                   Ending::hang_up, Ending::launcher_killed, Ending::guard_killed};
@@ -74,7 +64,7 @@ void check_cell(Ending ending, int number) {
         {{mark, value}}, [&](pid_t launcher) {
             // The launcher, its guard, two ranks and what they have started; short ones are gone before.
             if (ending != Ending::success && ending != Ending::failure)
-                CHECK(comes_true(10s, [&] { return count_marked(value) >= 10; }));
+                CHECK(testing::comes_true(10s, [&] { return count_marked(value) >= 10; }));
             begin = std::chrono::steady_clock::now();
             if (ending == Ending::interrupt) ::kill(launcher, SIGINT);
             if (ending == Ending::terminate) ::kill(launcher, SIGTERM);
@@ -89,7 +79,7 @@ void check_cell(Ending ending, int number) {
     CHECK(ran.status == status_of(ending));
     // Once the launcher has ended in order nothing is left; where it was killed, soon.
     if (ending != Ending::launcher_killed) CHECK(count_marked(value) == 0);
-    CHECK(comes_true(1200ms, [&] { return count_marked(value) == 0; }));
+    CHECK(testing::comes_true(1200ms, [&] { return count_marked(value) == 0; }));
     if (ending != Ending::success && ending != Ending::failure) {
         // Grace + 1 s; times ten, as all limits of the suite.
         CHECK(std::chrono::steady_clock::now() - begin < 12s);
@@ -113,19 +103,19 @@ TEST_CASE("launch: nothing is left where guard and launcher are stopped or kille
     auto const value = std::to_string(::getpid()) + "-both";
     (void)run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
                            {{mark, value}}, [&](pid_t launcher) {
-                               CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
+                               CHECK(testing::comes_true(10s, [&] { return count_marked(value) == 4; }));
                                auto const guards = testing::children_of(launcher);
                                REQUIRE(guards.size() == 1);
                                ::kill(guards.front(), SIGSTOP);
                                ::kill(launcher, SIGKILL);
                                ::kill(guards.front(), SIGKILL);
                            });
-    CHECK(comes_true(5s, [&] { return count_marked(value) == 0; }));
+    CHECK(testing::comes_true(5s, [&] { return count_marked(value) == 0; }));
     // A guard that is stopped is given up a second after the grace.
     auto const stopped =
         run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "2", "--grace", "0.2", "--", "/bin/sleep", "100"},
                          {{mark, value}}, [&](pid_t launcher) {
-                             CHECK(comes_true(10s, [&] { return count_marked(value) == 4; }));
+                             CHECK(testing::comes_true(10s, [&] { return count_marked(value) == 4; }));
                              auto const guards = testing::children_of(launcher);
                              REQUIRE(guards.size() == 1);
                              ::kill(guards.front(), SIGSTOP);
@@ -141,7 +131,7 @@ TEST_CASE(
     auto const ran =
         run_command_line({SHARDWISE_PROGRAM, "launch", "--nproc", "3", "--grace", "0.2", "--", "/bin/sleep", "100"},
                          {{mark, value}}, [&](pid_t launcher) {
-                             CHECK(comes_true(10s, [&] { return count_marked(value) == 5; }));
+                             CHECK(testing::comes_true(10s, [&] { return count_marked(value) == 5; }));
                              auto const guards = testing::children_of(launcher);
                              REQUIRE(guards.size() == 1);
                              // In the order of their starts.
@@ -151,7 +141,7 @@ TEST_CASE(
                              ::kill(ranks[2], SIGSEGV);
                              ::kill(ranks[0], SIGBUS);
                              // Those that have ended have no environment any more.
-                             CHECK(comes_true(10s, [&] { return count_marked(value) == 3; }));
+                             CHECK(testing::comes_true(10s, [&] { return count_marked(value) == 3; }));
                              ::kill(guards.front(), SIGCONT);
                          });
     CHECK(ran.status == 1);

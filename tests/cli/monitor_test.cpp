@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "fake_machine.hpp"
+#include "marked_processes.hpp"
 #include "program.hpp"
 
 #include <algorithm>
@@ -52,17 +53,8 @@ std::string two_gpus() {
            "series device=0 key=utilization values=10,30\nseries device=0 key=power values=100000\n";
 }
 
-/// How many processes carry this mark in their environment.
-int count_marked(std::string const& mark) {
-    int count = 0;
-    std::error_code problem;
-    for (auto const& entry : std::filesystem::directory_iterator("/proc", problem)) {
-        auto const name = entry.path().filename().string();
-        if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-        if (read_text(entry.path().string() + "/environ").find(mark) != std::string::npos) ++count;
-    }
-    return count;
-}
+/// Processes that a test has marked with its folder.
+int count_marked(TemporaryFolder const& folder) { return shardwise::testing::count_marked("SHARDWISE_TEST_MARK", folder.path()); }
 
 /// Waits until a file is there.
 bool wait_for_file(std::string const& path) {
@@ -258,7 +250,7 @@ TEST_CASE("monitor -- COMMAND: signals are passed on, and nothing is left behind
         });
         CHECK_MESSAGE(ran.status == status, name, ": ", ran.err);
         CHECK_MESSAGE(ran.says("had left running"), name, ": ", ran.err);
-        CHECK_MESSAGE(count_marked(mark) == 0, name);
+        CHECK_MESSAGE(count_marked(folder) == 0, name);
     }
 }
 
@@ -270,13 +262,10 @@ TEST_CASE("monitor -- COMMAND: kill -9 of the monitor leaves nothing, also in se
                         folder.path() + "/ready; exec sleep 60";
     (void)run_monitor(machine, {"--", "sh", "-c", script}, [&](pid_t process) {
         CHECK(wait_for_file(folder.path() + "/ready"));
-        for (int i = 0; i < 500 && count_marked(mark) < 3; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        CHECK(count_marked(mark) >= 3);
+        CHECK(shardwise::testing::comes_true(std::chrono::seconds(5), [&] { return count_marked(folder) >= 3; }));
         ::kill(process, SIGKILL);
     });
-    for (int i = 0; i < 500 && count_marked(mark) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    CHECK(count_marked(mark) == 0);
+    CHECK(shardwise::testing::comes_true(std::chrono::seconds(5), [&] { return count_marked(folder) == 0; }));
 }
 
 TEST_CASE("monitor: a call that hangs is named, and the program ends") {

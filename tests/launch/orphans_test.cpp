@@ -24,15 +24,6 @@ constexpr char const* mark = "SHARDWISE_ORPHAN_TEST";
 
 int count_marked(std::string const& value) { return testing::count_marked(mark, value); }
 
-template <class Condition>
-bool comes_true(Condition const& condition) {
-    for (int i = 0; i < 3000; ++i) {
-        if (condition()) return true;
-        std::this_thread::sleep_for(1ms);
-    }
-    return false;
-}
-
 enum class Ending { success, failure, end_all, launcher_killed };
 
 /// A rank with a child in a session of its own and one that is stopped, neither of which hears SIGTERM.
@@ -48,8 +39,8 @@ void check_cell(Ending ending, int number) {
                        std::to_string(number);
     CAPTURE(value);
     ProcessCommand const command{{"/bin/sh", "-c", script(ending)}, {{mark, value}}, true};
-    auto const has_all = [&](int ranks) { return comes_true([&] { return count_marked(value) >= 3 * ranks; }); };
-    auto const is_clean = [&] { return comes_true([&] { return count_marked(value) == 0; }); };
+    auto const has_all = [&](int ranks) { return testing::comes_true(3s, [&] { return count_marked(value) >= 3 * ranks; }); };
+    auto const is_clean = [&] { return testing::comes_true(3s, [&] { return count_marked(value) == 0; }); };
     if (ending == Ending::launcher_killed) {
         auto const launcher = fork();
         if (launcher == 0) {
@@ -98,7 +89,7 @@ TEST_CASE("LocalProcesses: a process dies with its guard") {
     REQUIRE(guard > 1);
     REQUIRE(guard != getpid());
     kill(guard, SIGKILL);
-    CHECK(comes_true([&] { return count_marked(value) == 0; }));
+    CHECK(testing::comes_true(3s, [&] { return count_marked(value) == 0; }));
     auto const end = started->wait(Deadline::after(30s));
     REQUIRE(end);
     CHECK(end->signal == SIGKILL);

@@ -35,15 +35,6 @@ std::string state_of(pid_t process) {
     auto const name_end = text.rfind(')');
     return name_end == std::string::npos ? "" : text.substr(name_end + 2, 1);
 }
-template <class Condition>
-bool comes_true(Condition const& condition) {
-    for (int i = 0; i < 5000; ++i) {
-        if (condition()) return true;
-        std::this_thread::sleep_for(1ms);
-    }
-    return false;
-}
-
 TEST_CASE("ProcessGroup: each member's end is told once, with code or signal and time") {
     auto group = ProcessGroup::start({shell("exit 0"), shell("sleep 0.05; exit 7"), shell("sleep 0.1; kill -TERM $$")});
     REQUIRE(group);
@@ -78,7 +69,7 @@ TEST_CASE(
     auto const first = group->take(Deadline::after(30s));
     REQUIRE(first);
     CHECK((first->member == 1 && first->exit_code == 3 && !first->is_after_signal));
-    CHECK(comes_true([&] { return state_of(group->process(0)) == "T"; }));
+    CHECK(testing::comes_true(5s, [&] { return state_of(group->process(0)) == "T"; }));
     group->send(SIGTERM);
     auto const others = all_ends(*group);
     REQUIRE(others.size() == 2);
@@ -100,7 +91,7 @@ TEST_CASE("ProcessGroup: a start that stands still is given up, by its limit or 
         if (!has_limit) options.gives_up = [&] { return has_been_asked = true; };
         auto const before = testing::children_of(::getpid());
         std::thread stopper([&] {
-            CHECK(comes_true([&] {
+            CHECK(testing::comes_true(5s, [&] {
                 for (auto const child : testing::children_of(::getpid())) {
                     if (std::find(before.begin(), before.end(), child) != before.end()) continue;
                     if (testing::children_of(child).size() < 5) continue;
@@ -121,7 +112,7 @@ TEST_CASE("ProcessGroup: a start that stands still is given up, by its limit or 
             CHECK(has_been_asked);
             CHECK(group.error().message().find("was given up") != std::string::npos);
         }
-        CHECK(comes_true([&] { return testing::count_marked("SHARDWISE_STANDS_STILL", std::to_string(::getpid())) == 0; }));
+        CHECK(testing::comes_true(5s, [&] { return testing::count_marked("SHARDWISE_STANDS_STILL", std::to_string(::getpid())) == 0; }));
     }
 }
 
@@ -129,10 +120,10 @@ TEST_CASE("ProcessGroup: members that ended before the guard looked have one loo
     auto group = ProcessGroup::start({shell("sleep 100"), shell("sleep 100"), shell("sleep 100")});
     REQUIRE(group);
     kill(group->guard(), SIGSTOP);
-    CHECK(comes_true([&] { return state_of(group->guard()) == "T"; }));
+    CHECK(testing::comes_true(5s, [&] { return state_of(group->guard()) == "T"; }));
     for (int const member : {2, 0}) {
         kill(group->process(member), SIGSEGV);
-        CHECK(comes_true([&] { return state_of(group->process(member)) == "Z"; }));
+        CHECK(testing::comes_true(5s, [&] { return state_of(group->process(member)) == "Z"; }));
     }
     kill(group->guard(), SIGCONT);
     auto const one = group->take(Deadline::after(30s));
@@ -147,7 +138,7 @@ TEST_CASE("ProcessGroup: failures 20 ms apart are told in their order") {
     REQUIRE(group);
     int ordered = 0;
     kill(group->process(1), SIGKILL);
-    CHECK(comes_true([&] { return state_of(group->process(1)) == "Z"; }));
+    CHECK(testing::comes_true(5s, [&] { return state_of(group->process(1)) == "Z"; }));
     std::this_thread::sleep_for(20ms);
     kill(group->process(0), SIGKILL);
     auto const ends = all_ends(*group);
@@ -176,7 +167,7 @@ TEST_CASE("ProcessGroup: it dies with its guard, and says so") {
     kill(group->guard(), SIGKILL);
     CHECK(all_ends(*group).empty());
     CHECK((group->is_over() && group->has_lost_guard()));
-    CHECK(comes_true([&] { return state_of(process).empty() || state_of(process) == "Z"; }));
+    CHECK(testing::comes_true(5s, [&] { return state_of(process).empty() || state_of(process) == "Z"; }));
 }
 
 TEST_CASE("ProcessGroup: a guard that is stopped is given up, with all members") {
@@ -188,7 +179,7 @@ TEST_CASE("ProcessGroup: a guard that is stopped is given up, with all members")
     CHECK_FALSE(group->take(Deadline::after(50ms)));
     group->abandon();
     CHECK((group->is_over() && group->has_lost_guard()));
-    CHECK(comes_true([&] { return state_of(process).empty() || state_of(process) == "Z"; }));
+    CHECK(testing::comes_true(5s, [&] { return state_of(process).empty() || state_of(process) == "Z"; }));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <sys/types.h>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace shardwise::testing {
@@ -29,6 +31,17 @@ inline std::vector<pid_t> children_of(pid_t process) {
     std::vector<pid_t> out;
     for (pid_t child = 0; file >> child;) out.push_back(child);
     return out;
+}
+
+/// Whether a condition comes true in time.
+template <class Condition>
+bool comes_true(std::chrono::milliseconds limit, Condition const& condition) {
+    auto const end = std::chrono::steady_clock::now() + limit;
+    do {
+        if (condition()) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } while (std::chrono::steady_clock::now() < end);
+    return condition();
 }
 
 }  // namespace shardwise::testing
