@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/backward/activation.hpp>
 #include <shardwise/kernels/backward/add.hpp>
 #include <shardwise/kernels/backward/scale.hpp>
@@ -250,6 +251,20 @@ TEST_CASE("activation_backward: a NaN that the forward pass hands on stays one")
             CHECK(std::isnan(made.values[0]));
         }
     }
+}
+
+TEST_CASE("activations: xielu, which has a kernel of its own, is refused") {
+    Matrix<float> a(2, 3), b(2, 3), c(2, 3), d(2, 3), e(2, 3);
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto const xielu = ActivationKind::xielu;
+    CHECK(activation(a.read(), b.view(), xielu, stream).error().message() ==
+          "activation: xielu: has numbers of its own; call xielu");
+    for (auto const& refused : {gated_activation(a.read(), b.read(), c.view(), xielu, stream),
+                                activation_backward(a.read(), b.read(), c.view(), false, xielu, stream),
+                                gated_activation_backward(a.read(), b.read(), c.read(), d.view(), e.view(), false, xielu,
+                                                          stream)})
+        CHECK(refused.error().code() == ErrorCode::unsupported);
 }
 
 TEST_CASE("soft_cap_backward: within its roundings of float64's, which is torch's; a cap of 0 is refused") {

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/kernels/detail/check_kind.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -55,10 +56,11 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in, out [rows, width], out may be in
 /// Order   on `stream`
-/// Errors  shape_mismatch; what the stream says of its instruction set
+/// Errors  shape_mismatch; unsupported for xielu, a kernel of its own; what the stream says of its instruction set
 template <ActivationElement T>
 [[nodiscard]] Result<> activation(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> out, ActivationKind kind,
                                   HostStream& stream) {
+    if (auto const known = detail::check_kind("activation", kind); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("activation", in, width, out); !checked) return checked;
     if (!stream.isa()) return stream.isa().error();
@@ -76,11 +78,12 @@ template <ActivationElement T>
 ///
 /// Shapes  gate, up, out [rows, width], out may be gate or up
 /// Order   on `stream`
-/// Errors  shape_mismatch; what the stream says of its instruction set
+/// Errors  shape_mismatch; unsupported for xielu, a kernel of its own; what the stream says of its instruction set
 /// Source  Shazeer, GLU Variants Improve Transformer, 2020; transformers 4.57 GptOssExperts
 template <ActivationElement T>
 [[nodiscard]] Result<> gated_activation(TensorView<T const, 2, Host> gate, TensorView<T const, 2, Host> up,
                                         TensorView<T, 2, Host> out, ActivationKind kind, HostStream& stream) {
+    if (auto const known = detail::check_kind("gated_activation", kind); !known) return known;
     if (auto const known = check_views("gated_activation", gate, up, out); !known) return known;
     auto const width = gate.extent(1);
     if (auto const checked = detail::check_rows("gated_activation", gate, width, out); !checked) return checked;

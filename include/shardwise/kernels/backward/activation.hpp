@@ -4,6 +4,7 @@
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/kernels/detail/check_gradients.hpp>
+#include <shardwise/kernels/detail/check_kind.hpp>
 #include <shardwise/kernels/detail/element_backward.hpp>
 #include <shardwise/kernels/detail/lanes_backward.hpp>
 #include <shardwise/op/operation.hpp>
@@ -17,11 +18,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 ///
 /// Shapes  in, out_gradient, in_gradient [rows, width]; in_gradient may be one of the others
 /// Order   on `stream`
-/// Errors  shape_mismatch; what the stream says of its instruction set
+/// Errors  shape_mismatch; unsupported for xielu; what the stream says of its instruction set
 [[nodiscard]] inline Result<> activation_backward(TensorView<float const, 2, Host> in,
                                                   TensorView<float const, 2, Host> out_gradient,
                                                   TensorView<float, 2, Host> in_gradient, bool is_added,
                                                   ActivationKind kind, HostStream& stream) {
+    if (auto const known = detail::check_kind("activation_backward", kind); !known) return known;
     if (!stream.isa()) return stream.isa().error();
     using Kernel = void (*)(float const*, float const*, float*, std::int64_t, ActivationKind, bool);
     auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(activation_backward_row));
@@ -38,7 +40,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Shapes  gate, up, out_gradient, gate_gradient, up_gradient [rows, width]; a gradient may be one of the first three, not both the
 ///         same
 /// Order   on `stream`
-/// Errors  shape_mismatch; what the stream says of its instruction set
+/// Errors  shape_mismatch; unsupported for xielu; what the stream says of its instruction set
 [[nodiscard]] inline Result<> gated_activation_backward(TensorView<float const, 2, Host> gate,
                                                         TensorView<float const, 2, Host> up,
                                                         TensorView<float const, 2, Host> out_gradient,
@@ -46,6 +48,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
                                                         TensorView<float, 2, Host> up_gradient, bool is_added,
                                                         ActivationKind kind, HostStream& stream) {
     constexpr std::string_view name = "gated_activation_backward";
+    if (auto const known = detail::check_kind(name, kind); !known) return known;
     if (auto const known = check_views(name, up, up_gradient); !known) return known;
     auto const rows = gate.extent(0);
     auto const width = gate.extent(1);
