@@ -85,7 +85,7 @@ template <class SupportOf>
         return strategy(DealsExperts<B>, ComputeBackend<B>, CutsExperts<RunOptions>, in_host_memory);
     }));
     rows.push_back(row("data parallel, ZeRO", []<class B>(B*, DeviceKind) -> Support {
-        return {SupportLevel::planned, "nothing trains yet"};
+        return {SupportLevel::planned, "models train on one rank only"};
     }));
     return rows;
 }

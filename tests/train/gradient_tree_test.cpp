@@ -168,6 +168,29 @@ TEST_CASE("GradientTree: micro-batches that sum their leaves to one node leave t
     CHECK(tree->add(stream, 2));
 }
 
+TEST_CASE("GradientTree: a sum that was given up leaves nothing in the next one") {
+    HostContext context({.threads = 1});
+    auto stream = context.make_stream();
+    auto tree = GradientTree::create(context, 50, 3, {1, 0}, TreeResult::whole);
+    auto const group = ThreadsGroup::create(1);
+    auto comm = group->join(0);
+    auto const add = [&](std::int64_t leaf) {
+        auto const values = leaf_of(leaf, 50);
+        std::copy(values.begin(), values.end(), tree->leaf()->data());
+        REQUIRE(tree->add(stream));
+        REQUIRE(stream.synchronize(soon()));
+    };
+    add(3);
+    add(3);
+    tree->clear();
+    CHECK(tree->added() == 0);
+    for (std::int64_t leaf = 1; leaf <= 3; ++leaf) add(leaf);
+    auto const sum = tree->sum(*comm, stream);
+    REQUIRE(sum);
+    REQUIRE(stream.synchronize(soon()));
+    CHECK(is_same({sum->data(), sum->data() + 50}, expected_of(3, 50)));
+}
+
 TEST_CASE("GradientTree: where each rank's leaves are one node, the bytes are those of a reduce-scatter") {
     for (std::int32_t const ranks : {2, 4}) {
         std::int64_t const elements = 256 * 8;

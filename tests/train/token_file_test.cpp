@@ -84,6 +84,9 @@ TEST_CASE("TokenDataset: files one behind another, across their ends") {
     auto const dataset = TokenDataset::create(std::move(files), 400);
     REQUIRE(dataset);
     REQUIRE(dataset->tokens() == 18);
+    std::vector<std::int32_t> three(3);
+    std::vector<std::uint8_t> two(2);
+    CHECK(dataset->read(0, three, two).error().code() == ErrorCode::shape_mismatch);
     for (std::int64_t first = 0; first <= 18; ++first) {
         for (std::int64_t count = 0; first + count <= 18; ++count) {
             std::vector<std::int32_t> ids(static_cast<std::size_t>(count));

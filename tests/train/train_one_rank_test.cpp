@@ -23,12 +23,12 @@ struct CurveData {
     TemporaryFolder folder;
     std::optional<TokenDataset> dataset;
 
-    explicit CurveData(std::int64_t sequences = curve_steps * 4) {
+    explicit CurveData(std::int64_t vocabulary = 97) {
         std::string bytes;
-        for (auto const id : golden_tokens(sequences * golden_context + 1)) bytes += {static_cast<char>(id), '\0'};
+        for (auto const id : golden_tokens(curve_steps * 4 * golden_context + 1)) bytes += {static_cast<char>(id), '\0'};
         std::vector<TokenFile> files;
         files.push_back(std::move(*TokenFile::open(folder.write("curve.u16", bytes))));
-        dataset.emplace(std::move(*TokenDataset::create(std::move(files), 97)));
+        dataset.emplace(std::move(*TokenDataset::create(std::move(files), vocabulary)));
     }
     [[nodiscard]] Batches batches() const {
         return std::move(*Batches::create(
@@ -152,4 +152,16 @@ TEST_CASE("OneRankTrainer: a tied model learns, and what is predicted is allocat
     TrainedModel fresh(tied->config);
     CHECK(steps->front().norm == doctest::Approx(norm_of_first_batch(fresh, batches)).epsilon(1e-6));
     CHECK(trained.context.memory().current() - before == *predicted);
+}
+
+TEST_CASE("OneRankTrainer: data with more words than the model are refused before any step") {
+    std::vector<GoldenStep> golden;
+    TrainedModel trained(golden_curve(golden));
+    CurveData const data(98);
+    auto batches = data.batches();
+    auto const trainer = OneRankTrainer<AdamW>::create(trained.context, trained.program, trained.weights, AdamW{},
+                                                       batches, curve_options(1));
+    REQUIRE_FALSE(trainer);
+    CHECK(trainer.error().message() ==
+          "training: vocabulary: of the data is larger than the model's (got 98, expected at most 97)");
 }

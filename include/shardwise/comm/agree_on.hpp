@@ -22,6 +22,14 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return error.in(error.subject().empty() ? name : name + ": " + std::string(error.subject()));
 }
 
+/// Ends the group with what came up on this rank alone, where the others would wait for it: the error that it has failed with then.
+template <Communicator C>
+[[nodiscard]] Error end_group(C& comm, Error const& error) {
+    auto const named = comm.size() > 1 ? name_rank(error, comm.rank(), detail::names_of_ranks(comm)) : error;
+    auto const failed = comm.fail(named);
+    return failed ? named : failed.error();
+}
+
 /// Lets all ranks know how a piece of work ended that each did by itself. Where it failed on some, the error of the
 /// first of them, by number, is everybody's, and the group has failed.
 ///

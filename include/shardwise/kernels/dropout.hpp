@@ -44,10 +44,8 @@ struct DropoutRow {
 };
 
 [[nodiscard]] inline DropoutRow dropout_row(DropoutOptions const& options) {
-    auto const low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
-    auto const high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); };
-    // The seed and the step make the key, so that the counter has room for the rest.
-    auto const mixed = philox({low(options.step), high(options.step), 0, 0}, {low(options.seed), high(options.seed)});
+    // The seed and the step make the key, so that the rest fits into the counter.
+    auto const mixed = random_words(options.seed, 0, options.step);
     DropoutRow row;
     row.key = {mixed[0], mixed[1]};
     row.place = (options.purpose << 24U) | options.layer;

@@ -25,11 +25,17 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return counter;
 }
 
-/// 64 random bits for a draw of a stream under a seed.
-[[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t draw) {
+/// Four random words for a draw of a stream under a seed.
+[[nodiscard]] constexpr std::array<std::uint32_t, 4> random_words(std::uint64_t seed, std::uint64_t stream,
+                                                                  std::uint64_t draw) {
     auto const low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
     auto const high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); };
-    auto const words = philox({low(draw), high(draw), low(stream), high(stream)}, {low(seed), high(seed)});
+    return philox({low(draw), high(draw), low(stream), high(stream)}, {low(seed), high(seed)});
+}
+
+/// 64 random bits for a draw of a stream under a seed.
+[[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t draw) {
+    auto const words = random_words(seed, stream, draw);
     return (static_cast<std::uint64_t>(words[1]) << 32U) | words[0];
 }
 

@@ -49,7 +49,7 @@ struct ActivationOp : OpTraits<OpKind::activation, OpUnit::vectors> {
         auto const width = [&](ValueId id) { return values[static_cast<std::size_t>(id)].width; };
         if (width(op.inputs[0]) == 1 && width(op.inputs[1]) > 1)
             return GradientRule::refused("one gate for a whole row (shared experts) has no gradient yet");
-        return {.has_gradient = {true, true}, .reads = {true, true}};
+        return {.has_gradient = {true, true}, .reads = {true, true}, .is_made_together = true};
     }
 
     [[nodiscard]] static constexpr OpWork work(Operation const& op, OpContext const& context) {

@@ -57,6 +57,7 @@ struct AttentionOp : OpTraits<OpKind::attention, OpUnit::attention> {
         return {.has_gradient = {true, true, true},
                 .reads = {true, true, true},
                 .reads_output = true,
+                .is_made_together = true,
                 .reads_log_sums = true};
     }
 

@@ -22,6 +22,8 @@ struct GradientRule {
     std::array<bool, 4> parameters_read{};
     /// Who has which part of the parameters' gradients: sharded as the parameters are, whole on every rank, or a summand on each.
     Spread parameter_spread = Spread::replicated;
+    /// True where one kernel makes the gradients of all inputs, or adds to all of them.
+    bool is_made_together = false;
     /// True where the forward pass keeps a number for each query and head: the logarithm of the softmax's sum.
     bool reads_log_sums = false;
 

@@ -5,6 +5,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/split.hpp>
+#include <shardwise/kernels/backward/ignored_target.hpp>
 #include <shardwise/train/distributed_sampler.hpp>
 #include <shardwise/train/token_dataset.hpp>
 
@@ -34,7 +35,7 @@ struct BatchOptions {
 class Batches {
 public:
     /// A target that has no loss.
-    static constexpr std::int32_t ignored = -100;
+    static constexpr std::int32_t ignored = ignored_target;
 
     /// `dataset` outlives this object; `tokens` are those of it that count.
     ///
@@ -68,6 +69,8 @@ public:
     }
 
     [[nodiscard]] BatchOptions const& options() const { return options_; }
+    /// Ids are below it.
+    [[nodiscard]] std::int64_t vocabulary() const { return dataset_->vocabulary(); }
     [[nodiscard]] std::int64_t samples() const { return sampler_.samples(); }
     [[nodiscard]] std::int64_t batches_per_epoch() const { return samples() / options_.batch; }
 

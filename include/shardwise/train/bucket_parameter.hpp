@@ -34,7 +34,8 @@ template <Communicator C>
     TensorView<std::int64_t, 1, Host> const head{sizes.data(), {2}};
     if (auto const sent = broadcast(comm, head, 0); !sent) return sent;
     Error differs{ErrorCode::collective_mismatch};
-    differs.in("rank " + std::to_string(comm.rank()) + " and rank 0");
+    auto const names = names_of_ranks(comm);
+    differs.in(names.name(comm.rank()) + " and " + names.name(0));
     Result<> mine;
     if (!(sizes == own_sizes))
         mine = differs.because("have another number of parameters or buffers").got(own_sizes[0]).expected(sizes[0]);

@@ -38,11 +38,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <Communicator C>
 [[nodiscard]] Result<double> global_norm(C& comm, Span<TensorView<float const, 1, Host> const> gradients,
                                          HostStream& stream, Deadline deadline) {
-    // The other ranks would wait for this one.
-    auto const end_group = [&comm](Error const& error) {
-        auto const failed = comm.fail(error);
-        return failed ? error : failed.error();
-    };
     GradientMax largest;
     Result<> added;
     for (auto const& gradient : gradients) {
@@ -50,14 +45,14 @@ template <Communicator C>
     }
     // What is in the stream refers to this frame, also after an error.
     if (auto const done = stream.synchronize(deadline); added) added = done;
-    if (!added) return end_group(added.error());
+    if (!added) return end_group(comm, added.error());
     if (auto const done = largest.max_over_ranks(comm); !done) return done.error();
     GradientNorm norm(largest);
     for (auto const& gradient : gradients) {
         if (added) added = norm.add(gradient, stream);
     }
     if (auto const done = stream.synchronize(deadline); added) added = done;
-    if (!added) return end_group(added.error());
+    if (!added) return end_group(comm, added.error());
     if (auto const done = norm.sum_over_ranks(comm); !done) return done.error();
     return norm.norm();
 }

@@ -102,9 +102,9 @@ public:
         if (parameter < 0 || static_cast<std::size_t>(parameter) >= tensors_.size())
             return refuse("there is no such parameter").got(parameter);
         auto const i = static_cast<std::size_t>(parameter);
-        if (is_ready_[i]) return end_group(refuse("was ready twice in one pass").at(parameters_[i].name));
+        if (is_ready_[i]) return end_group(*comm_, refuse("was ready twice in one pass").at(parameters_[i].name));
         if (knows_unused() && used_[i] == 0) {
-            return end_group(refuse("has a gradient, and had none in the first pass")
+            return end_group(*comm_, refuse("has a gradient, and had none in the first pass")
                                  .at(parameters_[i].name)
                                  .fix("leave is_static out where passes differ"));
         }
@@ -196,12 +196,6 @@ private:
     [[nodiscard]] static Error refuse(std::string_view reason) {
         return Error{ErrorCode::invalid_argument}.in(subject).because(reason);
     }
-    /// The other ranks would wait for this one.
-    [[nodiscard]] Error end_group(Error const& error) {
-        auto const named = comm_->size() > 1 ? name_rank(error, comm_->rank()) : error;
-        auto const failed = comm_->fail(named);
-        return failed ? named : failed.error();
-    }
     static void copy(float const* from, Vector to) { std::copy_n(from, to.elements(), to.data()); }
     /// Whether the first pass said which parameters get gradients.
     [[nodiscard]] bool knows_unused() const { return options_.sizes.is_static && passes_ > 0; }
@@ -265,7 +259,7 @@ private:
             root_ = lowest;
             synchronises_ = sums[1] > 0;
             if (is_active && synchronises_ != synchronises)
-                return end_group(refuse("some ranks synchronise in this pass and others do not"));
+                return end_group(*comm_, refuse("some ranks synchronise in this pass and others do not"));
         }
         if (syncs_buffers_) {
             for (auto const& buffer : buffers_) {
@@ -324,7 +318,7 @@ private:
         if (missing > 0) {
             auto const in_all = "got no gradient in this pass (" + std::to_string(missing) + " of " +
                                 std::to_string(tensors_.size()) + " parameters did not)";
-            return end_group(refuse(in_all)
+            return end_group(*comm_, refuse(in_all)
                                  .at(parameters_[first].name)
                                  .fix("let it take part in the loss, freeze it, or set finds_unused"));
         }

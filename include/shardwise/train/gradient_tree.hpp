@@ -86,6 +86,9 @@ public:
     /// Leaves that were added.
     [[nodiscard]] std::int64_t added() const { return counter_.next - counter_.range.begin; }
 
+    /// Forgets what was added: the next leaf begins another sum.
+    void clear() { counter_ = Counter(counter_.range, leaves_); }
+
     /// Memory for the gradient of the next leaf, whatever it holds: the caller writes it, on the stream that `add` is given then.
     ///
     /// Shapes  [elements]
@@ -139,7 +142,7 @@ public:
         if (place_.ranks == 1) {
             if (comm.size() != 1)
                 return Error{ErrorCode::invalid_argument}.in(subject).because("was made for one rank").got(comm.size());
-            counter_ = Counter(range, leaves_);
+            clear();
             return Vector{slot(0), {elements_}};
         }
         auto const own = split_units(blocks, place_.ranks, place_.rank);
@@ -158,7 +161,7 @@ public:
         auto const done = result_ == TreeResult::share ? tree_.sum_scattered(copy, blocks, out, workspace, comm, stream)
                                                        : tree_.sum(copy, out, workspace, comm, stream);
         if (!done) return done.error();
-        counter_ = Counter(range, leaves_);
+        clear();
         auto const elements =
             result_ == TreeResult::share ? optimizer_share(elements_, place_.ranks, place_.rank).size() : elements_;
         return Vector{exchange_.data(), {elements}};

@@ -38,9 +38,16 @@ public:
 
     /// Copies ids, and whether the loss of predicting each counts; `counts` may be empty.
     ///
-    /// Errors  as TokenFile::read
+    /// Errors  invalid_argument beyond the tokens; shape_mismatch for other counts than ids; as TokenFile::read
     [[nodiscard]] Result<> read(std::int64_t first, Span<std::int32_t> ids, Span<std::uint8_t> counts = {}) const {
         auto const size = static_cast<std::int64_t>(ids.size());
+        if (!counts.empty() && counts.size() != ids.size())
+            return Error{ErrorCode::shape_mismatch}
+                .in(subject)
+                .at("counts")
+                .because("are not as many as the ids")
+                .got(static_cast<std::int64_t>(counts.size()))
+                .expected(size);
         if (first < 0 || size > tokens_ || first > tokens_ - size)
             return Error{ErrorCode::invalid_argument}
                 .in(subject)

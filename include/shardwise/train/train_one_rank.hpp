@@ -82,6 +82,12 @@ public:
         if (options.micro_batch < 1)
             return bad.at("micro_batch").because("has no sequence").got(options.micro_batch).at_least(1);
         if (&weights.model() != &program.model()) return bad.at("weights").because("are those of another model");
+        auto const vocabulary = program.model().config.vocab_size;
+        if (batches.vocabulary() > vocabulary)
+            return bad.at("vocabulary")
+                .because("of the data is larger than the model's")
+                .got(batches.vocabulary())
+                .at_most(vocabulary);
         auto const& batch = batches.options();
         auto pass = TrainingPass::create(context, program, limits_of(batch, options), divisors);
         if (!pass) return pass.error();
@@ -172,6 +178,8 @@ private:
     /// The loss of a batch and the gradients of it: of the mean over its tokens that count.
     template <Communicator C>
     [[nodiscard]] Result<Gradients> gradients(std::int64_t number, C& comm, HostStream& stream, Deadline deadline) {
+        // A step that was refused may have left some leaves.
+        tree_.clear();
         auto const& batch = batches_->options();
         auto const count = batch.batch * batch.context;
         tokens_.resize(static_cast<std::size_t>(count));

@@ -10,6 +10,7 @@
 #include <shardwise/memory/activations.hpp>
 #include <shardwise/model/backward_program.hpp>
 #include <shardwise/model/check_model.hpp>
+#include <shardwise/op/visit_op.hpp>
 
 #include <array>
 #include <cstddef>
@@ -166,7 +167,10 @@ private:
         for (auto const& step : body.steps) {
             if (step.part != GradientPart::inputs) continue;
             auto const& op = body.forward.operations()[static_cast<std::size_t>(step.of)];
-            if (!detail::makes_gradients_together(op)) continue;
+            auto const rule = visit_op(op.kind, [&](auto of) {
+                return of.gradient(op, Span<Value const>(body.values.begin(), body.values.size()));
+            });
+            if (!rule.is_made_together) continue;
             for (std::size_t i = 0; i < op.inputs.size(); ++i) {
                 if (op.inputs[i] == no_value) continue;
                 if (step.writes[i] == no_value || step.is_added[i] != step.is_added[0])

@@ -136,17 +136,12 @@ private:
     }
 
     static void fill_normal(Vector values, InitialWeights const& how, std::string_view name) {
-        auto const low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
-        auto const high = [](std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); };
         auto const stream = detail::fnv1a(name);
         // Eight uniform numbers of 0 to 2^16 - 1 have 8 * (2^32 - 1) / 12 as the square of their sum's deviation.
         auto const scale = how.deviation / std::sqrt(8.0 * 4294967295.0 / 12.0);
         for (std::int64_t i = 0; i < values.elements(); ++i) {
-            auto const draw = static_cast<std::uint64_t>(i);
-            auto const words =
-                philox({low(draw), high(draw), low(stream), high(stream)}, {low(how.seed), high(how.seed)});
             std::int64_t sum = 0;
-            for (auto const word : words) sum += (word & 0xFFFFU) + (word >> 16U);
+            for (auto const word : random_words(how.seed, stream, static_cast<std::uint64_t>(i))) sum += (word & 0xFFFFU) + (word >> 16U);
             values.data()[i] = static_cast<float>(static_cast<double>(2 * sum - 8 * 65535) * (0.5 * scale));
         }
     }

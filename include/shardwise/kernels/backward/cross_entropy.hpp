@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/gemm.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/list.hpp>
+#include <shardwise/kernels/backward/ignored_target.hpp>
 #include <shardwise/kernels/backward/linear.hpp>
 #include <shardwise/kernels/detail/check_gradients.hpp>
 #include <shardwise/kernels/detail/element.hpp>
@@ -20,9 +21,6 @@
 #include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// A target that has no loss: torch's ignore_index.
-inline constexpr std::int32_t ignored_target = -100;
 
 /// How a head's products become logits, and how many tokens have logits at a time.
 struct HeadLossOptions {

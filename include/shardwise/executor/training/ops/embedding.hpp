@@ -17,7 +17,7 @@ struct TrainedOp<EmbeddingOp> : NeedsNoScratch {
         auto const out = walk.value(op.output);
         auto const look_up = [numbers, table, out, first = first_of(op)](std::int64_t begin, std::int64_t end) {
             for (auto token = begin; token < end; ++token) {
-                auto const* const from = table.row((numbers.empty() ? 0 : numbers.data()[token]) + first);
+                auto const* const from = table.row(numbers.data()[token] + first);
                 // Also makes +0 of -0, as the executor does.
                 for (std::int64_t i = 0; i < out.extent(1); ++i) out.row(token)[i] = from[i] + 0.0F;
             }

@@ -20,6 +20,7 @@ struct TrainingRefusal {
         return op.in_features == in.width ? "" : "a product of some of the columns is not trained yet";
     }
     std::string_view operator()(EmbeddingOp) const {
+        if (op.index == TableIndex::token_type) return "types of tokens (bert) are not trained yet";
         return op.skipped_id >= 0 ? "positions that padding lacks (roberta) are not trained yet" : "";
     }
     template <class Other>
@@ -31,20 +32,6 @@ struct TrainingRefusal {
 /// Why an operation that has a gradient is not trained; empty where it is. `in` is its first input.
 [[nodiscard]] inline std::string_view training_refusal(Operation const& op, Value const& in) {
     return visit_op(op.kind, TrainingRefusal{op, in});
-}
-
-struct MakesGradientsTogether {
-    bool operator()(AttentionOp) const { return true; }
-    bool operator()(ActivationOp) const { return true; }
-    template <class Other>
-    bool operator()(Other) const {
-        return false;
-    }
-};
-
-/// True for operations whose kernel makes the gradients of all inputs at once, or adds to all of them.
-[[nodiscard]] inline bool makes_gradients_together(Operation const& op) {
-    return visit_op(op.kind, MakesGradientsTogether{});
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
