@@ -102,7 +102,8 @@ TEST_CASE("slurm_script: a task a rank, all devices of a node to each, never --g
 #SBATCH --output=%x-%j.out
 
 set -euo pipefail
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+MASTER_ADDR=${hosts%%$'\n'*}
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}
 export MASTER_ADDR MASTER_PORT OMP_NUM_THREADS

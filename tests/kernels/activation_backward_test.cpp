@@ -254,7 +254,7 @@ TEST_CASE("activation_backward: a NaN that the forward pass hands on stays one")
 }
 
 TEST_CASE("activations: xielu, which has a kernel of its own, is refused") {
-    Matrix<float> a(2, 3), b(2, 3), c(2, 3), d(2, 3), e(2, 3);
+    Matrix<float> a{2, 3}, b{2, 3}, c{2, 3}, d{2, 3}, e{2, 3};
     HostContext context({.threads = 1});
     auto stream = context.make_stream();
     auto const xielu = ActivationKind::xielu;

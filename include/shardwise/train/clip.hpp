@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/agree_on.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/train/gradient_norm.hpp>

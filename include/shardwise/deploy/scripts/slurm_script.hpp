@@ -38,7 +38,8 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     }
     text +=
         "\nset -euo pipefail\n"
-        "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+        "hosts=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n"
+        "MASTER_ADDR=${hosts%%$'\\n'*}\n"
         "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))\n"
         "OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SLURM_CPUS_PER_TASK}\n"
         "export MASTER_ADDR MASTER_PORT OMP_NUM_THREADS\n\n"
