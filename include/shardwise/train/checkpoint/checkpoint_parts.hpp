@@ -56,12 +56,6 @@ template <OptimizerRule Rule>
             .got(static_cast<std::int64_t>(optimizer.parameters().size()))
             .expected(static_cast<std::int64_t>(parameters.size()));
     std::vector<CheckpointPart> out;
-    /// The range that this rank writes of what it has.
-    auto const own = [&](std::size_t i) {
-        auto const held = optimizer.share(i);
-        bool const is_whole = held.size() == parameters[i].elements;
-        return is_whole ? optimizer_share(parameters[i].elements, place.ranks, place.rank) : held;
-    };
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         auto const& name = parameters[i].name;
         auto const elements = parameters[i].elements;

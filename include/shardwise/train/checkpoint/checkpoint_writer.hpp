@@ -4,12 +4,12 @@
 #include <shardwise/core/files/write_file.hpp>
 #include <shardwise/core/span.hpp>
 #include <shardwise/model/files/model_folder.hpp>
+#include <shardwise/quant/float_bits.hpp>
 #include <shardwise/train/checkpoint/checkpoint_files.hpp>
 #include <shardwise/train/checkpoint/checkpoint_folders.hpp>
 #include <shardwise/train/checkpoint/checkpoint_layout.hpp>
 #include <shardwise/train/checkpoint/checkpoint_record.hpp>
 #include <shardwise/train/checkpoint/file_calls.hpp>
-#include <shardwise/train/checkpoint/narrow_float.hpp>
 #include <shardwise/train/checkpoint/tensor_sum.hpp>
 
 #include <algorithm>
@@ -210,7 +210,7 @@ private:
         if (out == nullptr) return (std::bit_cast<std::uint32_t>(value) & 0x7F80'0000U) != 0x7F80'0000U;
         bool const is_half = dtype == Dtype::f16;
         auto const exponent = is_half ? 0x7C00U : 0x7F80U;
-        *out = is_half ? detail::to_f16(value) : detail::to_bf16(value);
+        *out = is_half ? to_f16(value) : to_bf16(value);
         return (*out & exponent) != exponent;
     }
 

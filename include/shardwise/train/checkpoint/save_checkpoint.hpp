@@ -8,9 +8,9 @@
 #include <shardwise/train/checkpoint/checkpoint_writer.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -52,14 +52,12 @@ template <Communicator C>
         return done;
     if (first == comm.size()) return {};
     static_assert(std::is_trivially_copyable_v<Error>, "an error is sent as its bytes");
-    std::array<std::int64_t, (sizeof(Error) + 7) / 8> words{};
-    if (!mine) std::memcpy(words.data(), &mine.error(), sizeof(Error));
+    using Words = std::array<std::int64_t, sizeof(Error) / sizeof(std::int64_t)>;
+    auto words = mine ? Words{} : std::bit_cast<Words>(mine.error());
     auto const size = static_cast<std::int64_t>(words.size());
     if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>(words.data(), {size}), first); !sent)
         return sent;
-    Error error{ErrorCode::file_unwritable};
-    std::memcpy(&error, words.data(), sizeof(Error));
-    return error;
+    return std::bit_cast<Error>(words);
 }
 
 /// The sums of all ranks together, modulo 2^64: halves of them are added, which cannot overflow.
