@@ -84,7 +84,6 @@ public:
         flight_->state = state;
         flight_->is_first = is_first;
         copy(parts);
-        auto* const flight = flight_.get();
         auto const write = [target = target_, flight = flight_.get()] {
             flight->written = detail::write_own<Calls>(target, flight->state.step,
                                                        {flight->parts.data(), flight->parts.size()}, flight->sums);
