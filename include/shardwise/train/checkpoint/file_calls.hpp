@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/version.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// The system calls that write checkpoints. Each gives -1 and errno where it fails. Writers are templates on this struct, so that a
+/// test can stand at every call: count it, let it fail, end the process there.
+struct FileCalls {
+    static int make_folder(char const* path) { return ::mkdir(path, 0777); }
+    /// A file or a folder, by the flags of open(2).
+    static int open(char const* path, int flags) { return ::open(path, flags | O_CLOEXEC | O_NOCTTY, 0666); }
+    /// Makes a file so long, and takes the room for it where the file system can.
+    static int allocate(int descriptor, std::int64_t bytes) {
+        if (bytes == 0) return 0;
+        int done = -1;
+        do {
+            done = ::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes));
+        } while (done != 0 && errno == EINTR);
+        if (done == 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) return done;
+        return ::ftruncate(descriptor, static_cast<off_t>(bytes));
+    }
+    static std::int64_t write(int descriptor, char const* data, std::size_t count, std::int64_t offset) {
+        return ::pwrite(descriptor, data, count, static_cast<off_t>(offset));
+    }
+    static int sync(int descriptor) { return ::fsync(descriptor); }
+    static int close(int descriptor) { return ::close(descriptor); }
+    static int rename(char const* from, char const* to) { return ::rename(from, to); }
+    /// Two names for each other, at once.
+    static int exchange(char const* one, char const* other) {
+        constexpr unsigned swaps_names = 2;  // RENAME_EXCHANGE of linux/fs.h
+        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, swaps_names));
+    }
+    static int remove_file(char const* path) { return ::unlink(path); }
+    static int remove_folder(char const* path) { return ::rmdir(path); }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
