@@ -19,6 +19,12 @@ struct CollectiveTraffic {
     std::int64_t messages = 0;
     std::int64_t bytes = 0;
 
+    constexpr CollectiveTraffic& operator+=(CollectiveTraffic const& more) {
+        calls += more.calls;
+        messages += more.messages;
+        bytes += more.bytes;
+        return *this;
+    }
     friend constexpr bool operator==(CollectiveTraffic const&, CollectiveTraffic const&) = default;
 };
 
@@ -28,11 +34,7 @@ public:
     [[nodiscard]] constexpr CollectiveTraffic const& of(CollectiveKind kind) const { return kinds_[index(kind)]; }
     [[nodiscard]] constexpr CollectiveTraffic total() const {
         CollectiveTraffic total;
-        for (auto const& each : kinds_) {
-            total.calls += each.calls;
-            total.messages += each.messages;
-            total.bytes += each.bytes;
-        }
+        for (auto const& each : kinds_) total += each;
         return total;
     }
     constexpr void clear() { kinds_ = {}; }

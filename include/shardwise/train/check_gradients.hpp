@@ -10,6 +10,7 @@
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/core/span.hpp>
+#include <shardwise/train/detail/find_bad.hpp>
 
 #include <array>
 #include <bit>
@@ -18,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
@@ -27,7 +29,7 @@ struct NamedValues {
     TensorView<float const, 1, Host> values;
 };
 
-/// The first gradient that is infinite or undefined, of the lowest rank that has one.
+/// A gradient that is infinite or undefined, of the lowest rank that has one.
 struct BadGradient {
     std::int32_t rank = 0;
     /// Its place in that rank's list, and the element within.
@@ -44,6 +46,22 @@ struct BadGradient {
     }
 };
 
+/// The bad gradient of the lowest rank that has one, of which each tells its own: the parameter's place in its list and the element, or -1.
+/// All ranks get the same answer.
+///
+/// Errors  as a collective
+template <Communicator C>
+[[nodiscard]] Result<Optional<BadGradient>> first_bad_gradient(C& comm, std::int64_t parameter, std::int64_t element) {
+    std::array<std::int64_t, 2> place{parameter, element};
+    std::int32_t rank = parameter >= 0 ? comm.rank() : comm.size();
+    if (auto const done = all_reduce(comm, TensorView<std::int32_t, 1, Host>{&rank, {1}}, ReduceOp::min); !done)
+        return done.error();
+    if (rank == comm.size()) return Optional<BadGradient>{};
+    if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>{place.data(), {2}}, rank); !sent)
+        return sent.error();
+    return Optional<BadGradient>{BadGradient{rank, static_cast<std::int32_t>(place[0]), place[1]}};
+}
+
 /// Finds out which rank brought an infinite or undefined gradient; nothing where none did. All ranks call it with their own gradients as
 /// they were before any sum, when the norm of all was no number (GradientNorm::is_finite), and get the same answer.
 ///
@@ -57,26 +75,21 @@ template <Communicator C>
     if (auto const agreed = agree_on(comm, known); !agreed) return agreed.error();
     std::array<std::int64_t, 2> place{-1, 0};
     for (std::size_t i = 0; i < gradients.size() && place[0] < 0; ++i) {
-        auto const& values = gradients[i].values;
-        for (std::int64_t k = 0; k < values.elements() && place[0] < 0; ++k) {
-            // By bits: a program that is compiled with -ffast-math believes that there are no such numbers.
-            bool const is_bad = (std::bit_cast<std::uint32_t>(values.data()[k]) & 0x7F80'0000U) == 0x7F80'0000U;
-            if (is_bad) place = {static_cast<std::int64_t>(i), k};
-        }
+        auto const found = detail::find_bad(gradients[i].values.data(), gradients[i].values.elements());
+        if (found >= 0) place = {static_cast<std::int64_t>(i), found};
     }
-    std::int32_t rank = place[0] >= 0 ? comm.rank() : comm.size();
-    if (auto const done = all_reduce(comm, TensorView<std::int32_t, 1, Host>{&rank, {1}}, ReduceOp::min); !done)
-        return done.error();
-    if (rank == comm.size()) return Optional<BadGradient>{};
-    if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>{place.data(), {2}}, rank); !sent)
-        return sent.error();
-    return Optional<BadGradient>{BadGradient{rank, static_cast<std::int32_t>(place[0]), place[1]}};
+    return first_bad_gradient(comm, place[0], place[1]);
 }
 
 /// Steps that were skipped because of a gradient, on all ranks alike, and when there were too many in a row.
 class SkippedSteps {
 public:
     explicit SkippedSteps(std::int64_t most_in_row = 10) : most_in_row_(most_in_row) {}
+    /// Those of a run that goes on with step `next`.
+    SkippedSteps(std::int64_t most_in_row, List<std::int64_t> steps, std::int64_t next)
+        : most_in_row_(most_in_row), steps_(std::move(steps)) {
+        for (auto i = steps_.size(); i-- > 0 && steps_[i] == next - 1 - in_row_;) ++in_row_;
+    }
 
     /// Counts a step that was skipped.
     ///

@@ -3,14 +3,17 @@
 
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
-#include <shardwise/comm/deterministic_sum.hpp>
+#include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/parallel/detail/element_wise.hpp>
-#include <shardwise/parallel/fixed_tree_sum.hpp>
+#include <shardwise/parallel/detail/tree_plan.hpp>
 #include <shardwise/parallel/place.hpp>
-#include <shardwise/train/optimizer.hpp>
+#include <shardwise/train/detail/leaf_counter.hpp>
+#include <shardwise/train/detail/share_exchange.hpp>
+#include <shardwise/train/gradient_shares.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,7 +23,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 /// What becomes of a tree's sum.
 enum class TreeResult : std::uint8_t {
-    share,  // each rank gets the blocks that it owns: optimizer_share
+    share,  // each rank gets the elements that it owns: GradientShares
     whole,  // each rank gets all
 };
 
@@ -31,54 +34,73 @@ enum class TreeResult : std::uint8_t {
 /// there are never more than log2(leaves) + 1 sums, twice as many where a rank's leaves are no whole node. The ranks then exchange the
 /// sums of their nodes; where each rank's leaves are one node, the bytes are those of an ordinary reduce-scatter.
 ///
-/// Memory  `buffers(range, leaves)` times the elements, and what the exchange takes; allocated at creation
+/// Memory  `buffers(range, leaves)` times the elements, and what the exchange takes, 4 MiB for each node; allocated at creation
 class GradientTree {
 public:
     using Vector = TensorView<float, 1, Host>;
 
     /// Sums that a rank with these leaves holds at a time, the leaf that is being computed included.
     [[nodiscard]] static std::int64_t buffers(UnitRange range, std::int64_t leaves) {
-        Counter counter(range, leaves);
-        std::int64_t most = 0;
-        for (std::int64_t leaf = range.begin; leaf < range.end; ++leaf) {
-            most = std::max(most, static_cast<std::int64_t>(counter.nodes.size()) + 1);
-            counter.push(1);
-            while (counter.carries()) counter.carry();
-        }
-        return most;
+        return detail::LeafCounter::buffers(range, leaves);
     }
     /// What `create` allocates.
     ///
     /// Units  bytes
-    [[nodiscard]] static Bytes bytes(std::int64_t elements, std::int64_t leaves, TensorPlace const& place,
-                                     TreeResult result) {
-        auto const range = split_units(leaves, place.ranks, place.rank);
-        auto const blocks = ceil_divide(elements, width);
-        auto const floats = buffers(range, leaves) * blocks * width + exchange_floats(blocks, leaves, place, result);
+    [[nodiscard]] static Bytes bytes(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place) {
+        detail::ShareExchange const exchange(shares, place);
+        detail::TreePlan const plan(leaves, place.ranks, place.rank);
+        auto const floats = sum_floats(shares.elements(), leaves, place) + exchange_floats(exchange, plan, place);
         return Bytes{floats * static_cast<std::int64_t>(sizeof(float))};
+    }
+    [[nodiscard]] static Bytes bytes(std::int64_t elements, std::int64_t leaves, TensorPlace const& place) {
+        return bytes(GradientShares(elements), leaves, place);
+    }
+    /// What a rank takes from the others in one sum.
+    [[nodiscard]] static CollectiveTraffic traffic(GradientShares const& shares, std::int64_t leaves,
+                                                   TensorPlace const& place, TreeResult result) {
+        CollectiveTraffic out;
+        if (place.ranks == 1) return out;
+        detail::ShareExchange const exchange(shares, place);
+        detail::TreePlan const plan(leaves, place.ranks, place.rank);
+        for (std::int64_t number = 0; number < exchange.parts(); ++number) {
+            out += exchange.swap_traffic(number, plan.nodes() - plan.own());
+            if (result == TreeResult::whole) out += exchange.gather_traffic(number);
+        }
+        return out;
     }
 
     /// Errors  invalid_argument for negative sizes or a rank that there is not; size_overflow, out_of_memory
-    [[nodiscard]] static Result<GradientTree> create(HostContext& context, std::int64_t elements, std::int64_t leaves,
-                                                     TensorPlace const& place, TreeResult result) {
+    [[nodiscard]] static Result<GradientTree> create(HostContext& context, GradientShares const& shares,
+                                                     std::int64_t leaves, TensorPlace const& place, TreeResult result) {
         if (auto const checked = detail::check_place(subject, place); !checked) return checked.error();
         Error bad{ErrorCode::invalid_argument};
         bad.in(subject);
-        if (elements < 0) return bad.at("elements").because("are negative").got(elements).at_least(0);
+        std::int64_t end = 0;
+        for (auto const& region : shares.regions()) {
+            if (region.elements < 0) return bad.at("elements").because("are negative").got(region.elements).at_least(0);
+            if (region.begin < end)
+                return bad.at("regions").because("overlap or are not in order").got(region.begin).at_least(end);
+            if (region.elements > most_elements - region.begin)
+                return Error{ErrorCode::size_overflow}.in(subject).at("elements").got(region.elements);
+            end = region.begin + region.elements;
+        }
         if (leaves < 1) return bad.at("leaves").because("are none").got(leaves).at_least(1);
-        if (elements > most_elements) return Error{ErrorCode::size_overflow}.in(subject).at("elements").got(elements);
-        auto const range = split_units(leaves, place.ranks, place.rank);
-        auto const blocks = ceil_divide(elements, width);
-        GradientTree tree(elements, leaves, place, result, range);
-        auto sums = Buffer<float, Host>::allocate(context, buffers(range, leaves) * blocks * width);
+        GradientTree tree(shares, leaves, place, result);
+        auto sums = Buffer<float, Host>::allocate(context, sum_floats(shares.elements(), leaves, place));
         if (!sums) return sums.error();
-        auto exchange = Buffer<float, Host>::allocate(context, exchange_floats(blocks, leaves, place, result));
-        if (!exchange) return exchange.error();
+        auto sent = Buffer<float, Host>::allocate(context, exchange_floats(tree.exchange_, tree.plan_, place));
+        if (!sent) return sent.error();
         tree.sums_ = std::move(*sums);
-        tree.exchange_ = std::move(*exchange);
-        // Blocks are whole: what a last one has beyond the elements is 0.
+        tree.exchanged_ = std::move(*sent);
         std::fill_n(tree.sums_.data(), tree.sums_.size(), 0.0F);
         return Result<GradientTree>(std::move(tree));
+    }
+    /// Of one region, of whose sum `share` returns the share alone.
+    [[nodiscard]] static Result<GradientTree> create(HostContext& context, std::int64_t elements, std::int64_t leaves,
+                                                     TensorPlace const& place, TreeResult result) {
+        auto made = create(context, GradientShares(elements), leaves, place, result);
+        if (made) made->returns_share_ = result == TreeResult::share;
+        return made;
     }
 
     /// The leaves of this rank.
@@ -87,7 +109,7 @@ public:
     [[nodiscard]] std::int64_t added() const { return counter_.next - counter_.range.begin; }
 
     /// Forgets what was added: the next leaf begins another sum.
-    void clear() { counter_ = Counter(counter_.range, leaves_); }
+    void clear() { counter_ = detail::LeafCounter(counter_.range, leaves_); }
 
     /// Memory for the gradient of the next leaf, whatever it holds: the caller writes it, on the stream that `add` is given then.
     ///
@@ -122,10 +144,11 @@ public:
         return {};
     }
 
-    /// The sum over the leaves of all ranks: this rank's share of it or all of it, as asked at creation. The next leaf() begins
-    /// another sum; until then what is returned stays.
+    /// The sum over the leaves of all ranks, at its place in a vector of all elements: of the elements that this rank owns, or of all, as
+    /// asked at creation. The next leaf() begins another sum; until then what is
+    /// returned stays.
     ///
-    /// Shapes  [optimizer_share(elements, ranks, rank).size()] or [elements]
+    /// Shapes  [elements], or [optimizer_share(elements, ranks, rank).size()]
     /// Order   on `stream`; this object and `comm` outlive what is in it
     /// Errors  invalid_argument where leaves are missing, or for another group; as a collective
     template <Communicator C>
@@ -138,90 +161,82 @@ public:
                 .got(added())
                 .expected(range.size());
         }
-        auto const blocks = ceil_divide(elements_, width);
-        if (place_.ranks == 1) {
-            if (comm.size() != 1)
-                return Error{ErrorCode::invalid_argument}.in(subject).because("was made for one rank").got(comm.size());
-            clear();
-            return Vector{slot(0), {elements_}};
-        }
-        auto const own = split_units(blocks, place_.ranks, place_.rank);
-        auto const rows = result_ == TreeResult::share ? own.size() : blocks;
-        TensorView<float, 2, Host> const out{exchange_.data(), {rows, width}};
-        Vector const workspace{exchange_.data() + rows * width, {exchange_.size() - rows * width}};
-        auto const copy = [this, &stream](UnitRange part, TensorView<float, 3, Host> nodes) -> Result<> {
-            auto const size = part.size() * width;
-            for (std::int64_t node = 0; node < nodes.extent(0); ++node) {
-                auto const* const from = slot(node) + part.begin * width;
-                auto const copied = Host::copy<float>({from, {size}}, {nodes.data() + node * size, {size}}, stream);
-                if (!copied) return copied;
-            }
-            return {};
-        };
-        auto const done = result_ == TreeResult::share ? tree_.sum_scattered(copy, blocks, out, workspace, comm, stream)
-                                                       : tree_.sum(copy, out, workspace, comm, stream);
-        if (!done) return done.error();
+        if (comm.size() != place_.ranks || comm.rank() != place_.rank)
+            return Error{ErrorCode::invalid_argument}
+                .in(subject)
+                .because("was made for another group")
+                .got(comm.size())
+                .expected(place_.ranks);
+        Vector const all{slot(0), {elements_}};
         clear();
-        auto const elements =
-            result_ == TreeResult::share ? optimizer_share(elements_, place_.ranks, place_.rank).size() : elements_;
-        return Vector{exchange_.data(), {elements}};
+        if (place_.ranks == 1) return all;
+        stream.submit([this] {
+            exchange_.look_anew();
+            return Result<>{};
+        });
+        for (std::int64_t number = 0; number < exchange_.parts(); ++number) sum_part(number, comm, stream);
+        if (!returns_share_) return all;
+        auto const own = exchange_.shares().range(0, place_.ranks, place_.rank);
+        return all.part(own.begin, own.size());
+    }
+    /// Where what this rank brought to the last sum was no number: in the last region that has such an element. Asked once the stream is
+    /// done, and before what was returned changes.
+    [[nodiscard]] Optional<BadElement> find_bad() {
+        if (place_.ranks > 1) return exchange_.bad();
+        exchange_.look_anew();
+        auto const& regions = exchange_.shares().regions();
+        for (std::size_t i = 0; i < regions.size(); ++i)
+            exchange_.look_at(i, slot(0) + regions[i].begin, regions[i].begin, regions[i].elements);
+        return exchange_.bad();
     }
 
 private:
     static constexpr std::string_view subject = "gradient tree";
-    /// Shares are whole blocks of this many elements.
-    static constexpr std::int64_t width = optimizer_share_multiple;
     /// What 63 bits count in bytes, with capacity for all buffers.
     static constexpr std::int64_t most_elements = std::int64_t{1} << 48U;
 
-    /// The nodes that the leaves so far make up, in order.
-    struct Counter {
-        Counter(UnitRange of, std::int64_t all) : range(of), leaves(all), next(of.begin) {}
-
-        /// Whether the next `count` leaves are one node that the rank owns.
-        [[nodiscard]] bool is_node(std::int64_t count) const {
-            if (count < 1 || count > range.end - next) return false;
-            auto const size = sum_root(count).size;
-            return next % size == 0 && (size == count || next + count == leaves);
-        }
-        void push(std::int64_t count) {
-            nodes.push_back({next, sum_root(count).size});
-            next += count;
-        }
-        /// Whether the last two nodes are the halves of one that the rank owns: of equal size, or after the last leaf of the batch.
-        [[nodiscard]] bool carries() const {
-            if (nodes.size() < 2) return false;
-            auto const& left = nodes[nodes.size() - 2];
-            auto const& right = nodes.back();
-            bool const is_half = left.begin % (2 * left.size) == 0 && left.begin + left.size == right.begin;
-            return is_half && (left.size == right.size || next == leaves);
-        }
-        void carry() {
-            nodes.pop_back();
-            nodes.back().size *= 2;
-        }
-
-        UnitRange range;
-        std::int64_t leaves;
-        std::int64_t next;
-        List<SumNode> nodes;
-    };
-
-    GradientTree(std::int64_t elements, std::int64_t leaves, TensorPlace const& place, TreeResult result,
-                 UnitRange range)
-        : elements_(elements),
+    GradientTree(GradientShares const& shares, std::int64_t leaves, TensorPlace const& place, TreeResult result)
+        : elements_(shares.elements()),
           leaves_(leaves),
           place_(place),
           result_(result),
-          counter_(range, leaves),
-          tree_(leaves, width, place, TreeParts::nodes) {}
+          counter_(split_units(leaves, place.ranks, place.rank), leaves),
+          plan_(leaves, place.ranks, place.rank),
+          exchange_(shares, place) {}
 
-    [[nodiscard]] static std::int64_t exchange_floats(std::int64_t blocks, std::int64_t leaves,
-                                                      TensorPlace const& place, TreeResult result) {
-        if (place.ranks == 1) return 0;
-        FixedTreeSum<Host> const tree(leaves, width, place, TreeParts::nodes);
-        if (result == TreeResult::whole) return blocks * width + tree.workspace(blocks);
-        return split_units(blocks, place.ranks, place.rank).size() * width + tree.workspace_scattered(blocks);
+    /// The result lies in the first of the sums, of which a rank without leaves has one, too.
+    [[nodiscard]] static std::int64_t sum_floats(std::int64_t elements, std::int64_t leaves, TensorPlace const& place) {
+        auto const count = std::max(buffers(split_units(leaves, place.ranks, place.rank), leaves), std::int64_t{1});
+        return count * stride(elements);
+    }
+    [[nodiscard]] static std::int64_t exchange_floats(detail::ShareExchange const& exchange,
+                                                      detail::TreePlan const& plan, TensorPlace const& place) {
+        if (place.ranks == 1 || exchange.parts() == 0) return 0;
+        return sent_floats(exchange, plan) + plan.nodes() * exchange.part(0, place.rank).size();
+    }
+    /// What a rank sends; later what it gathers.
+    [[nodiscard]] static std::int64_t sent_floats(detail::ShareExchange const& exchange, detail::TreePlan const& plan) {
+        return std::max(plan.own(), std::int64_t{1}) * exchange.part_of_all(0);
+    }
+
+    template <Communicator C>
+    void sum_part(std::int64_t number, C& comm, HostStream& stream) {
+        auto* const sent = exchanged_.data();
+        auto* const got = sent + sent_floats(exchange_, plan_);
+        auto const part = exchange_.part(number, place_.rank);
+        auto const size = part.size();
+        exchange_.swap(
+            number, plan_.own(), [this](std::int64_t i) { return slot(i); },
+            [this](std::int32_t rank) { return plan_.counts()[static_cast<std::size_t>(rank)]; }, sent, got, comm,
+            stream);
+        for (auto const& step : plan_.after())
+            detail::add<Host>({got + step.to * size, {size}}, got + step.from * size, stream);
+        // What was here has been sent.
+        if (result_ == TreeResult::whole) return exchange_.gather(number, got, sent, slot(0), comm, stream);
+        stream.submit([this, part, got] {
+            exchange_.put(place_.rank, part, got, slot(0));
+            return Result<>{};
+        });
     }
 
     [[nodiscard]] Result<> check_left() const {
@@ -232,17 +247,21 @@ private:
             .got(added())
             .fix("take the sum before the next batch begins");
     }
-    [[nodiscard]] float* slot(std::int64_t i) { return sums_.data() + i * ceil_divide(elements_, width) * width; }
+    /// Each sum begins where registers may load from.
+    [[nodiscard]] static std::int64_t stride(std::int64_t elements) { return round_up(elements, 16); }
+    [[nodiscard]] float* slot(std::int64_t i) { return sums_.data() + i * stride(elements_); }
 
     std::int64_t elements_;
     std::int64_t leaves_;
     TensorPlace place_;
     TreeResult result_;
-    Counter counter_;
-    FixedTreeSum<Host> tree_;
+    bool returns_share_ = false;
+    detail::LeafCounter counter_;
+    detail::TreePlan plan_;
+    detail::ShareExchange exchange_;
     Buffer<float, Host> sums_;
-    /// The result, and what the ranks exchange.
-    Buffer<float, Host> exchange_;
+    /// What is sent and what comes, a part of the shares at a time.
+    Buffer<float, Host> exchanged_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -4,6 +4,7 @@
 #include <shardwise/backend/buffer.hpp>
 #include <shardwise/backend/host.hpp>
 #include <shardwise/comm/all_gather.hpp>
+#include <shardwise/comm/traffic.hpp>
 #include <shardwise/core/checked.hpp>
 #include <shardwise/core/list.hpp>
 #include <shardwise/core/span.hpp>
@@ -91,6 +92,21 @@ public:
     [[nodiscard]] Span<std::byte> state_memory(std::size_t parameter, std::size_t array) {
         auto const arrays = state(parameter);
         return {memory_.data() + places_[parameter][array], static_cast<std::size_t>(bytes_of(arrays.arrays[array]))};
+    }
+
+    /// What a rank takes from the others in one `gather`.
+    [[nodiscard]] static CollectiveTraffic gather_traffic(Span<OptimizedParameter const> parameters,
+                                                          TensorPlace const& place) {
+        CollectiveTraffic out;
+        if (place.ranks == 1) return out;
+        for (auto const& parameter : parameters) {
+            auto const elements = parameter.weights.elements();
+            auto const others = elements - optimizer_share(elements, place.ranks, place.rank).size();
+            ++out.calls;
+            out.messages += others > 0 ? 1 : 0;
+            out.bytes += others * static_cast<std::int64_t>(sizeof(float));
+        }
+        return out;
     }
 
     /// Changes the weights of this rank's shares. `gradients` are those of all parameters, each whole or of the share alone.

@@ -29,7 +29,7 @@ TEST_CASE("TrainingPass: loss and gradients of every family are torch's") {
             CAPTURE(expected.name);
             auto const number = layout.find(expected.name);
             REQUIRE(number);
-            auto const& parameter = layout.parameters()[*number];
+            auto const& parameter = layout.parameters()[number->parameter];
             auto const* const own = sums.data() + parameter.begin;
             // An error of the size of float32's own, in any direction: by the rules of a sum of independent ones its product with a
             // direction has the error's norm times the root mean square of the direction; twice, and three deviations.
@@ -134,7 +134,7 @@ TEST_CASE("TrainingWeights: a seed gives normal numbers of the deviation asked f
     auto const weights = make(3);
     auto const again = make(3);
     auto const other = make(4);
-    auto const number = [&](std::string const& name) { return *weights.layout().find(name); };
+    auto const number = [&](std::string const& name) { return weights.layout().find(name)->parameter; };
     auto const table = weights.values(number("model.embed_tokens.weight"));
     auto const head = weights.values(number("lm_head.weight"));
     double sum = 0.0;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,10 +34,20 @@ struct TrainingParameter {
 class TrainingLayout {
 public:
     struct Tie {
-        /// Of the gradient of the other name.
+        /// The other name.
+        std::string name;
+        /// Of its gradient.
         std::int64_t begin = 0;
         /// The parameter to whose gradient it is added.
         std::size_t parameter = 0;
+    };
+    /// What a name stands for.
+    struct Place {
+        /// The number of its parameter; of tied names that of the first.
+        std::size_t parameter = 0;
+        /// The number of its gradient among those of parameters and, after them, of ties; and where that begins.
+        std::size_t gradient = 0;
+        std::int64_t gradient_begin = 0;
     };
 
     /// `model` outlives this.
@@ -62,16 +73,20 @@ public:
             for (auto const& tie : model.tree.ties()) {
                 if (tie.other == name) return others.emplace_back(name, *elements), void();
             }
-            out.numbers_.emplace(name, out.parameters_.size());
-            out.parameters_.push_back({std::string(name), &tensor, take(*elements), *elements});
+            auto const begin = take(*elements);
+            auto const number = out.parameters_.size();
+            out.places_.emplace(name, Place{number, number, begin});
+            out.parameters_.push_back({std::string(name), &tensor, begin, *elements});
         });
         out.weight_elements_ = next;
         for (auto const& [name, elements] : others) {
             for (auto const& tie : model.tree.ties()) {
-                auto const first = tie.other == name ? out.numbers_.find(std::string(tie.first)) : out.numbers_.end();
-                if (first == out.numbers_.end()) continue;
-                out.tie_numbers_.emplace(name, out.ties_.size());
-                out.ties_.push_back({take(elements), first->second});
+                auto const first = tie.other == name ? out.places_.find(std::string(tie.first)) : out.places_.end();
+                if (first == out.places_.end()) continue;
+                auto const parameter = first->second.parameter;
+                auto const begin = take(elements);
+                out.places_.emplace(name, Place{parameter, out.parameters_.size() + out.ties_.size(), begin});
+                out.ties_.push_back({name, begin, parameter});
                 break;
             }
         }
@@ -82,23 +97,9 @@ public:
 
     [[nodiscard]] std::vector<TrainingParameter> const& parameters() const { return parameters_; }
     [[nodiscard]] std::vector<Tie> const& ties() const { return ties_; }
-    /// The number of a parameter; of tied names that of the first.
-    [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const {
-        if (auto const found = numbers_.find(std::string(name)); found != numbers_.end()) return found->second;
-        auto const tie = tie_numbers_.find(std::string(name));
-        return tie == tie_numbers_.end() ? std::nullopt : std::optional(ties_[tie->second].parameter);
-    }
-    /// Where the gradient of a name begins: of a tied one its own place.
-    [[nodiscard]] std::int64_t gradient_begin(std::string_view name) const {
-        if (auto const tie = tie_numbers_.find(std::string(name)); tie != tie_numbers_.end())
-            return ties_[tie->second].begin;
-        return parameters_[numbers_.find(std::string(name))->second].begin;
-    }
-    /// The number of that gradient among those of parameters and, after them, of ties.
-    [[nodiscard]] std::size_t gradient_number(std::string_view name) const {
-        if (auto const tie = tie_numbers_.find(std::string(name)); tie != tie_numbers_.end())
-            return parameters_.size() + tie->second;
-        return numbers_.find(std::string(name))->second;
+    [[nodiscard]] std::optional<Place> find(std::string_view name) const {
+        auto const found = places_.find(name);
+        return found == places_.end() ? std::nullopt : std::optional(found->second);
     }
     /// Of all weights, and of all gradients, gaps included.
     [[nodiscard]] std::int64_t weight_elements() const { return weight_elements_; }
@@ -111,8 +112,7 @@ private:
 
     std::vector<TrainingParameter> parameters_;
     std::vector<Tie> ties_;
-    std::map<std::string, std::size_t> numbers_;
-    std::map<std::string, std::size_t> tie_numbers_;
+    std::map<std::string, Place, std::less<>> places_;
     std::int64_t weight_elements_ = 0;
     std::int64_t gradient_elements_ = 0;
 };

@@ -102,7 +102,8 @@ private:
     [[nodiscard]] Result<> check_kind() const {
         auto const& config = model_->config;
         auto const& blocks = model_->program.blocks();
-        if (is_bidirectional(*model_)) return refused("sees tokens in both directions: predicting the next one does not train it");
+        if (is_bidirectional(*model_))
+            return refused("sees tokens in both directions: predicting the next one does not train it");
         if (config.labels > 0) return refused("scores labels, which has no gradient yet");
         if (config.rounded_alibi) return refused("rounds linear biases (ALiBi), which has no gradient yet");
         if (blocks.empty() || blocks[blocks.size() - 1].role != ModuleRole::head)
@@ -188,9 +189,8 @@ private:
             auto const name = detail::parameter_name(prefix, op.parameters[slot], 0);
             auto const found = layout_.find(name);
             if (!found) return Error{ErrorCode::unknown_name}.in(name).because("is no parameter of the model");
-            auto const& parameter = layout_.parameters()[*found];
-            out.parameters[slot] = {parameter.begin, layout_.gradient_begin(name), parameter.elements,
-                                    layout_.gradient_number(name)};
+            auto const& parameter = layout_.parameters()[found->parameter];
+            out.parameters[slot] = {parameter.begin, found->gradient_begin, parameter.elements, found->gradient};
             if (slot > 0 || op.kind != OpKind::linear) continue;
             out.is_transposed = parameter.tensor->is_transposed;
             StoredParameter stored;

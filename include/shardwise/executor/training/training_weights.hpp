@@ -77,10 +77,7 @@ public:
     [[nodiscard]] static Result<TrainingWeights> initialise(HostContext& context, Model const& model,
                                                             InitialWeights const& how) {
         if (!(how.deviation > 0.0 && how.deviation < 1e6)) {
-            return Error{ErrorCode::invalid_argument}
-                .in("training")
-                .at("deviation")
-                .because("is no positive number");
+            return Error{ErrorCode::invalid_argument}.in("training").at("deviation").because("is no positive number");
         }
         auto made = create(context, model);
         if (!made) return made.error();
@@ -105,6 +102,15 @@ public:
                 std::fill_n(values.data(), values.elements(), ones.count(parameter.name) > 0 ? 1.0F : 0.0F);
             }
         }
+        return made;
+    }
+
+    /// The same weights in memory of another context: each rank of a process has its own.
+    ///
+    /// Errors  out_of_memory
+    [[nodiscard]] static Result<TrainingWeights> copy(HostContext& context, TrainingWeights const& from) {
+        auto made = create(context, from.model());
+        if (made) std::copy_n(from.data(), from.layout().weight_elements(), made->memory_.data());
         return made;
     }
 
@@ -141,7 +147,8 @@ private:
         auto const scale = how.deviation / std::sqrt(8.0 * 4294967295.0 / 12.0);
         for (std::int64_t i = 0; i < values.elements(); ++i) {
             std::int64_t sum = 0;
-            for (auto const word : random_words(how.seed, stream, static_cast<std::uint64_t>(i))) sum += (word & 0xFFFFU) + (word >> 16U);
+            for (auto const word : random_words(how.seed, stream, static_cast<std::uint64_t>(i)))
+                sum += (word & 0xFFFFU) + (word >> 16U);
             values.data()[i] = static_cast<float>(static_cast<double>(2 * sum - 8 * 65535) * (0.5 * scale));
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardwise/train/sgd.hpp>
-#include <shardwise/train/train_one_rank.hpp>
+#include <shardwise/train/train_ranks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -62,12 +62,11 @@ struct CurveRun {
 
     friend bool operator==(CurveRun const&, CurveRun const&) = default;
 };
-CurveRun run_curve(std::string const& config, std::int64_t micro_batch, int threads) {
+CurveRun run_curve(std::string const& config, std::int64_t micro_batch, int threads, std::int32_t ranks = 1) {
     TrainedModel trained(config, threads);
     CurveData const data;
-    auto batches = data.batches();
-    auto const steps = train_one_rank(trained.context, trained.program, trained.weights, AdamW{}, batches,
-                                      curve_options(micro_batch));
+    auto const steps = train_ranks(trained.context, trained.program, trained.weights, AdamW{}, data.batches(),
+                                   curve_options(micro_batch), ranks);
     REQUIRE_MESSAGE(steps, (steps ? "" : steps.error().message()));
     auto const* const first = trained.weights.data();
     return {*steps, {first, first + trained.program.layout().weight_elements()}};
@@ -109,7 +108,7 @@ double norm_of_first_batch(TrainedModel& trained, Batches& batches) {
 
 }  // namespace
 
-TEST_CASE("train_one_rank: 20 AdamW steps have torch's losses and norms; the same bits in any micro-batch and on any threads") {
+TEST_CASE("train_ranks: 20 AdamW steps have torch's losses and norms; the same bits on any ranks, in any micro-batch and on any threads") {
     std::vector<GoldenStep> golden;
     auto const config = golden_curve(golden);
     REQUIRE(golden.size() == curve_steps);
@@ -125,9 +124,10 @@ TEST_CASE("train_one_rank: 20 AdamW steps have torch's losses and norms; the sam
     }
     for (std::int64_t const micro_batch : {2, 3, 9}) CHECK(run_curve(config, micro_batch, 1) == run);
     for (int const threads : {2, 3}) CHECK(run_curve(config, threads, threads) == run);
+    for (std::int32_t const ranks : {2, 3, 4}) CHECK(run_curve(config, 2, 1, ranks) == run);
 }
 
-TEST_CASE("OneRankTrainer: a tied model learns, and what is predicted is allocated") {
+TEST_CASE("Trainer: a tied model learns, and what is predicted is allocated") {
     auto const cases = golden_trainings();
     auto const tied = std::find_if(cases.begin(), cases.end(), [](auto const& one) { return one.name == "llama_tied"; });
     TrainedModel trained(tied->config);
@@ -139,9 +139,10 @@ TEST_CASE("OneRankTrainer: a tied model learns, and what is predicted is allocat
     options.schedule.learning_rate = 0.05;
     options.clip.reset();
     auto const before = trained.context.memory().current();
-    auto trainer = OneRankTrainer<Sgd>::create(trained.context, trained.program, trained.weights, rule, batches, options);
+    HostCommunicator comm(std::move(*ThreadsGroup::create(1)->join(0)));
+    auto trainer = Trainer<Sgd>::create(trained.context, comm, trained.program, trained.weights, rule, batches, options);
     REQUIRE(trainer);
-    auto const predicted = OneRankTrainer<Sgd>::bytes(trained.program, rule, batches.options(), options);
+    auto const predicted = Trainer<Sgd>::bytes(trained.program, rule, batches.options(), options);
     REQUIRE(predicted);
     CHECK(trained.context.memory().current() - before == *predicted);
     auto stream = trained.context.make_stream();
@@ -154,14 +155,13 @@ TEST_CASE("OneRankTrainer: a tied model learns, and what is predicted is allocat
     CHECK(trained.context.memory().current() - before == *predicted);
 }
 
-TEST_CASE("OneRankTrainer: data with more words than the model are refused before any step") {
+TEST_CASE("Trainer: data with more words than the model are refused before any step") {
     std::vector<GoldenStep> golden;
     TrainedModel trained(golden_curve(golden));
     CurveData const data(98);
-    auto batches = data.batches();
-    auto const trainer = OneRankTrainer<AdamW>::create(trained.context, trained.program, trained.weights, AdamW{},
-                                                       batches, curve_options(1));
-    REQUIRE_FALSE(trainer);
-    CHECK(trainer.error().message() ==
+    auto const trained_steps = train_ranks(trained.context, trained.program, trained.weights, AdamW{}, data.batches(),
+                                           curve_options(1));
+    REQUIRE_FALSE(trained_steps);
+    CHECK(trained_steps.error().message() ==
           "training: vocabulary: of the data is larger than the model's (got 98, expected at most 97)");
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/list.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/train/schedule.hpp>
+
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// What ranks share of training beside the batch (Rajbhandari et al., ZeRO, 2020). The bits are those of `none`.
+enum class ZeroStage : std::uint8_t {
+    none,       // each rank has all gradients, and the optimizer's whole state
+    optimizer,  // a rank gets its share of the sum of gradients and has the optimizer's state of it: stage 1
+    gradients,  // and holds sums of its share alone, whose leaves are exchanged one after another: stage 2
+};
+
+/// How a model is trained: the same on all ranks.
+struct TrainOptions {
+    /// Steps, counted from the first that the weights have seen.
+    std::int64_t steps = 0;
+    /// The largest norm of all gradients; nothing: they are not clipped.
+    std::optional<double> clip = 1.0;
+    /// Sequences of a rank that go forwards together. The results do not depend on it.
+    std::int64_t micro_batch = 1;
+    Schedule schedule{};
+    ZeroStage zero = ZeroStage::none;
+    /// Ranks that share layers or blocks beside those of data. More than one are refused: their gradients are not computed yet.
+    std::int32_t tp = 1;
+    std::int32_t pp = 1;
+    /// Steps after which ranks compare their weights; 0: never. They are compared at creation.
+    std::int64_t check_every = 0;
+    /// Steps that may be skipped in a row because of a gradient that is no number.
+    std::int64_t max_skipped = 10;
+    /// For one step.
+    std::chrono::nanoseconds timeout = std::chrono::seconds(600);
+
+    /// Errors  invalid_argument with the field that makes no sense
+    [[nodiscard]] Result<> check() const {
+        Error bad{ErrorCode::invalid_argument};
+        bad.in("training");
+        if (steps < 0) return bad.at("steps").because("are negative").got(steps).at_least(0);
+        if (micro_batch < 1) return bad.at("micro_batch").because("has no sequence").got(micro_batch).at_least(1);
+        if (max_skipped < 0) return bad.at("max_skipped").because("is negative").got(max_skipped).at_least(0);
+        if (clip && !(*clip > 0.0 && *clip < 1e29))
+            return bad.at("clip").because("is no positive number").fix("give a number above 0, or do not clip");
+        if (check_every < 0) return bad.at("check_every").because("is negative").got(check_every).at_least(0);
+        if (tp != 1 || pp != 1)
+            return Error{ErrorCode::unsupported}
+                .in("training")
+                .at(tp != 1 ? "tp" : "pp")
+                .because("ranks that share a model have no gradients yet")
+                .got(tp != 1 ? tp : pp)
+                .expected(1)
+                .fix("use data-parallel ranks, with ZeRO where memory is short");
+        return schedule.check();
+    }
+};
+
+/// What one step gave: the same on all ranks.
+struct TrainedStep {
+    /// Counted from 0: its batch follows from it.
+    std::int64_t number = 0;
+    /// The mean over all tokens of the batch that count, before the weights changed; 0 where none counts.
+    double loss = 0.0;
+    /// Of the loss's gradients, before they were clipped.
+    double norm = 0.0;
+    double learning_rate = 0.0;
+    /// Why no weight changed; empty where weights did.
+    std::string skipped{};
+
+    [[nodiscard]] bool is_skipped() const { return !skipped.empty(); }
+    /// By bits: a loss that is no number equals itself.
+    friend bool operator==(TrainedStep const& a, TrainedStep const& b) {
+        auto const bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
+        return a.number == b.number && bits(a.loss) == bits(b.loss) && bits(a.norm) == bits(b.norm) &&
+               bits(a.learning_rate) == bits(b.learning_rate) && a.skipped == b.skipped;
+    }
+};
+
+/// Where a run is: with weights and the optimizer's state all that it takes to go on.
+struct TrainerState {
+    /// The next step.
+    std::int64_t step = 0;
+    /// Steps before it that changed no weight.
+    List<std::int64_t> skipped{};
+
+    friend bool operator==(TrainerState const&, TrainerState const&) = default;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

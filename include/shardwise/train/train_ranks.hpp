@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/train/trainer.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// Trains a model over ranks that are threads of this process, each with a context, a stream and weights of its own: rank 0 those that
+/// are given, the others contexts with as many threads and copies of the weights. `body(trainer, stream)` is called on every rank at
+/// once, with the same outcome on all: it runs the trainer, or takes its steps one by one, and may restore it first.
+///
+/// Memory  for each rank the weights and Trainer::bytes
+/// Errors  as Trainer and `body`: the first of any rank
+template <OptimizerRule Rule, class Body>
+[[nodiscard]] Result<> train_ranks(HostContext& context, TrainingProgram const& program, TrainingWeights& weights,
+                                   Rule const& rule, Batches const& batches, TrainOptions const& options,
+                                   std::int32_t ranks, Body const& body, RopeDivisors const& divisors = {}) {
+    auto const train = [&](HostCommunicator& comm, HostContext& own, TrainingWeights& own_weights) -> Result<> {
+        auto trainer = Trainer<Rule>::create(own, comm, program, own_weights, rule, batches, options, divisors);
+        if (!trainer) return trainer.error();
+        auto stream = own.make_stream();
+        return body(*trainer, stream);
+    };
+    auto const rank = [&](Threads& thread) -> Result<> {
+        HostCommunicator comm(std::move(thread));
+        if (comm.rank() == 0) {
+            // The others copy the weights before they change.
+            if (auto const copied = barrier(comm); !copied) return copied;
+            return train(comm, context, weights);
+        }
+        HostOptions same{.threads = context.pool().size()};
+        if (context.isa()) same.isa = *context.isa();
+        HostContext own(same);
+        auto copied = TrainingWeights::copy(own, weights);
+        if (!copied) return end_group(comm, copied.error());
+        if (auto const all = barrier(comm); !all) return all;
+        return train(comm, own, *copied);
+    };
+    return run_threads(ranks, rank, {.timeout = options.timeout});
+}
+
+/// Trains a model over ranks that are threads of this process and returns what each step gave.
+///
+/// Errors  as Trainer
+template <OptimizerRule Rule>
+[[nodiscard]] Result<std::vector<TrainedStep>> train_ranks(HostContext& context, TrainingProgram const& program,
+                                                           TrainingWeights& weights, Rule const& rule,
+                                                           Batches const& batches, TrainOptions const& options,
+                                                           std::int32_t ranks = 1, RopeDivisors const& divisors = {}) {
+    std::vector<TrainedStep> out;
+    auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) -> Result<> {
+        auto steps = trainer.run(stream);
+        if (!steps) return steps.error();
+        if (trainer.comm().rank() == 0) out = std::move(*steps);
+        return {};
+    };
+    auto const done = train_ranks(context, program, weights, rule, batches, options, ranks, body, divisors);
+    if (!done) return done.error();
+    return out;
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE

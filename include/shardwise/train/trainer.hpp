@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/agree_on.hpp>
+#include <shardwise/comm/broadcast.hpp>
+#include <shardwise/comm/host_communicator.hpp>
+#include <shardwise/core/fnv1a.hpp>
+#include <shardwise/core/optional.hpp>
+#include <shardwise/executor/training/training_pass.hpp>
+#include <shardwise/train/adamw.hpp>
+#include <shardwise/train/batches.hpp>
+#include <shardwise/train/check_gradients.hpp>
+#include <shardwise/train/clip.hpp>
+#include <shardwise/train/sharded_optimizer.hpp>
+#include <shardwise/train/token_mean.hpp>
+#include <shardwise/train/train_options.hpp>
+#include <shardwise/train/training_gradients.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// Trains a model over data-parallel ranks, of which one is a case: batches, loss and gradients of each rank's sequences, their sum by the
+/// tree over the leaves of a global batch, clip, optimizer by schedule. The same bits for any ranks, micro-batches and threads.
+///
+/// Memory  bytes(...), allocated at creation
+template <OptimizerRule Rule, Communicator Comm = HostCommunicator>
+class Trainer {
+public:
+    /// What `create` allocates on a rank beside the weights.
+    ///
+    /// Errors  as plan_training_memory
+    [[nodiscard]] static Result<Bytes> bytes(TrainingProgram const& program, Rule const& rule,
+                                             BatchOptions const& batch, TrainOptions const& options,
+                                             TensorPlace const& place = {}, RopeDivisors const& divisors = {}) {
+        auto const plan = plan_training_memory(program, limits_of(batch, options, place), divisors);
+        if (!plan) return plan.error();
+        auto const tokens = split_units(batch.batch, place.ranks, place.rank).size() * batch.context;
+        return plan->bytes() +
+               ShardedOptimizer<Rule>::state_bytes(rule, sizes_of(program), optimizer_place(place, options)) +
+               TrainingGradients::bytes(program.layout(), batch.batch, place, options.zero) +
+               Bytes{tokens * bytes_of_token};
+    }
+    /// What a rank takes from the others in a step that is not skipped, as their communicator counts it.
+    [[nodiscard]] static CollectiveTraffic traffic(TrainingProgram const& program, BatchOptions const& batch,
+                                                   TrainOptions const& options, TensorPlace const& place) {
+        CollectiveTraffic out;
+        // Counts of tokens, the largest gradient, the sum of squares, losses.
+        for (std::int64_t const bytes : {16, 4, 16, 32}) out += {1, place.ranks > 1 ? 1 : 0, (place.ranks - 1) * bytes};
+        out += TrainingGradients::traffic(program.layout(), batch.batch, place, options.zero);
+        out += ShardedOptimizer<Rule>::gather_traffic(sizes_of(program), optimizer_place(place, options));
+        return out;
+    }
+
+    /// A rank of a group that trains together: all call it with the same but their own context, weights with equal bits, and memory.
+    /// `comm`, `program` and `weights` outlive this, and what `batches` reads.
+    ///
+    /// Errors  invalid_argument, also for more ranks than sequences of a batch; collective_mismatch with the ranks whose weights
+    ///         differ; as plan_training_memory, GradientTree::create and ShardedOptimizer::create; unsupported for tp and pp; out_of_memory.
+    ///         What fails on one rank fails on all.
+    [[nodiscard]] static Result<Trainer> create(HostContext& context, Comm& comm, TrainingProgram const& program,
+                                                TrainingWeights& weights, Rule const& rule, Batches batches,
+                                                TrainOptions const& options, RopeDivisors const& divisors = {}) {
+        auto made = make(context, comm, program, weights, rule, std::move(batches), options, divisors);
+        if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
+            return agreed.error();
+        if (auto const checked = made->check_ranks(); !checked) return checked.error();
+        return made;
+    }
+
+    [[nodiscard]] TrainOptions const& options() const { return options_; }
+    [[nodiscard]] TrainingWeights& weights() { return *weights_; }
+    /// With its state: what a checkpoint writes and reads.
+    [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
+    [[nodiscard]] Batches const& batches() const { return batches_; }
+    [[nodiscard]] Comm& comm() { return *comm_; }
+
+    /// Where the run is.
+    [[nodiscard]] TrainerState state() const { return {next_, skipped_.steps()}; }
+    /// Goes on from there; weights and the optimizer's state are those of that moment. All ranks call it.
+    ///
+    /// Errors  invalid_argument for steps that are not in order or not before the next one
+    [[nodiscard]] Result<> restore(TrainerState const& state) {
+        std::int64_t last = -1;
+        for (auto const step : state.skipped) {
+            if (step <= last || step >= state.step)
+                return Error{ErrorCode::invalid_argument}
+                    .in(subject)
+                    .at("skipped")
+                    .because("has a step that is not between the one before and the next")
+                    .got(step)
+                    .between(last + 1, state.step - 1);
+            last = step;
+        }
+        if (state.step < 0)
+            return Error{ErrorCode::invalid_argument}.in(subject).at("step").because("is negative").got(state.step);
+        next_ = state.step;
+        skipped_ = SkippedSteps(options_.max_skipped, state.skipped, state.step);
+        return {};
+    }
+    /// Asks all ranks to stop before the next step, which then gives nothing.
+    void request_stop() { is_stopping_ = true; }
+
+    /// The next step; nothing where all were taken or a rank has asked to stop. All ranks call it.
+    ///
+    /// Order   waits for the stream; its weights have changed then, unless the step was skipped
+    /// Errors  as Batches::read and a collective; deadline_exceeded; more steps in a row without a gradient that is a number than
+    ///         max_skipped. What fails on one rank fails on all, and ends the group.
+    [[nodiscard]] Result<Optional<TrainedStep>> step(HostStream& stream) {
+        if (next_ >= options_.steps) return Optional<TrainedStep>{};
+        auto const deadline = Deadline::after(options_.timeout);
+        auto done = take_step(stream, deadline);
+        if (!done) {
+            // What is in the stream may still wait for others, who learn of this first.
+            auto const ended = end_group(*comm_, done.error());
+            (void)stream.synchronize(deadline);
+            return ended;
+        }
+        if (*done) ++next_;
+        return done;
+    }
+
+    /// All steps that are left, one after another; `after(step)` is called behind each, on every rank, and may ask to stop.
+    ///
+    /// Order   waits for the stream
+    /// Errors  as step; those of `after`, on all ranks
+    template <class After>
+    [[nodiscard]] Result<std::vector<TrainedStep>> run(HostStream& stream, After&& after) {
+        std::vector<TrainedStep> out;
+        while (true) {
+            auto const done = step(stream);
+            if (!done) return done.error();
+            if (!*done) return out;
+            out.push_back(**done);
+            Result<> const went = after(out.back());
+            if (!went) return end_group(*comm_, went.error());
+        }
+    }
+    [[nodiscard]] Result<std::vector<TrainedStep>> run(HostStream& stream) {
+        return run(stream, [](TrainedStep const&) { return Result<>{}; });
+    }
+
+private:
+    static constexpr std::string_view subject = "training";
+    /// An id, a target, a loss.
+    static constexpr std::int64_t bytes_of_token = 12;
+    /// Clips nothing.
+    static constexpr double most_norm = 1e29;
+
+    Trainer(Comm& comm, TrainingProgram const& program, TrainingWeights& weights, Batches batches,
+            TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
+            ShardedOptimizer<Rule> optimizer, Buffer<std::int32_t, Host> ids, Buffer<float, Host> losses)
+        : comm_(&comm),
+          program_(&program),
+          weights_(&weights),
+          batches_(std::move(batches)),
+          options_(options),
+          pass_(std::move(pass)),
+          gradients_(std::move(gradients)),
+          optimizer_(std::move(optimizer)),
+          ids_(std::move(ids)),
+          losses_(std::move(losses)),
+          skipped_(options.max_skipped) {}
+
+    [[nodiscard]] static TensorPlace optimizer_place(TensorPlace const& place, TrainOptions const& options) {
+        return options.zero == ZeroStage::none ? TensorPlace{} : place;
+    }
+    /// The model's parameters by their sizes alone.
+    [[nodiscard]] static List<OptimizedParameter> sizes_of(TrainingProgram const& program) {
+        List<OptimizedParameter> out;
+        for (auto const& parameter : program.layout().parameters())
+            out.push_back({{}, {nullptr, {parameter.elements}}});
+        return out;
+    }
+
+    [[nodiscard]] static TrainingLimits limits_of(BatchOptions const& batch, TrainOptions const& options,
+                                                  TensorPlace const& place) {
+        auto const own = split_units(batch.batch, place.ranks, place.rank).size();
+        return {.sequences = std::min(options.micro_batch, own), .context = batch.context};
+    }
+
+    [[nodiscard]] static Result<Trainer> make(HostContext& context, Comm& comm, TrainingProgram const& program,
+                                              TrainingWeights& weights, Rule const& rule, Batches batches,
+                                              TrainOptions const& options, RopeDivisors const& divisors) {
+        if (auto const checked = options.check(); !checked) return checked.error();
+        Error bad{ErrorCode::invalid_argument};
+        bad.in(subject);
+        if (&weights.model() != &program.model()) return bad.at("weights").because("are those of another model");
+        auto const vocabulary = program.model().config.vocab_size;
+        if (batches.vocabulary() > vocabulary)
+            return bad.at("vocabulary")
+                .because("of the data is larger than the model's")
+                .got(batches.vocabulary())
+                .at_most(vocabulary);
+        auto const batch = batches.options();
+        TensorPlace const place{comm.size(), comm.rank()};
+        if (place.ranks > batch.batch)
+            return bad.at("ranks")
+                .because("are more than the sequences of a batch, of which each takes at least one")
+                .got(place.ranks)
+                .at_most(batch.batch)
+                .fix("use fewer ranks or a larger batch");
+        auto const& layout = program.layout();
+        auto pass = TrainingPass::create(context, program, limits_of(batch, options, place), divisors);
+        if (!pass) return pass.error();
+        auto gradients = TrainingGradients::create(context, layout, batch.batch, place, options.zero);
+        if (!gradients) return gradients.error();
+        List<OptimizedParameter> parameters;
+        for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+            auto const& parameter = layout.parameters()[i];
+            parameters.push_back(
+                {parameter.name, weights.values(i), decays_weight(parameter.name, parameter.tensor->shape.rank())});
+        }
+        auto optimizer =
+            ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), optimizer_place(place, options));
+        if (!optimizer) return optimizer.error();
+        auto const tokens = gradients->count() * batch.context;
+        auto ids = Buffer<std::int32_t, Host>::allocate(context, 2 * tokens);
+        if (!ids) return ids.error();
+        auto losses = Buffer<float, Host>::allocate(context, tokens);
+        if (!losses) return losses.error();
+        return Result<Trainer>(Trainer(comm, program, weights, std::move(batches), options, std::move(*pass),
+                                       std::move(*gradients), std::move(*optimizer), std::move(*ids),
+                                       std::move(*losses)));
+    }
+
+    /// That all ranks train the same.
+    [[nodiscard]] Result<> check_ranks() {
+        if (comm_->size() == 1) return {};
+        auto const& batch = batches_.options();
+        auto hash = detail::fnv1a(Rule::name);
+        for (auto const number :
+             {program_->layout().gradient_elements(), batch.context, batch.batch, std::int64_t{batch.shuffles},
+              static_cast<std::int64_t>(options_.zero), std::bit_cast<std::int64_t>(batch.seed), batches_.samples(),
+              options_.steps, options_.max_skipped, std::bit_cast<std::int64_t>(options_.clip.value_or(most_norm)),
+              std::bit_cast<std::int64_t>(options_.schedule.learning_rate), options_.schedule.total,
+              options_.schedule.warm_up})
+            hash = detail::fnv1a_step(hash, static_cast<std::uint64_t>(number));
+        auto first = std::bit_cast<std::int64_t>(hash);
+        if (auto const sent = broadcast(*comm_, TensorView<std::int64_t, 1, Host>{&first, {1}}, 0); !sent) return sent;
+        Result<> same;
+        if (first != std::bit_cast<std::int64_t>(hash))
+            same = Error{ErrorCode::collective_mismatch}
+                       .in(subject)
+                       .because("has other batches, options or sizes than rank 0's")
+                       .fix("give all ranks the same");
+        if (auto const agreed = agree_on(*comm_, same); !agreed) return agreed;
+        return compare_weights();
+    }
+    [[nodiscard]] Result<> compare_weights() {
+        List<NamedValues> values;
+        for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i)
+            values.push_back({program_->layout().parameters()[i].name, std::as_const(*weights_).values(i)});
+        return compare_replicas(*comm_, Span<NamedValues const>(values));
+    }
+
+    [[nodiscard]] Result<Optional<TrainedStep>> take_step(HostStream& stream, Deadline deadline) {
+        // A step that was refused may have left some leaves.
+        gradients_.clear();
+        if (auto const read = read_batch(); !read) return read.error();
+        std::int64_t counted = 0;
+        for (std::int64_t i = 0; i < tokens(); ++i) counted += targets()[i] >= 0 ? 1 : 0;
+        std::array<std::int64_t, 2> sums{counted, is_stopping_ ? 1 : 0};
+        if (auto const summed = all_reduce(*comm_, TensorView<std::int64_t, 1, Host>{sums.data(), {2}}); !summed)
+            return summed.error();
+        if (sums[1] > 0) return Optional<TrainedStep>{};
+        TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_)};
+        if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
+        if (auto const done = add_leaves(static_cast<float>(1.0 / static_cast<double>(sums[0])), stream, deadline);
+            !done)
+            return done.error();
+        if (auto const summed = gradients_.sum(*comm_, stream); !summed) return summed.error();
+        List<TensorView<float const, 1, Host>> shares;
+        List<TensorView<float const, 1, Host>> held;
+        for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i) {
+            shares.push_back(gradients_.share(i));
+            held.push_back(gradients_.held(i));
+        }
+        auto const norm = global_norm(*comm_, Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
+        if (!norm) return norm.error();
+        TokenMean mean;
+        using Sizes = std::size_t;
+        if (auto const added =
+                mean.add({losses_.data(), static_cast<Sizes>(tokens())}, {targets(), static_cast<Sizes>(tokens())});
+            !added)
+            return added.error();
+        if (auto const summed = mean.sum_over_ranks(*comm_); !summed) return summed.error();
+        out.loss = mean.mean();
+        out.norm = *norm;
+        if (!mean.is_finite() || !(*norm < HUGE_VAL)) return skip_bad(out);
+        auto const factor = clip_coefficient(out.norm, options_.clip.value_or(most_norm));
+        if (!factor) return factor.error();
+        OptimizerStep const update{.number = next_ + 1 - static_cast<std::int64_t>(skipped_.steps().size()),
+                                   .learning_rate = out.learning_rate,
+                                   .gradient_factor = *factor};
+        if (auto const stepped = optimizer_.step(update, held, stream); !stepped) return stepped.error();
+        if (options_.zero != ZeroStage::none) {
+            if (auto const gathered = optimizer_.gather(*comm_, stream); !gathered) return gathered.error();
+        }
+        if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
+        skipped_.take();
+        return Optional<TrainedStep>{out};
+    }
+
+    [[nodiscard]] std::int64_t tokens() const { return gradients_.count() * batches_.options().context; }
+    [[nodiscard]] std::int32_t const* targets() const { return ids_.data() + tokens(); }
+    [[nodiscard]] Error at_step() const {
+        return Error{ErrorCode::invalid_argument}.in("step " + std::to_string(next_));
+    }
+
+    [[nodiscard]] Result<> read_batch() {
+        auto const& batch = batches_.options();
+        using Ids = TensorView<std::int32_t, 2, Host>;
+        for (std::int64_t i = 0; i < gradients_.count(); ++i) {
+            auto const leaf = gradients_.leaf_number(i);
+            auto* const to = ids_.data() + i * batch.context;
+            auto const read = batches_.read(next_ * batch.batch, {leaf, leaf + 1}, Ids{to, {1, batch.context}},
+                                            Ids{to + tokens(), {1, batch.context}});
+            if (!read) return read;
+        }
+        return {};
+    }
+
+    /// Brings this rank's leaves into the sum, with their tokens' losses.
+    [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
+        auto const context = batches_.options().context;
+        auto const most = pass_.limits().sequences;
+        for (std::int64_t first = 0; first < gradients_.count(); first += most) {
+            auto const some = std::min(most, gradients_.count() - first);
+            TensorView<std::int32_t const, 2, Host> const ids(ids_.data() + first * context, {some, context});
+            if (auto const done = pass_.forward(*weights_, ids, stream); !done) return done;
+            for (std::int64_t i = 0; i < some; ++i) {
+                if (deadline.has_passed()) {
+                    return Error{ErrorCode::deadline_exceeded}
+                        .in("step " + std::to_string(next_))
+                        .because("did not finish before its deadline")
+                        .fix("allow more time, or use a smaller batch");
+                }
+                auto const at = (first + i) * context;
+                auto const leaf = gradients_.leaf();
+                if (!leaf) return leaf.error();
+                auto const done = pass_.backward(*weights_, i, {targets() + at, {context}}, scale,
+                                                 {losses_.data() + at, {context}}, *leaf, stream);
+                if (!done) return done;
+                if (auto const added = gradients_.add(*comm_, stream); !added) return added;
+            }
+        }
+        return {};
+    }
+
+    /// Counts a step that changes no weight.
+    [[nodiscard]] Result<Optional<TrainedStep>> skip(TrainedStep step, Error const& why) {
+        step.skipped = why.message();
+        if (auto const counted = skipped_.skip(next_, why); !counted) return counted.error();
+        return Optional<TrainedStep>{step};
+    }
+    /// Finds out what made the loss or the norm no number.
+    [[nodiscard]] Result<Optional<TrainedStep>> skip_bad(TrainedStep const& step) {
+        auto const own = gradients_.find_bad();
+        auto const found =
+            first_bad_gradient(*comm_, own ? static_cast<std::int64_t>(own->region) : -1, own ? own->element : 0);
+        if (!found) return found.error();
+        if (*found)
+            return skip(step, (*found)->error(gradients_.name(static_cast<std::size_t>((*found)->parameter)), next_));
+        bool const is_loss = step.norm < HUGE_VAL;
+        return skip(step, at_step()
+                              .at(is_loss ? "loss" : "gradient")
+                              .because(is_loss ? "is no number" : "is beyond the numbers of float where ranks add up")
+                              .fix("use a lower learning rate, or look at the data of this step"));
+    }
+
+    Comm* comm_;
+    TrainingProgram const* program_;
+    TrainingWeights* weights_;
+    Batches batches_;
+    TrainOptions options_;
+    TrainingPass pass_;
+    TrainingGradients gradients_;
+    ShardedOptimizer<Rule> optimizer_;
+    /// Tokens and, after them, targets of this rank's sequences; the losses of these.
+    Buffer<std::int32_t, Host> ids_;
+    Buffer<float, Host> losses_;
+    std::int64_t next_ = 0;
+    SkippedSteps skipped_;
+    bool is_stopping_ = false;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
