@@ -5,6 +5,7 @@
 #include <shardwise/core/sha256.hpp>
 #include <shardwise/json/value.hpp>
 #include <shardwise/json/writer.hpp>
+#include <shardwise/model/files/safetensors.hpp>
 #include <shardwise/train/checkpoint/trainer_state.hpp>
 
 #include <charconv>
@@ -180,7 +181,13 @@ inline Result<CheckpointRecord> CheckpointRecord::parse(std::string_view text, s
     auto const damaged = [path](std::string_view reason) {
         return Error{ErrorCode::malformed_file}.in(path).because(reason);
     };
-    auto const document = parse_json(text);
+    auto const start = detail::record_start();
+    constexpr std::size_t hash_digits = 64;
+    bool const has_hash = text.starts_with(start) && text.size() > start.size() + hash_digits;
+    bool const is_whole =
+        has_hash && sha256_hex(text.substr(start.size() + hash_digits)) == text.substr(start.size(), hash_digits);
+    if (has_hash && !is_whole) return damaged("has changed since it was written: its checksum is another");
+    auto const document = parse_json(text, {.values = 4 * max_file_tensors});
     if (!document) return Error{document.error()}.in(path);
     auto const root = document->root();
     auto const schema = root.find("schema");
@@ -192,11 +199,7 @@ inline Result<CheckpointRecord> CheckpointRecord::parse(std::string_view text, s
             .at("schema")
             .because("is of a version that is not read: " + std::string(name->substr(0, 60)))
             .fix("go on with the version of shardwise that wrote it");
-    auto const start = detail::record_start();
-    constexpr std::size_t hash_digits = 64;
-    bool const has_hash = text.starts_with(start) && text.size() > start.size() + hash_digits;
-    if (!has_hash || sha256_hex(text.substr(start.size() + hash_digits)) != text.substr(start.size(), hash_digits))
-        return damaged("has changed since it was written: its checksum is another");
+    if (!is_whole) return damaged("has changed since it was written: its checksum is another");
 
     detail::RecordReader reader(root, path);
     CheckpointRecord out;

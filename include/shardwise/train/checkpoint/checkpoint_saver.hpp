@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/buffer.hpp>
+#include <shardwise/backend/host.hpp>
+#include <shardwise/backend/host/start_thread.hpp>
+#include <shardwise/core/checked.hpp>
+#include <shardwise/train/checkpoint/save_checkpoint.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+/// Writes checkpoints beside training: `start` copies what this rank writes, which is all that a step waits for, and a thread of its
+/// own brings the copy to the disk. `poll`, once a step, makes it a checkpoint when all ranks are through. One is in flight at a time.
+///
+/// A disk that is full does not end a run: the error is kept (`failure`), the older checkpoints stay, the next one is tried; `finish`
+/// gives it where the last one could not be written.
+///
+/// Memory  staging_bytes, allocated at creation
+template <class Calls = FileCalls>
+class CheckpointSaver {
+public:
+    /// What a copy of these parts takes: weights once, though two files hold them.
+    [[nodiscard]] static Bytes staging_bytes(Span<CheckpointPart const> parts) {
+        std::int64_t sum = 0;
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            if (!is_copied_before(parts, i)) sum += padded(parts[i].bytes.size());
+        }
+        return Bytes{sum};
+    }
+
+    /// `context` and what `target` names outlive this. `parts` are as large as those that `start` will be given.
+    ///
+    /// Errors  invalid_argument; out_of_memory
+    [[nodiscard]] static Result<CheckpointSaver> create(HostContext& context, CheckpointTarget const& target,
+                                                        Span<CheckpointPart const> parts) {
+        if (auto const checked = target.check(); !checked) return checked.error();
+        auto memory = Buffer<std::byte, Host>::allocate(context, staging_bytes(parts).count());
+        if (!memory) return memory.error();
+        return Result<CheckpointSaver>(CheckpointSaver(target, std::move(*memory)));
+    }
+
+    CheckpointSaver(CheckpointSaver&&) noexcept = default;
+    CheckpointSaver& operator=(CheckpointSaver&&) = delete;
+    CheckpointSaver(CheckpointSaver const&) = delete;
+    CheckpointSaver& operator=(CheckpointSaver const&) = delete;
+    /// Waits for the thread; a checkpoint that is in flight is dropped.
+    ~CheckpointSaver() {
+        if (!flight_) return;
+        if (flight_->thread.joinable()) flight_->thread.join();
+        if (flight_->is_first) CheckpointWriter<Calls>::discard(target_.out, flight_->state.step);
+    }
+
+    /// Begins to save; all ranks call it. Waits for the checkpoint that is in flight. When it returns, the parts may change.
+    ///
+    /// Errors  shape_mismatch for larger parts than at creation; as a collective. What the disk refuses is kept as `failure`
+    template <Communicator C>
+    [[nodiscard]] Result<> start(C& comm, TrainerState const& state, Span<CheckpointPart const> parts) {
+        if (auto const ended = complete(comm); !ended) return ended;
+        Result<> fits;
+        if (staging_bytes(parts).count() > memory_.size())
+            fits = Error{ErrorCode::shape_mismatch}
+                       .in("checkpoint")
+                       .because("has more bytes than its staging memory")
+                       .got(staging_bytes(parts).count())
+                       .at_most(memory_.size());
+        if (auto const known = detail::share_error(comm, fits); !known) return known;
+        bool const is_first = comm.rank() == 0;
+        Result<> prepared;
+        if (is_first)
+            prepared = CheckpointWriter<Calls>::prepare(target_.out, *target_.layout, *target_.files, state.step);
+        auto const agreed = detail::share_error(comm, prepared);
+        if (!agreed) return keep(agreed.error());
+        flight_ = std::make_unique<Flight>();
+        flight_->state = state;
+        flight_->is_first = is_first;
+        copy(parts);
+        auto const write = [target = target_, flight = flight_.get()] {
+            flight->written = detail::write_own<Calls>(target, flight->state.step,
+                                                       {flight->parts.data(), flight->parts.size()}, flight->sums);
+            flight->is_done.store(true, std::memory_order_release);
+        };
+        // Without a thread the step waits for the disk.
+        if (!detail::start_thread(flight_->thread, write)) write();
+        return {};
+    }
+
+    /// Makes the checkpoint that is in flight one, where all ranks have written it; all ranks call it after the same step. Does not
+    /// wait for the disk but for what makes the folder last.
+    ///
+    /// Errors  as start
+    template <Communicator C>
+    [[nodiscard]] Result<> poll(C& comm) {
+        if (!flight_) return {};
+        std::int32_t is_done = flight_->is_done.load(std::memory_order_acquire) ? 1 : 0;
+        if (comm.size() > 1) {
+            auto const agreed = all_reduce(comm, TensorView<std::int32_t, 1, Host>(&is_done, {1}), ReduceOp::min);
+            if (!agreed) return agreed;
+        }
+        return is_done == 1 ? complete(comm) : Result<>();
+    }
+
+    /// Waits for the checkpoint that is in flight; all ranks call it.
+    ///
+    /// Errors  as a collective; that of the last checkpoint, where it could not be written
+    template <Communicator C>
+    [[nodiscard]] Result<> finish(C& comm) {
+        if (auto const ended = complete(comm); !ended) return ended;
+        if (failure_) return *failure_;
+        return {};
+    }
+
+    /// Why the last checkpoint could not be written; nothing where it was.
+    [[nodiscard]] std::optional<Error> const& failure() const { return failure_; }
+    /// The steps whose checkpoints this object has written.
+    [[nodiscard]] std::vector<std::int64_t> const& saved() const { return saved_; }
+    [[nodiscard]] bool is_in_flight() const { return flight_ != nullptr; }
+
+private:
+    struct Flight {
+        TrainerState state;
+        std::vector<CheckpointPart> parts;
+        CheckpointSums sums;
+        Result<> written;
+        bool is_first = false;
+        std::atomic<bool> is_done{false};
+        std::thread thread;
+    };
+
+    CheckpointSaver(CheckpointTarget target, Buffer<std::byte, Host> memory)
+        : target_(std::move(target)), memory_(std::move(memory)) {}
+
+    [[nodiscard]] static std::int64_t padded(std::size_t bytes) {
+        return round_up(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(Host::alignment));
+    }
+    [[nodiscard]] static bool is_copied_before(Span<CheckpointPart const> parts, std::size_t i) {
+        return i > 0 && parts[i].bytes.data() == parts[i - 1].bytes.data() &&
+               parts[i].bytes.size() == parts[i - 1].bytes.size();
+    }
+    void copy(Span<CheckpointPart const> parts) {
+        std::int64_t next = 0;
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            auto part = parts[i];
+            if (is_copied_before(parts, i)) {
+                part.bytes = flight_->parts.back().bytes;
+            } else {
+                auto* const to = memory_.data() + next;
+                if (part.bytes.size() > 0) std::memcpy(to, part.bytes.data(), part.bytes.size());
+                part.bytes = {to, part.bytes.size()};
+                next += padded(part.bytes.size());
+            }
+            flight_->parts.push_back(part);
+        }
+    }
+    /// Keeps what the disk refused. A lost rank ends the run.
+    [[nodiscard]] Result<> keep(Error const& error) {
+        bool const is_of_group = error.code() == ErrorCode::rank_lost || error.code() == ErrorCode::deadline_exceeded ||
+                                 error.code() == ErrorCode::collective_mismatch;
+        if (is_of_group) return error;
+        failure_ = error;
+        return {};
+    }
+    template <Communicator C>
+    [[nodiscard]] Result<> complete(C& comm) {
+        if (!flight_) return {};
+        if (flight_->thread.joinable()) flight_->thread.join();
+        auto const flight = std::move(flight_);
+        auto done = detail::share_error(comm, flight->written);
+        if (done) {
+            auto const all = detail::add_sums(comm, std::move(flight->sums));
+            if (!all) return all.error();
+            if (flight->is_first)
+                done = CheckpointWriter<Calls>::commit(target_.out, *target_.layout, *target_.files, flight->state,
+                                                       *all, target_.keep);
+            done = detail::share_error(comm, done);
+        }
+        if (!done) {
+            if (flight->is_first) CheckpointWriter<Calls>::discard(target_.out, flight->state.step);
+            return keep(done.error());
+        }
+        failure_.reset();
+        saved_.push_back(flight->state.step);
+        return {};
+    }
+
+    CheckpointTarget target_;
+    Buffer<std::byte, Host> memory_;
+    std::unique_ptr<Flight> flight_;
+    std::optional<Error> failure_;
+    std::vector<std::int64_t> saved_;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE
