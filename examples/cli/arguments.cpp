@@ -105,7 +105,8 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
         command.for_each_option([&](Option const& option) { add_option(*added, option, arguments); });
     }
     // Wrong flags keep --json from being read; its error document is wanted all the same.
-    for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) arguments.json = arguments.json || std::string_view{argv[i]} == "--json";
+    for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i)
+        arguments.json = arguments.json || std::string_view{argv[i]} == "--json";
 
     // What stands behind "--" is not ours to read.
     auto const* const trailing_command = argc > 1 ? find_command(argv[1]) : nullptr;
@@ -116,8 +117,10 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
             argc = static_cast<int>(dashes - argv);
             arguments.command_line.assign(dashes + 1, end);
             if (arguments.command_line.empty()) {
-                return report(Error{ErrorCode::invalid_argument}.in("--").because("is followed by no command").fix(
-                                  "write -- and the command to run"),
+                return report(Error{ErrorCode::invalid_argument}
+                                  .in("--")
+                                  .because("is followed by no command")
+                                  .fix("write -- and the command to run"),
                               Stage::arguments, arguments.json);
             }
         }

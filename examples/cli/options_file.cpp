@@ -86,8 +86,10 @@ Result<> take_options_file(std::string const& path, Command const& command, Argu
     auto const document = parse_json(*text);
     if (!document) return Error{document.error()}.in(path);
     if (!document->root().is_object())
-        return Error{ErrorCode::malformed_file}.in(path).because("is no object of options").fix(
-            R"(write it like {"lr": 0.001, "batch": 32})");
+        return Error{ErrorCode::malformed_file}
+            .in(path)
+            .because("is no object of options")
+            .fix(R"(write it like {"lr": 0.001, "batch": 32})");
     for (auto const member : document->root()) {
         auto const key = member.key();
         std::optional<Option> found;

@@ -192,7 +192,8 @@ ExitCode run_train(Arguments const& given) {
     auto const answer = answer_train(*request, *color);
     if (!answer) {
         // What the model or the data say of a flag is wrong usage, too.
-        bool const is_flag = answer.error().code() == ErrorCode::invalid_argument && answer.error().subject().starts_with("--");
+        bool const is_flag =
+            answer.error().code() == ErrorCode::invalid_argument && answer.error().subject().starts_with("--");
         return failed(answer.error(), is_flag ? Stage::arguments : Stage::work);
     }
     print_text(arguments.json ? train_json(*answer) : train_text(*answer));

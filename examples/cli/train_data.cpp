@@ -29,9 +29,9 @@ template <class Open>
     auto loaded = detail::load_tokenizer_files(open);
     if (!loaded) return loaded.error();
     TrainTokenizer out{*std::move(loaded), {}};
-    for (std::string_view const name : {tokenizer_json, std::string_view{"tokenizer_config.json"},
-                                        std::string_view{"special_tokens_map.json"},
-                                        std::string_view{"chat_template.jinja"}}) {
+    for (std::string_view const name :
+         {tokenizer_json, std::string_view{"tokenizer_config.json"}, std::string_view{"special_tokens_map.json"},
+          std::string_view{"chat_template.jinja"}}) {
         auto const file = open(name);
         if (!file) continue;
         auto text = read_text_file(*file, tokenizer_json_limits.text);

@@ -76,8 +76,9 @@ void write_timing(JsonWriter& json, TrainAnswer const& answer) {
     auto const step = answer.step_seconds / static_cast<double>(has_run ? answer.steps_here : 1);
     json.key("timing").begin_object();
     write_optional(json, "step_s", of(step));
-    write_optional(json, "tokens_per_s",
-                   of(static_cast<double>(answer.tokens_here) / (answer.step_seconds > 0.0 ? answer.step_seconds : 1.0)));
+    write_optional(
+        json, "tokens_per_s",
+        of(static_cast<double>(answer.tokens_here) / (answer.step_seconds > 0.0 ? answer.step_seconds : 1.0)));
     write_optional(json, "compute_s", is_alone ? of(step) : nothing);
     write_optional(json, "communication_s", is_alone ? of(0.0) : nothing);
     write_optional(json, "exposed_communication_s", is_alone ? of(0.0) : nothing);

@@ -20,8 +20,9 @@ constexpr std::array train_argument_table{
 constexpr std::array train_data_table{
     Option{.flag = "--data",
            .value = "FILE...",
-           .help = "what to learn: texts, JSON lines (*.jsonl: text, or prompt and completion, whose loss counts alone), "
-                   "token files (*.u16, *.u32: little-endian ids); all words up to the next flag",
+           .help =
+               "what to learn: texts, JSON lines (*.jsonl: text, or prompt and completion, whose loss counts alone), "
+               "token files (*.u16, *.u32: little-endian ids); all words up to the next flag",
            .kind = ValueKind::file,
            .words = &Arguments::data,
            .takes_several = true},
@@ -68,12 +69,13 @@ constexpr std::array train_data_table{
            .help = "sequences of a step, on all ranks together",
            .standard = "8",
            .word = &Arguments::batch},
-    Option{.flag = "--micro-batch",
-           .value = "N",
-           .help = "sequences that go forwards together; auto is the most that memory holds, and no result depends on it",
-           .standard = "auto",
-           .suggestions = micro_batch_words,
-           .word = &Arguments::micro_batch},
+    Option{
+        .flag = "--micro-batch",
+        .value = "N",
+        .help = "sequences that go forwards together; auto is the most that memory holds, and no result depends on it",
+        .standard = "auto",
+        .suggestions = micro_batch_words,
+        .word = &Arguments::micro_batch},
     Option{.flag = "--tune", .help = "measure micro-batches and take the fastest", .is_set = &Arguments::tune},
 };
 

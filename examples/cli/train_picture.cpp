@@ -51,9 +51,7 @@ struct Scale {
     double high = 1.0;
 
     [[nodiscard]] double x(double step) const { return left + (width - left - right) * step / last; }
-    [[nodiscard]] double y(double loss) const {
-        return top + (height - top - bottom) * (high - loss) / (high - low);
-    }
+    [[nodiscard]] double y(double loss) const { return top + (height - top - bottom) * (high - loss) / (high - low); }
 };
 
 [[nodiscard]] std::string number(double value) {
@@ -76,10 +74,14 @@ struct Scale {
 [[nodiscard]] std::string escaped_text(std::string_view text) {
     std::string out;
     for (auto const letter : text) {
-        if (letter == '<') out += "&lt;";
-        else if (letter == '>') out += "&gt;";
-        else if (letter == '&') out += "&amp;";
-        else if (static_cast<unsigned char>(letter) >= 0x20) out += letter;
+        if (letter == '<')
+            out += "&lt;";
+        else if (letter == '>')
+            out += "&gt;";
+        else if (letter == '&')
+            out += "&amp;";
+        else if (static_cast<unsigned char>(letter) >= 0x20)
+            out += letter;
     }
     return out;
 }
@@ -108,7 +110,8 @@ std::string train_picture(TrainAnswer const& answer) {
         scale.low = std::floor(scale.low * 2.0) / 2.0;
         scale.high = std::max(std::ceil(scale.high * 2.0) / 2.0, scale.low + 0.5);
     }
-    auto const size = std::to_string(static_cast<int>(width)) + "\" height=\"" + std::to_string(static_cast<int>(height));
+    auto const size =
+        std::to_string(static_cast<int>(width)) + "\" height=\"" + std::to_string(static_cast<int>(height));
     std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size + "\" role=\"img\">\n";
     out += style;
     out += "<rect class=\"page\" width=\"" + size + "\"/>\n";

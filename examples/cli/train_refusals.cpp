@@ -85,9 +85,10 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
          {WordFlag{"--precision", arguments.precision, precision_words, running_precisions,
                    "does not train yet: weights, activations and gradients are fp32", "leave it out"},
           WordFlag{"--recompute", arguments.recompute, words_of<recompute_choices>, running_none,
-                   "does not run yet: all activations are kept", "leave it out; a smaller --micro-batch takes less memory"},
-          WordFlag{"--zero", arguments.zero, zero_words, running_zero,
-                   "does not run yet: each rank holds all weights", "use 1 or 2"},
+                   "does not run yet: all activations are kept",
+                   "leave it out; a smaller --micro-batch takes less memory"},
+          WordFlag{"--zero", arguments.zero, zero_words, running_zero, "does not run yet: each rank holds all weights",
+                   "use 1 or 2"},
           WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,
                    "does not run yet: all state lies in memory", "leave it out"},
           WordFlag{"--mode", arguments.mode, train_mode_words, running_modes,
@@ -118,7 +119,8 @@ constexpr std::array<std::string_view, 1> running_ranks{"threads"};
 }
 
 [[nodiscard]] Result<> check_switches(Arguments const& arguments) {
-    constexpr std::string_view buckets = "is of gradient buckets, which do not run yet: ranks reduce all gradients at once";
+    constexpr std::string_view buckets =
+        "is of gradient buckets, which do not run yet: ranks reduce all gradients at once";
     if (arguments.tune)
         return refused("--tune", "does not run yet: --micro-batch auto goes by the exact prediction of memory",
                        "leave it out, or give --micro-batch");

@@ -99,9 +99,9 @@ template <class Count>
     for (auto const& read :
          {read_real({"--beta1", arguments.beta1, 0.0, 1.0, "from 0 to below 1", false}, request.adamw.beta1),
           read_real({"--beta2", arguments.beta2, 0.0, 1.0, "from 0 to below 1", false}, request.adamw.beta2),
-          read_real({"--epsilon", arguments.epsilon, std::numeric_limits<float>::min(), 1e30, "above 0, like 1e-8",
-                     false},
-                    request.adamw.epsilon),
+          read_real(
+              {"--epsilon", arguments.epsilon, std::numeric_limits<float>::min(), 1e30, "above 0, like 1e-8", false},
+              request.adamw.epsilon),
           read_real({"--momentum", arguments.momentum, 0.0, 1.0, "from 0 to below 1", false}, request.sgd.momentum),
           read_real(decay, request.adamw.weight_decay), read_real(decay, request.sgd.weight_decay)}) {
         if (!read) return read;
@@ -156,8 +156,9 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     request.is_dry_run = arguments.dry_run;
     std::int64_t seconds = request.timeout.count();
     double part = 0.0;
-    auto const micro_batch =
-        arguments.micro_batch && equal_ignoring_case(*arguments.micro_batch, "auto") ? std::nullopt : arguments.micro_batch;
+    auto const micro_batch = arguments.micro_batch && equal_ignoring_case(*arguments.micro_batch, "auto")
+                                 ? std::nullopt
+                                 : arguments.micro_batch;
     for (auto const& read :
          {read_optimizer(arguments, request), read_schedule(arguments, request),
           read_real({"--valid-part", arguments.valid_part, std::numeric_limits<double>::min(), 1.0,

@@ -63,10 +63,8 @@ struct TrainRequest {
     bool is_dry_run = false;
 
     [[nodiscard]] Adam8bit adam8bit() const {
-        return {.beta1 = adamw.beta1,
-                .beta2 = adamw.beta2,
-                .epsilon = adamw.epsilon,
-                .weight_decay = adamw.weight_decay};
+        return {
+            .beta1 = adamw.beta1, .beta2 = adamw.beta2, .epsilon = adamw.epsilon, .weight_decay = adamw.weight_decay};
     }
 };
 

@@ -92,7 +92,8 @@ private:
         state_.seed = request.seed;
         state_.settings = settings_of(request, answer_.plan, *job_.data);
         if (!from_.is_beginning()) {
-            auto const loaded = load_checkpoint(from_.folder, *target_.layout, trainer_.weights(), trainer_.optimizer());
+            auto const loaded =
+                load_checkpoint(from_.folder, *target_.layout, trainer_.weights(), trainer_.optimizer());
             if (!loaded) return loaded;
             auto const* const skipped = state_.skipped.data();
             List<std::int64_t> const list(skipped, skipped + state_.skipped.size());
@@ -143,7 +144,8 @@ private:
             if (!mean) return mean.error();
             row.valid_loss = mean->mean();
             state_.valid_loss = mean->mean();
-            if (!state_.best_valid_loss || mean->mean() < *state_.best_valid_loss) state_.best_valid_loss = mean->mean();
+            if (!state_.best_valid_loss || mean->mean() < *state_.best_valid_loss)
+                state_.best_valid_loss = mean->mean();
         }
         if (!is_first()) return {};
         if (step.is_skipped()) answer_.skipped.push_back({state_.step, step.skipped});
@@ -156,8 +158,7 @@ private:
 
     [[nodiscard]] Result<> save() {
         auto const start = std::chrono::steady_clock::now();
-        auto const saved =
-            save_checkpoint(trainer_.comm(), target_, state_, trainer_.weights(), trainer_.optimizer());
+        auto const saved = save_checkpoint(trainer_.comm(), target_, state_, trainer_.weights(), trainer_.optimizer());
         if (is_first()) answer_.checkpoint_seconds += seconds_since(start);
         return saved;
     }
@@ -214,7 +215,8 @@ private:
         return newest_checkpoint(request.out, layout, *job.files, settings);
     }
     if (equal_ignoring_case(*request.resume, "none")) return ResumePoint{};
-    if (equal_ignoring_case(*request.resume, "auto")) return newest_checkpoint(request.out, layout, *job.files, settings);
+    if (equal_ignoring_case(*request.resume, "auto"))
+        return newest_checkpoint(request.out, layout, *job.files, settings);
     return resume_from(*request.resume, layout, *job.files, settings);
 }
 
@@ -237,9 +239,9 @@ template <OptimizerRule Rule>
     auto const body = [&](Trainer<Rule>& trainer, HostStream& stream) {
         return TrainRank<Rule>(job, answer, trainer, stream, target, *from).run();
     };
-    auto const done = train_ranks(context, *job.program, *weights, rule, *job.batches,
-                                  train_options_of(request, answer.plan), static_cast<std::int32_t>(answer.plan.dp),
-                                  body, job.divisors);
+    auto const done =
+        train_ranks(context, *job.program, *weights, rule, *job.batches, train_options_of(request, answer.plan),
+                    static_cast<std::int32_t>(answer.plan.dp), body, job.divisors);
     if (!done) return done;
     for (auto const step : list_checkpoints(request.out))
         answer.checkpoints.insert(answer.checkpoints.begin(), request.out + "/" + checkpoint_name(step));

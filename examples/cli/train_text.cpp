@@ -52,14 +52,17 @@ std::string train_text(TrainAnswer const& answer) {
         for (auto const& fix : answer.fixes) out += line("it would", fix.flags + " takes " + to_text(fix.bytes));
         return out;
     }
-    out += line("steps", grouped(answer.steps) + " of " + grouped(plan.steps) + ", " + grouped(answer.tokens) +
-                             " tokens" + (answer.skipped.empty() ? "" : "; " + counted(static_cast<std::int64_t>(answer.skipped.size()), "step") + " skipped"));
+    out += line("steps",
+                grouped(answer.steps) + " of " + grouped(plan.steps) + ", " + grouped(answer.tokens) + " tokens" +
+                    (answer.skipped.empty()
+                         ? ""
+                         : "; " + counted(static_cast<std::int64_t>(answer.skipped.size()), "step") + " skipped"));
     out += losses(answer) + memory(answer);
     if (answer.steps_here > 0 && answer.step_seconds > 0.0)
-        out += line("speed", grouped(static_cast<std::int64_t>(static_cast<double>(answer.tokens_here) /
-                                                               answer.step_seconds)) +
-                                 " tokens per second, " +
-                                 duration(answer.step_seconds / static_cast<double>(answer.steps_here)) + " a step");
+        out += line("speed",
+                    grouped(static_cast<std::int64_t>(static_cast<double>(answer.tokens_here) / answer.step_seconds)) +
+                        " tokens per second, " +
+                        duration(answer.step_seconds / static_cast<double>(answer.steps_here)) + " a step");
     if (!answer.checkpoints.empty()) out += line("checkpoint", answer.checkpoints.back());
     return out;
 }

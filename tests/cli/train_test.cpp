@@ -37,15 +37,17 @@ struct Training {
 
     explicit Training(std::int64_t tokens = 50 * batch * context) {
         std::string bytes;
-        for (std::int64_t i = 0; i < tokens; ++i) bytes += {static_cast<char>((7 * i + i * i / 11 + i / 5 + 3) % 61), '\0'};
+        for (std::int64_t i = 0; i < tokens; ++i)
+            bytes += {static_cast<char>((7 * i + i * i / 11 + i / 5 + 3) % 61), '\0'};
         data = folder.write("ids.u16", bytes);
     }
 
     [[nodiscard]] std::string out(std::string const& name) const { return folder.path() + "/" + name; }
     /// The words of a command line; those in `more` are added.
     [[nodiscard]] std::vector<std::string> words(std::string const& name, std::vector<std::string> const& more) const {
-        std::vector<std::string> all{"train",     model.folder.path(), "--data",  data, "--out",     out(name), "--batch", "4",
-                                     "--context", "8",                 "--json", "--lr", "3e-3",     "--threads", "1"};
+        std::vector<std::string> all{"train", model.folder.path(), "--data", data,     "--out", out(name), "--batch",
+                                     "4",     "--context",         "8",      "--json", "--lr",  "3e-3",    "--threads",
+                                     "1"};
         all.insert(all.end(), more.begin(), more.end());
         return all;
     }
@@ -125,15 +127,18 @@ std::vector<TrainedStep> train_by_library(Training const& training) {
 
 }  // namespace
 
-TEST_CASE("train: losses, norms and rates are the library's in every bit; the JSON has every key; the checkpoint is a MODEL") {
+TEST_CASE(
+    "train: losses, norms and rates are the library's in every bit; the JSON has every key; the checkpoint is a "
+    "MODEL") {
     Training const training;
     auto const csv = training.out("curve.csv");
     auto const answer = training.train("run", {"--steps", "6", "--csv", csv});
     auto const expected = train_by_library(training);
     auto const lines = compared_lines(csv);
     REQUIRE(lines.size() == expected.size() + 1);
-    CHECK(read_text(csv).starts_with("step,tokens,loss,valid_loss,lr,grad_norm,skipped,tokens_per_s,compute_s,communication_s,"
-                                     "exposed_s\n"));
+    CHECK(read_text(csv).starts_with(
+        "step,tokens,loss,valid_loss,lr,grad_norm,skipped,tokens_per_s,compute_s,communication_s,"
+        "exposed_s\n"));
     for (std::size_t i = 0; i < expected.size(); ++i) {
         auto const cells = cells_of(lines[i + 1]);
         REQUIRE(cells.size() == 7);
@@ -161,8 +166,8 @@ TEST_CASE("train: losses, norms and rates are the library's in every bit; the JS
     CHECK(answer.integer("parameters", "trained") == answer.integer("parameters", "total"));
     CHECK(answer.text("stopped_by") == "steps");
     for (auto const* const key : {"skipped_steps", "restarts"}) CHECK((answer.at(key) && answer.size(key) == 0));
-    for (auto const* const key : {"step_s", "tokens_per_s", "compute_s", "communication_s", "exposed_communication_s", "optimizer_s",
-                                  "data_s", "checkpoint_s"})
+    for (auto const* const key : {"step_s", "tokens_per_s", "compute_s", "communication_s", "exposed_communication_s",
+                                  "optimizer_s", "data_s", "checkpoint_s"})
         CHECK(answer.at("timing", key));
     CHECK(answer.integer("communication", "bytes") == 0);
     CHECK(answer.at("communication", "by_collective"));
@@ -180,7 +185,8 @@ TEST_CASE("train: losses, norms and rates are the library's in every bit; the JS
     CHECK(answer.text("weights_hash") == *hash);
     auto const ran = run({"run", checkpoint, "--prompt-ids", "3,10,17", "--max-new-tokens", "2", "--json"});
     CHECK_MESSAGE(ran.status == 0, ran.err);
-    for (auto const& [key, value] : std::vector<std::pair<std::string, std::string>>{{"optimizer", "adamw"}, {"schedule", "cosine"}})
+    for (auto const& [key, value] :
+         std::vector<std::pair<std::string, std::string>>{{"optimizer", "adamw"}, {"schedule", "cosine"}})
         CHECK(answer.text("options", key.c_str()) == value);
     CHECK(answer.real("options", "beta2") == 0.95);
     CHECK(answer.real("options", "min_lr") == doctest::Approx(3e-4));
@@ -204,14 +210,16 @@ TEST_CASE("train: the same weights on any ranks, with any micro-batch, threads a
         CHECK(answer.integer("plan", "dp") == ranks);
         CHECK(answer.size("memory", "ranks") == static_cast<std::size_t>(ranks));
         for (std::size_t rank = 0; rank < answer.size("memory", "ranks"); ++rank)
-            CHECK(answer.integer("memory", "ranks", rank, "peak") <= answer.integer("memory", "ranks", rank, "predicted"));
+            CHECK(answer.integer("memory", "ranks", rank, "peak") <=
+                  answer.integer("memory", "ranks", rank, "predicted"));
         CHECK((answer.integer("communication", "bytes") > 0) == (ranks > 1));
     }
 }
 
 TEST_CASE("train: a run that goes on from a checkpoint equals one that was never ended, its CSV file too") {
     Training const training;
-    std::vector<std::string> const flags{"--steps", "6", "--save-every", "2", "--keep", "3", "--valid-part", "0.1", "--valid-every", "2"};
+    std::vector<std::string> const flags{"--steps",      "6",   "--save-every",  "2", "--keep", "3",
+                                         "--valid-part", "0.1", "--valid-every", "2"};
     auto whole = flags;
     whole.insert(whole.end(), {"--csv", training.out("whole.csv")});
     auto const expected = training.train("whole", whole);
@@ -234,7 +242,8 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
         CHECK(answer.integer("tokens") == expected.integer("tokens"));
         CHECK(compared_lines(training.out(name + ".csv")) == compared_lines(training.out("whole.csv")));
         for (auto const* const file : {"optimizer.safetensors", "trainer_state.json"})
-            CHECK(read_text(training.out(name) + "/step-000006/" + file) == read_text(training.out("whole") + "/step-000006/" + file));
+            CHECK(read_text(training.out(name) + "/step-000006/" + file) ==
+                  read_text(training.out("whole") + "/step-000006/" + file));
     }
     // At its last step already: without any flag it goes on, and there is nothing to do.
     auto const again = training.train("whole", whole);
@@ -243,9 +252,10 @@ TEST_CASE("train: a run that goes on from a checkpoint equals one that was never
     CHECK(again.text("stopped_by") == "steps");
     CHECK(compared_lines(training.out("whole.csv")).size() == 7);
     // What changes the result is refused by name; a folder is taken as well.
-    auto const other = training.run("whole", {"--steps", "6", "--resume", "auto", "--seed", "1"});
+    auto const other =
+        training.run("whole", {"--steps", "6", "--valid-part", "0.1", "--resume", "auto", "--seed", "1"});
     CHECK(other.status == 1);
-    CHECK(other.says("seed"));
+    CHECK_MESSAGE(other.says("seed: is 1, and was 0 when the run began"), other.err);
     auto from = flags;
     from.insert(from.end(), {"--resume", training.out("whole") + "/step-000004"});
     CHECK(training.train("elsewhere", from).text("weights_hash") == expected.text("weights_hash"));
@@ -276,7 +286,8 @@ TEST_CASE("train: a signal ends a run behind its step and a checkpoint, with 128
 TEST_CASE("train: options come from a file, flags win, and an unknown one is refused with the nearest") {
     Training const training;
     auto const expected = training.train("flags", {"--steps", "3", "--beta2", "0.99", "--weight-decay", "0.01"});
-    auto const file = training.folder.write("options.json", R"({"steps": 5, "beta2": 0.99, "weight_decay": 0.01, "lr": 1})");
+    auto const file =
+        training.folder.write("options.json", R"({"steps": 5, "beta2": 0.99, "weight_decay": 0.01, "lr": 1})");
     auto const answer = training.train("file", {"--steps", "3", "--config", file});
     CHECK(answer.text("weights_hash") == expected.text("weights_hash"));
     for (auto const& [text, message] : std::vector<std::pair<std::string, std::string>>{
@@ -306,34 +317,35 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
         int status;
         std::string says;
     };
-    for (auto const& one : std::vector<Refused>{{{"--tp", "2"}, 1, "--tp: 2"},
-                                                {{"--pp", "2"}, 1, "--pp: 2"},
-                                                {{"--zero", "3"}, 1, "--zero: 3"},
-                                                {{"--precision", "bf16"}, 1, "--precision: bf16"},
-                                                {{"--precision", "fp17"}, 2, "did you mean fp16?"},
-                                                {{"--recompute", "full"}, 1, "--recompute: full"},
-                                                {{"--dropout", "0.1"}, 1, "--dropout: 0.1"},
-                                                {{"--offload", "all"}, 1, "--offload: all"},
-                                                {{"--mode", "hybrid"}, 1, "--mode: hybrid"},
-                                                {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},
-                                                {{"--ranks", "processes"}, 1, "--ranks: processes"},
-                                                {{"--lora", "8"}, 1, "--lora"},
-                                                {{"--quant", "nf4"}, 1, "--quant"},
-                                                {{"--fast"}, 1, "--fast"},
-                                                {{"--tune"}, 1, "--tune"},
-                                                {{"--bucket-mb", "1"}, 1, "--bucket-mb"},
-                                                {{"--max-restarts", "1"}, 1, "--max-restarts"},
-                                                {{"--devices", "cuda:0"}, 4, "--devices: cuda:0"},
-                                                {{"--dp", "5"}, 2, "--dp, --batch"},
-                                                {{"--optimizer", "adam"}, 2, "did you mean adamw?"},
-                                                {{"--optimizer", "sgd", "--beta1", "0.5"}, 2, "--beta1, --optimizer sgd"},
-                                                {{"--momentum", "0.5"}, 2, "--momentum"},
-                                                {{"--warmup", "9", "--steps", "8"}, 2, "--warmup"},
-                                                {{"--steps", "1", "--epochs", "1"}, 2, "--steps, --epochs"},
-                                                {{"--min-lr", "1"}, 2, "--min-lr"},
-                                                {{"--valid-part", "1"}, 2, "--valid-part"},
-                                                {{"--schedule", "cosin"}, 2, "did you mean cosine?"},
-                                                {{"--svg", "-"}, 2, "--svg"}}) {
+    for (auto const& one :
+         std::vector<Refused>{{{"--tp", "2"}, 1, "--tp: 2"},
+                              {{"--pp", "2"}, 1, "--pp: 2"},
+                              {{"--zero", "3"}, 1, "--zero: 3"},
+                              {{"--precision", "bf16"}, 1, "--precision: bf16"},
+                              {{"--precision", "fp17"}, 2, "did you mean fp16?"},
+                              {{"--recompute", "full"}, 1, "--recompute: full"},
+                              {{"--dropout", "0.1"}, 1, "--dropout: 0.1"},
+                              {{"--offload", "all"}, 1, "--offload: all"},
+                              {{"--mode", "hybrid"}, 1, "--mode: hybrid"},
+                              {{"--mode", "single", "--dp", "2"}, 2, "--mode, --dp"},
+                              {{"--ranks", "processes"}, 1, "--ranks: processes"},
+                              {{"--lora", "8"}, 1, "--lora"},
+                              {{"--quant", "nf4"}, 1, "--quant"},
+                              {{"--fast"}, 1, "--fast"},
+                              {{"--tune"}, 1, "--tune"},
+                              {{"--bucket-mb", "1"}, 1, "--bucket-mb"},
+                              {{"--max-restarts", "1"}, 1, "--max-restarts"},
+                              {{"--devices", "cuda:0"}, 4, "--devices: cuda:0"},
+                              {{"--dp", "5"}, 2, "--dp, --batch"},
+                              {{"--optimizer", "adam"}, 2, "did you mean adamw?"},
+                              {{"--optimizer", "sgd", "--beta1", "0.5"}, 2, "--beta1, --optimizer sgd"},
+                              {{"--momentum", "0.5"}, 2, "--momentum"},
+                              {{"--warmup", "9", "--steps", "8"}, 2, "--warmup"},
+                              {{"--steps", "1", "--epochs", "1"}, 2, "--steps, --epochs"},
+                              {{"--min-lr", "1"}, 2, "--min-lr"},
+                              {{"--valid-part", "1"}, 2, "--valid-part"},
+                              {{"--schedule", "cosin"}, 2, "did you mean cosine?"},
+                              {{"--svg", "-"}, 2, "--svg"}}) {
         CAPTURE(one.words);
         auto const ran = training.run("none", one.words);
         CHECK_MESSAGE(ran.status == one.status, ran.err);
@@ -341,7 +353,8 @@ TEST_CASE("train: what does not run yet is refused by its flag, and nothing is w
         CHECK(Answer(ran.out).text("schema") == "shardwise.error/1");
         CHECK_FALSE(exists(training.out("none") + "/step-000001"));
     }
-    auto const beyond = tests::run({"train", training.model.folder.path(), "--data", training.data, "--out", training.out("none"), "--context", "65"});
+    auto const beyond = tests::run({"train", training.model.folder.path(), "--data", training.data, "--out",
+                                    training.out("none"), "--context", "65"});
     CHECK(beyond.status == 2);
     CHECK(beyond.says("--context: goes beyond the positions that the model has (got 65, expected at most 64)"));
     auto const gguf = tests::run({"train", "llama-3-8b", "--data", training.data, "--out", training.out("none")});
@@ -355,12 +368,20 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
     std::string text;
     for (int i = 0; i < 200; ++i) text += "thequickbrownfoxjumpsoverthelazydog" + std::to_string(i % 9);
     std::string lines;
-    for (int i = 0; i < 60; ++i) lines += R"({"prompt":"quickbrown","completion":"foxjumps"})" "\n";
+    for (int i = 0; i < 60; ++i)
+        lines += R"({"prompt":"quickbrown","completion":"foxjumps"})"
+                 "\n";
     auto const file = training.folder.write("text.txt", text);
     auto const json_lines = training.folder.write("pairs.jsonl", lines);
     auto const words = [&](std::string const& data, std::string const& name, std::vector<std::string> const& more) {
-        std::vector<std::string> all{"train", training.model.folder.path(), "--data", data, "--out", training.out(name), "--batch", "4", "--context",
-                                     "8",     "--steps", "3", "--json", "--from-scratch", "--seed", "5"};
+        std::vector<std::string> all{"train",     training.model.folder.path(),
+                                     "--data",    data,
+                                     "--out",     training.out(name),
+                                     "--batch",   "4",
+                                     "--context", "8",
+                                     "--steps",   "3",
+                                     "--json",    "--from-scratch",
+                                     "--seed",    "5"};
         all.insert(all.end(), more.begin(), more.end());
         return all;
     };
@@ -368,7 +389,8 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
     CHECK_FALSE(exists(training.out("text")));
     CHECK(planned.text("stopped_by") == "dry-run");
     Answer const trained(tests::run(words(file, "text", {"--svg", training.out("curve.svg")})).out);
-    CHECK(planned.integer("memory", "ranks", std::size_t{0}, "predicted") == trained.integer("memory", "ranks", std::size_t{0}, "predicted"));
+    CHECK(planned.integer("memory", "ranks", std::size_t{0}, "predicted") ==
+          trained.integer("memory", "ranks", std::size_t{0}, "predicted"));
     CHECK(planned.integer("tokens") == trained.integer("tokens"));
     CHECK(trained.text("weights_hash").size() == 64);
     CHECK(read_text(training.out("curve.svg")).find("<polyline class=\"loss\"") != std::string::npos);
@@ -383,5 +405,6 @@ TEST_CASE("train: a dry run says what a run takes and leaves nothing; texts and 
     auto const wide = training.folder.write("wide.u16", std::string(400, '\x3D'));
     auto const refused = tests::run(words(wide, "wide", {}));
     CHECK(refused.status == 1);
-    CHECK(refused.says("wide.u16: byte 0: has an id that the vocabulary does not have (got 15677, expected at most 60)"));
+    CHECK(
+        refused.says("wide.u16: byte 0: has an id that the vocabulary does not have (got 15677, expected at most 60)"));
 }

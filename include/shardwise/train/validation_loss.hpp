@@ -58,8 +58,12 @@ template <Communicator C>
     };
     Result<> done;
     if (options.batch != 1 || options.shuffles)
-        done = Error{ErrorCode::invalid_argument}.in("validation").at("samples").because("are not batches of one, in order");
-    for (auto first = own.begin; done && first < own.end; first += some) done = add(first, std::min(some, own.end - first));
+        done = Error{ErrorCode::invalid_argument}
+                   .in("validation")
+                   .at("samples")
+                   .because("are not batches of one, in order");
+    for (auto first = own.begin; done && first < own.end; first += some)
+        done = add(first, std::min(some, own.end - first));
     if (!done) return end_group(comm, done.error());
     if (auto const summed = mean.sum_over_ranks(comm); !summed) return summed.error();
     return mean;
