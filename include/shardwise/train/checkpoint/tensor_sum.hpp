@@ -42,16 +42,10 @@ template <class Element>
 [[nodiscard]] inline std::uint64_t tensor_sum(std::int64_t first, std::int64_t width, Span<std::byte const> bytes) {
     auto const place = static_cast<std::uint64_t>(first);
     auto const count = bytes.size() / static_cast<std::size_t>(width);
-    switch (width) {
-        case 2:
-            return detail::sum_terms<std::uint16_t>(place, bytes.data(), count);
-        case 4:
-            return detail::sum_terms<std::uint32_t>(place, bytes.data(), count);
-        case 8:
-            return detail::sum_terms<std::uint64_t>(place, bytes.data(), count);
-        default:
-            return detail::sum_terms<std::uint8_t>(place, bytes.data(), bytes.size());
-    }
+    if (width == 2) return detail::sum_terms<std::uint16_t>(place, bytes.data(), count);
+    if (width == 4) return detail::sum_terms<std::uint32_t>(place, bytes.data(), count);
+    if (width == 8) return detail::sum_terms<std::uint64_t>(place, bytes.data(), count);
+    return detail::sum_terms<std::uint8_t>(place, bytes.data(), bytes.size());
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
