@@ -27,7 +27,7 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
         return;
     }
     if (option.words != nullptr) {
-        app.add_option(flag, arguments.*option.words)->allow_extra_args(false);
+        app.add_option(flag, arguments.*option.words)->allow_extra_args(option.takes_several);
         return;
     }
     // Words are kept as they were given.
@@ -78,11 +78,12 @@ void add_option(CLI::App& app, Option const& option, Arguments& arguments) {
     return error.because(problem.what()).fix(help);
 }
 
-/// A list that was given twice: its words are joined, so that "[1,2]", which CLI11 parts, is one.
-[[nodiscard]] std::optional<Error> repeated_list(CLI::App const& command, int argc, char const* const* argv) {
+/// A list or a switch that was given twice: a list's words are joined, so that "[1,2]", which CLI11 parts, is one.
+[[nodiscard]] std::optional<Error> repeated_flag(CLI::App const& command, int argc, char const* const* argv) {
     std::optional<Error> found;
     find_command(command.get_name())->for_each_option([&](Option const& option) {
-        if (!option.is_list) return;
+        bool const may_repeat = option.words != nullptr && !option.takes_several;
+        if (option.is_positional() || may_repeat) return;
         auto const count = std::count_if(
             argv, argv + argc, [&](std::string_view word) { return word.substr(0, word.find('=')) == option.flag; });
         if (count < 2) return;
@@ -104,7 +105,8 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
         command.for_each_option([&](Option const& option) { add_option(*added, option, arguments); });
     }
     // Wrong flags keep --json from being read; its error document is wanted all the same.
-    for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) arguments.json = arguments.json || std::string_view{argv[i]} == "--json";
+    for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i)
+        arguments.json = arguments.json || std::string_view{argv[i]} == "--json";
 
     // What stands behind "--" is not ours to read.
     auto const* const trailing_command = argc > 1 ? find_command(argv[1]) : nullptr;
@@ -115,8 +117,10 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
             argc = static_cast<int>(dashes - argv);
             arguments.command_line.assign(dashes + 1, end);
             if (arguments.command_line.empty()) {
-                return report(Error{ErrorCode::invalid_argument}.in("--").because("is followed by no command").fix(
-                                  "write -- and the command to run"),
+                return report(Error{ErrorCode::invalid_argument}
+                                  .in("--")
+                                  .because("is followed by no command")
+                                  .fix("write -- and the command to run"),
                               Stage::arguments, arguments.json);
             }
         }
@@ -147,7 +151,7 @@ std::optional<ExitCode> read_arguments(int argc, char const* const* argv, Argume
                           .fix("write shardwise and one of " + names + "; see shardwise --help"),
                       Stage::arguments, arguments.json);
     }
-    if (auto const repeated = repeated_list(*chosen(), argc, argv))
+    if (auto const repeated = repeated_flag(*chosen(), argc, argv))
         return report(*repeated, Stage::arguments, arguments.json);
     arguments.command = chosen()->get_name();
     return std::nullopt;

@@ -35,6 +35,18 @@ struct Arguments {
     std::optional<std::string> engine, sequences, image, port, host_address, format, timeout;
     std::optional<std::string> launcher, plan, hosts, gpu_type, cpus_per_task, name;
     std::vector<std::string> environment;
+    std::vector<std::string> data;
+    std::optional<std::string> config, tokenizer, valid, valid_part, valid_every, micro_batch, steps, epochs;
+    std::optional<std::string> optimizer, lr, beta1, beta2, epsilon, weight_decay, momentum, schedule, warmup, min_lr, clip;
+    std::optional<std::string> precision, dropout, mode, pipeline, bucket_mb, lora, lora_alpha, lora_targets;
+    std::optional<std::string> save_every, keep, resume, min_ranks, max_skipped, check_gradients;
+    bool from_scratch = false;
+    bool tune = false;
+    bool find_unused = false;
+    bool no_static_graph = false;
+    bool no_bucket_view = false;
+    bool no_fallback = false;
+    bool fast = false;
     bool sequence_parallel = false;
     bool even = false;
     bool fallback = false;

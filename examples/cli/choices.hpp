@@ -5,6 +5,7 @@
 #include <shardwise/placement/placement.hpp>
 #include <shardwise/plan/parallel_plan.hpp>
 #include <shardwise/session/pooling.hpp>
+#include <shardwise/train/schedule.hpp>
 
 #include "rank_kind.hpp"
 #include "requests.hpp"
@@ -88,6 +89,16 @@ inline constexpr std::array<Choice<Optional<Pooling>>, 5> pooling_choices{{{"aut
                                                                            {"cls", Pooling::cls},
                                                                            {"last", Pooling::last},
                                                                            {"none", Pooling::none}}};
+
+// Those of `train`.
+inline constexpr std::array<Choice<OptimizerKind>, 3> train_optimizer_choices{
+    {{"adamw", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"adam8bit", OptimizerKind::adam8bit}}};
+inline constexpr std::array<std::string_view, 4> precision_words{"auto", "fp32", "bf16", "fp16"};
+inline constexpr std::array<std::string_view, 5> train_mode_words{"auto", "single", "data_parallel", "distributed", "hybrid"};
+inline constexpr std::array<std::string_view, 5> pipeline_words{"gpipe", "1f1b", "interleaved", "zero_bubble",
+                                                                "zero_bubble_v"};
+inline constexpr std::array<std::string_view, 1> micro_batch_words{"auto"};
+inline constexpr std::array<std::string_view, 2> resume_words{"auto", "none"};
 
 /// Quantisations worth offering; parse_quant_scheme takes more.
 inline constexpr std::array<std::string_view, 24> quant_words{

@@ -178,6 +178,27 @@ std::span<Command const> commands() {
                          {"shardwise embed ./bert-base-uncased --text 'a cat' --pooling none --json",
                           "a vector for each token"}},
             .run = run_embed},
+        Command{
+            .name = "train",
+            .summary = "train a model on this machine, with the same bits on any ranks",
+            .description =
+                "Trains the weights of a checkpoint, or of a config.json from scratch, to predict the next token of texts, "
+                "JSON lines or token files. Texts are tokenised once, into FOLDER/tokens. Samples are windows of S + 1 "
+                "tokens, S apart. The loss is the mean over all tokens of a batch that count; its bits, and those of the "
+                "weights, depend on no micro-batch, threads or ranks, nor on restarts.\n\nCheckpoints are "
+                "FOLDER/step-000100 and the like: each is a MODEL for every command. A run that is started again goes on "
+                "from the newest whole one. SIGINT or SIGTERM end it behind its step and a checkpoint, with 128 and the "
+                "signal's number as exit status; a second one ends it at once.\n\nWhat does not run yet is refused by "
+                "name: other precisions than fp32, adapters, dropout, recomputation, ZeRO, tensor and pipeline parallelism.",
+            .groups = {train_argument(), train_data_options(), train_step_options(), train_rank_options(),
+                       train_adapter_options(), train_safety_options(), train_output_options(), output_options()},
+            .examples = {{"shardwise train ./SmolLM2-135M --data notes.txt --valid-part 0.05 --out run --lr 1e-4",
+                          "go on with a model's weights"},
+                         {"shardwise train config.json --tokenizer tokenizer.json --data plays.txt --steps 1000 --out run",
+                          "a new model"},
+                         {"shardwise train config.json --data ids.u16 --out run --config options.json --dry-run",
+                          "does it fit?"}},
+            .run = run_train},
         Command{.name = "deploy",
                 .summary = "the container that runs a model on another engine, refused early where it cannot work",
                 .description =

@@ -17,6 +17,7 @@ namespace shardwise::cli {
 [[nodiscard]] ExitCode run_calibrate(Arguments const& arguments);
 [[nodiscard]] ExitCode run_support(Arguments const& arguments);
 [[nodiscard]] ExitCode run_run(Arguments const& arguments);
+[[nodiscard]] ExitCode run_train(Arguments const& arguments);
 [[nodiscard]] ExitCode run_deploy(Arguments const& arguments);
 [[nodiscard]] ExitCode run_embed(Arguments const& arguments);
 [[nodiscard]] ExitCode run_tokenize(Arguments const& arguments);

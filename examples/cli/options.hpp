@@ -37,6 +37,8 @@ struct Option {
     bool Arguments::*is_set = nullptr;
     /// Several may be given, and come as one word with commas between.
     bool is_list = false;
+    /// Of `words`: all that follow up to the next flag, so that the flag stands once.
+    bool takes_several = false;
 
     [[nodiscard]] bool is_positional() const { return flag.substr(0, 1) != "-"; }
     [[nodiscard]] bool is_switch() const { return is_set != nullptr; }
@@ -138,6 +140,20 @@ struct Command {
 [[nodiscard]] OptionGroup launcher_argument();
 /// --plan, --hosts, --name, --cpus-per-task, --gpu-type, --image of `launch`.
 [[nodiscard]] OptionGroup launch_script_options();
+/// MODEL or a config of `train`.
+[[nodiscard]] OptionGroup train_argument();
+/// --data, --out, --config, --from-scratch, --tokenizer, --valid, --valid-part, --context, --batch, --micro-batch, ... of `train`.
+[[nodiscard]] OptionGroup train_data_options();
+/// --steps, --epochs, --optimizer, --lr, --schedule, --clip, --precision, ... of `train`.
+[[nodiscard]] OptionGroup train_step_options();
+/// --mode, --dp, --tp, --pp, --zero, --ranks, --threads, ... of `train`.
+[[nodiscard]] OptionGroup train_rank_options();
+/// --lora, --lora-alpha, --lora-targets, --quant of `train`.
+[[nodiscard]] OptionGroup train_adapter_options();
+/// --save-every, --keep, --resume, --timeout, --max-restarts, --max-skipped, ... of `train`.
+[[nodiscard]] OptionGroup train_safety_options();
+/// --csv, --svg, --dry-run of `train`.
+[[nodiscard]] OptionGroup train_output_options();
 /// --json, --color.
 [[nodiscard]] OptionGroup output_options();
 /// --svg.

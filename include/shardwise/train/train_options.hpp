@@ -71,6 +71,8 @@ struct TrainedStep {
     /// Of the loss's gradients, before they were clipped.
     double norm = 0.0;
     double learning_rate = 0.0;
+    /// Of the batch, those that count.
+    std::int64_t tokens = 0;
     /// Why no weight changed; empty where weights did.
     std::string skipped{};
 
@@ -79,18 +81,18 @@ struct TrainedStep {
     friend bool operator==(TrainedStep const& a, TrainedStep const& b) {
         auto const bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
         return a.number == b.number && bits(a.loss) == bits(b.loss) && bits(a.norm) == bits(b.norm) &&
-               bits(a.learning_rate) == bits(b.learning_rate) && a.skipped == b.skipped;
+               bits(a.learning_rate) == bits(b.learning_rate) && a.tokens == b.tokens && a.skipped == b.skipped;
     }
 };
 
 /// Where a run is: with weights and the optimizer's state all that it takes to go on.
-struct TrainerState {
+struct TrainerPosition {
     /// The next step.
     std::int64_t step = 0;
     /// Steps before it that changed no weight.
     List<std::int64_t> skipped{};
 
-    friend bool operator==(TrainerState const&, TrainerState const&) = default;
+    friend bool operator==(TrainerPosition const&, TrainerPosition const&) = default;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

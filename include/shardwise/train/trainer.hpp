@@ -86,13 +86,16 @@ public:
     [[nodiscard]] ShardedOptimizer<Rule>& optimizer() { return optimizer_; }
     [[nodiscard]] Batches const& batches() const { return batches_; }
     [[nodiscard]] Comm& comm() { return *comm_; }
+    [[nodiscard]] HostContext& context() { return *context_; }
+    /// Between steps it is free for other sequences: validation_loss.
+    [[nodiscard]] TrainingPass& pass() { return pass_; }
 
     /// Where the run is.
-    [[nodiscard]] TrainerState state() const { return {next_, skipped_.steps()}; }
+    [[nodiscard]] TrainerPosition state() const { return {next_, skipped_.steps()}; }
     /// Goes on from there; weights and the optimizer's state are those of that moment. All ranks call it.
     ///
     /// Errors  invalid_argument for steps that are not in order or not before the next one
-    [[nodiscard]] Result<> restore(TrainerState const& state) {
+    [[nodiscard]] Result<> restore(TrainerPosition const& state) {
         std::int64_t last = -1;
         for (auto const step : state.skipped) {
             if (step <= last || step >= state.step)
@@ -169,10 +172,11 @@ private:
     /// Clips nothing.
     static constexpr double most_norm = 1e29;
 
-    Trainer(Comm& comm, TrainingProgram const& program, TrainingWeights& weights, Batches batches,
+    Trainer(HostContext& context, Comm& comm, TrainingProgram const& program, TrainingWeights& weights, Batches batches,
             TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
             ShardedOptimizer<Rule> optimizer, detail::Sequences sequences)
-        : comm_(&comm),
+        : context_(&context),
+          comm_(&comm),
           program_(&program),
           weights_(&weights),
           batches_(std::move(batches)),
@@ -237,7 +241,7 @@ private:
         if (!optimizer) return optimizer.error();
         auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
         if (!sequences) return sequences.error();
-        return Result<Trainer>(Trainer(comm, program, weights, std::move(batches), options, std::move(*pass),
+        return Result<Trainer>(Trainer(context, comm, program, weights, std::move(batches), options, std::move(*pass),
                                        std::move(*gradients), std::move(*optimizer), std::move(*sequences)));
     }
 
@@ -249,7 +253,7 @@ private:
         if (auto const summed = all_reduce(*comm_, TensorView<std::int64_t, 1, Host>{sums.data(), {2}}); !summed)
             return summed.error();
         if (sums[1] > 0) return Optional<TrainedStep>{};
-        TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_)};
+        TrainedStep out{.number = next_, .learning_rate = options_.schedule.at(next_), .tokens = sums[0]};
         if (sums[0] == 0) return skip(out, at_step().at("batch").because("has no token whose loss counts"));
         if (auto const done = add_leaves(static_cast<float>(1.0 / static_cast<double>(sums[0])), stream, deadline);
             !done)
@@ -377,6 +381,7 @@ private:
                               .fix("use a lower learning rate, or look at the data of this step"));
     }
 
+    HostContext* context_;
     Comm* comm_;
     TrainingProgram const* program_;
     TrainingWeights* weights_;

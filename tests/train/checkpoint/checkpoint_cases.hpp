@@ -6,7 +6,8 @@
 #include <shardwise/train/checkpoint/run_settings.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 #include <shardwise/train/sgd.hpp>
-#include <shardwise/train/train_one_rank.hpp>
+#include <shardwise/comm/threads.hpp>
+#include <shardwise/train/trainer.hpp>
 
 #include <doctest/doctest.h>
 
@@ -58,7 +59,8 @@ struct SmallRun {
     Rule rule;
     std::optional<TokenDataset> dataset;
     std::optional<Batches> batches;
-    std::optional<OneRankTrainer<Rule>> trainer;
+    std::optional<HostCommunicator> comm;
+    std::optional<Trainer<Rule>> trainer;
     std::optional<CheckpointLayout> layout;
     CheckpointFiles files;
     RunSettings settings;
@@ -73,8 +75,9 @@ struct SmallRun {
         batches.emplace(TrainedModel::take(Batches::create(*dataset, {0, dataset->tokens()}, batch)));
         TrainOptions const options{.steps = run_steps,
                                    .schedule = {.learning_rate = 3e-3, .warm_up = 3, .total = run_steps, .floor = 0.1}};
-        trainer.emplace(TrainedModel::take(
-            OneRankTrainer<Rule>::create(trained.context, trained.program, trained.weights, rule, *batches, options)));
+        comm.emplace(TrainedModel::take(ThreadsGroup::create(1)->join(0)));
+        trainer.emplace(TrainedModel::take(Trainer<Rule>::create(trained.context, *comm, trained.program, trained.weights,
+                                                                 rule, *batches, options)));
         layout.emplace(TrainedModel::take(CheckpointLayout::create(trained.model(), rule)));
         files = TrainedModel::take(read_checkpoint_files(trained.files.source));
         add_settings(settings, rule);
@@ -89,8 +92,9 @@ struct SmallRun {
     std::vector<double> train(std::int64_t first, std::int64_t end) {
         auto stream = trained.context.make_stream();
         std::vector<double> losses;
+        REQUIRE(trainer->restore({first, {}}));
         for (auto step = first; step < end; ++step)
-            losses.push_back(TrainedModel::take(trainer->step(step, stream)).loss);
+            losses.push_back(TrainedModel::take(trainer->step(stream))->loss);
         return losses;
     }
     [[nodiscard]] TrainerState state(std::int64_t step) const {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/traffic.hpp>
+#include <shardwise/core/bytes.hpp>
+
+#include "train_request.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// How a run is carried out.
+struct TrainPlan {
+    std::int64_t dp = 1;
+    /// Sequences that go forwards together.
+    std::int64_t micro_batch = 1;
+    /// Of a step, on the rank that has most.
+    std::int64_t micro_batches = 1;
+    std::int64_t context = 0;
+    /// Steps of the whole run, and how they were found: "of 1 epoch".
+    std::int64_t steps = 0;
+    std::int64_t valid_every = 0;
+    Schedule schedule{};
+    /// Why it is so.
+    std::string reason;
+};
+
+/// A line of the CSV file.
+struct TrainRow {
+    /// Steps that are finished.
+    std::int64_t step = 0;
+    /// Tokens that were learnt until then, of all ranks.
+    std::int64_t tokens = 0;
+    double loss = 0.0;
+    std::optional<double> valid_loss;
+    double learning_rate = 0.0;
+    double norm = 0.0;
+    bool is_skipped = false;
+    double seconds = 0.0;
+    double tokens_per_second = 0.0;
+};
+
+struct SkippedStep {
+    std::int64_t step = 0;
+    std::string cause;
+};
+
+/// What a rank was to take, and took.
+struct TrainRankMemory {
+    Bytes predicted{};
+    /// Nothing where nothing ran.
+    std::optional<Bytes> peak;
+};
+
+/// A change that would make a run fit.
+struct TrainFix {
+    std::string flags;
+    Bytes bytes{};
+};
+
+/// What `train` has to say.
+struct TrainAnswer {
+    std::string model;
+    std::int64_t parameters = 0;
+    std::int64_t trained = 0;
+    TrainRequest request;
+    TrainPlan plan;
+    std::int64_t steps = 0;
+    std::int64_t tokens = 0;
+    std::optional<double> first_loss, last_loss, valid_loss, best_valid_loss;
+    /// SHA-256 of the last checkpoint's model.safetensors; empty: there is none.
+    std::string weights_hash;
+    /// Of all steps that were taken here.
+    double step_seconds = 0.0;
+    double checkpoint_seconds = 0.0;
+    std::int64_t steps_here = 0;
+    std::int64_t tokens_here = 0;
+    /// Of all ranks together.
+    std::vector<Traffic> traffic;
+    std::vector<TrainRankMemory> ranks;
+    std::vector<SkippedStep> skipped;
+    /// All steps, also those before a checkpoint that the CSV file tells of.
+    std::vector<TrainRow> rows;
+    /// Their folders, the oldest first.
+    std::vector<std::string> checkpoints;
+    /// "steps", "SIGINT", "SIGTERM" or "dry-run".
+    std::string stopped_by;
+    /// What memory there is, and whether the run fits in it.
+    Bytes budget{};
+    bool is_fitting = true;
+    std::vector<TrainFix> fixes;
+    std::vector<std::string> warnings;
+};
+
+[[nodiscard]] std::string train_json(TrainAnswer const& answer);
+/// What was done, or would be.
+[[nodiscard]] std::string train_text(TrainAnswer const& answer);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/core/split.hpp>
+#include <shardwise/model/files/open_checkpoint.hpp>
+#include <shardwise/tokenizer/files/load_tokenizer.hpp>
+#include <shardwise/train/token_dataset.hpp>
+
+#include "train_request.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// A tokenizer, and the files that it was read from, by their names in a model's folder.
+struct TrainTokenizer {
+    LoadedTokenizer loaded;
+    std::vector<std::pair<std::string, std::string>> files;
+
+    /// What tells it from all others.
+    [[nodiscard]] std::string hash() const;
+};
+
+/// What a run learns, and what it validates with.
+struct TrainData {
+    /// Where they lie does not change.
+    std::unique_ptr<TokenDataset> learned, validated;
+    UnitRange learned_tokens, validated_tokens;
+    /// Nothing where the data are ids and the model has none.
+    std::optional<TrainTokenizer> tokenizer;
+    /// What tells the data that are learnt from all others: of their contents, not their paths.
+    std::string hash;
+
+    /// What is validated with; null where nothing is.
+    [[nodiscard]] TokenDataset const* validation() const {
+        return validated_tokens.size() == 0 ? nullptr : validated ? validated.get() : learned.get();
+    }
+};
+
+/// Opens the data; what is text is tokenised into `cache`, a folder that exists. All ids are looked at.
+///
+/// Errors  those of load_tokenizer, tokenize_file, TokenFile and TokenDataset
+[[nodiscard]] Result<TrainData> read_train_data(TrainRequest const& request, OpenCheckpoint& files,
+                                                std::int64_t vocabulary, std::string const& cache);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/json/writer.hpp>
+
+#include "train_answer.hpp"
+
+#include <cstddef>
+#include <string_view>
+
+namespace shardwise::cli {
+
+namespace {
+
+template <class T>
+void write_optional(JsonWriter& json, std::string_view key, std::optional<T> const& value) {
+    json.key(key);
+    value ? json.value(*value) : json.value(nullptr);
+}
+
+[[nodiscard]] std::string_view mode_of(TrainPlan const& plan) {
+    return plan.dp > 1 ? "data_parallel" : "single";
+}
+
+void write_plan(JsonWriter& json, TrainAnswer const& answer) {
+    auto const& plan = answer.plan;
+    json.key("plan").begin_object().member("mode", mode_of(plan));
+    json.member("dp", plan.dp).member("tp", 1).member("pp", 1);
+    json.member("zero", answer.request.zero);
+    json.member("micro_batch", plan.micro_batch).member("micro_batches", plan.micro_batches);
+    json.member("reason", plan.reason).key("fallback").value(nullptr).end_object();
+}
+
+/// All options, those that were not given too.
+void write_options(JsonWriter& json, TrainAnswer const& answer) {
+    auto const& request = answer.request;
+    auto const& plan = answer.plan;
+    bool const is_sgd = request.optimizer == OptimizerKind::sgd;
+    json.key("options").begin_object().key("data").begin_array();
+    for (auto const& path : request.data) json.value(path);
+    json.end_array().member("out", request.out).member("from_scratch", request.is_from_scratch);
+    write_optional(json, "tokenizer", request.tokenizer);
+    write_optional(json, "valid", request.valid);
+    write_optional(json, "valid_part", request.valid_part);
+    json.member("valid_every", plan.valid_every).member("context", plan.context).member("batch", request.batch);
+    json.member("micro_batch", plan.micro_batch).member("steps", plan.steps);
+    json.member("optimizer", train_optimizer_name(request.optimizer)).member("lr", plan.schedule.learning_rate);
+    if (!is_sgd) {
+        json.member("beta1", request.adamw.beta1).member("beta2", request.adamw.beta2);
+        json.member("epsilon", request.adamw.epsilon);
+    }
+    json.member("weight_decay", is_sgd ? request.sgd.weight_decay : request.adamw.weight_decay);
+    if (is_sgd) json.member("momentum", request.sgd.momentum);
+    json.member("schedule", name_of(plan.schedule.kind)).member("warmup", plan.schedule.warm_up);
+    json.member("min_lr", plan.schedule.floor * plan.schedule.learning_rate).member("clip", request.clip.value_or(0.0));
+    json.member("precision", "fp32").member("recompute", "none").member("dropout", 0);
+    json.member("seed", static_cast<std::int64_t>(request.seed)).member("mode", mode_of(plan));
+    json.member("dp", plan.dp).member("tp", 1).member("pp", 1).member("zero", request.zero).member("offload", "none");
+    json.member("pipeline", "1f1b").member("bucket_mb", 25).member("ranks", "threads");
+    json.member("threads", request.threads).member("devices", "cpu");
+    write_optional(json, "save_every", request.save_every);
+    json.member("keep", request.keep);
+    write_optional(json, "resume", request.resume);
+    json.member("timeout", static_cast<std::int64_t>(request.timeout.count())).member("max_restarts", 0);
+    json.member("min_ranks", 1).member("max_skipped", request.max_skipped);
+    json.member("check_gradients", request.check_gradients);
+    write_optional(json, "csv", request.csv);
+    write_optional(json, "svg", request.svg);
+    json.end_object();
+}
+
+/// What cannot be told apart is null.
+void write_timing(JsonWriter& json, TrainAnswer const& answer) {
+    bool const has_run = answer.steps_here > 0;
+    auto const nothing = std::optional<double>{};
+    auto const of = [has_run](double value) { return has_run ? std::optional(value) : std::nullopt; };
+    bool const is_alone = answer.plan.dp == 1;
+    auto const step = answer.step_seconds / static_cast<double>(has_run ? answer.steps_here : 1);
+    json.key("timing").begin_object();
+    write_optional(json, "step_s", of(step));
+    write_optional(
+        json, "tokens_per_s",
+        of(static_cast<double>(answer.tokens_here) / (answer.step_seconds > 0.0 ? answer.step_seconds : 1.0)));
+    write_optional(json, "compute_s", is_alone ? of(step) : nothing);
+    write_optional(json, "communication_s", is_alone ? of(0.0) : nothing);
+    write_optional(json, "exposed_communication_s", is_alone ? of(0.0) : nothing);
+    write_optional(json, "optimizer_s", nothing);
+    write_optional(json, "data_s", nothing);
+    write_optional(json, "checkpoint_s", of(answer.checkpoint_seconds));
+    json.end_object();
+}
+
+void write_communication(JsonWriter& json, TrainAnswer const& answer) {
+    CollectiveTraffic total;
+    for (auto const& rank : answer.traffic) {
+        total.messages += rank.total().messages;
+        total.bytes += rank.total().bytes;
+    }
+    json.key("communication").begin_object();
+    json.member("bytes", total.bytes).member("messages", total.messages).key("by_collective").begin_object();
+    for (std::size_t i = 0; i < collective_kinds; ++i) {
+        auto const kind = static_cast<CollectiveKind>(i);
+        CollectiveTraffic sum;
+        for (auto const& rank : answer.traffic) {
+            sum.messages += rank.of(kind).messages;
+            sum.bytes += rank.of(kind).bytes;
+        }
+        if (sum.messages == 0) continue;
+        json.key(name_of(kind)).begin_object();
+        json.member("bytes", sum.bytes).member("messages", sum.messages).end_object();
+    }
+    json.end_object().end_object();
+}
+
+}  // namespace
+
+std::string train_json(TrainAnswer const& answer) {
+    JsonWriter json;
+    json.begin_object().member("schema", "shardwise.train/1").member("model", answer.model);
+    json.key("parameters").begin_object().member("total", answer.parameters);
+    json.member("trained", answer.trained).end_object();
+    write_plan(json, answer);
+    json.member("steps", answer.steps).member("tokens", answer.tokens).key("loss").begin_object();
+    write_optional(json, "first", answer.first_loss);
+    write_optional(json, "last", answer.last_loss);
+    write_optional(json, "valid", answer.valid_loss);
+    write_optional(json, "best_valid", answer.best_valid_loss);
+    json.end_object().key("weights_hash");
+    answer.weights_hash.empty() ? json.value(nullptr) : json.value(answer.weights_hash);
+    write_timing(json, answer);
+    write_communication(json, answer);
+    json.key("memory").begin_object().key("ranks").begin_array();
+    for (auto const& rank : answer.ranks) {
+        json.begin_object().member("predicted", rank.predicted);
+        write_optional(json, "peak", rank.peak);
+        json.end_object();
+    }
+    json.end_array().end_object().key("skipped_steps").begin_array();
+    for (auto const& step : answer.skipped)
+        json.begin_object().member("step", step.step).member("cause", step.cause).end_object();
+    json.end_array().key("restarts").begin_array().end_array().key("checkpoints").begin_array();
+    for (auto const& folder : answer.checkpoints) json.value(folder);
+    json.end_array().member("stopped_by", answer.stopped_by);
+    if (answer.request.is_dry_run) {
+        json.member("fits", answer.is_fitting).member("budget", answer.budget).key("fix").begin_array();
+        for (auto const& fix : answer.fixes)
+            json.begin_object().member("flags", fix.flags).member("bytes", fix.bytes).end_object();
+        json.end_array();
+    }
+    write_options(json, answer);
+    json.key("warnings").begin_array();
+    for (auto const& warning : answer.warnings) json.value(warning);
+    json.end_array().end_object();
+    return std::move(json).text() + "\n";
+}
+
+}  // namespace shardwise::cli

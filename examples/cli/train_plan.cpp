@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_plan.hpp"
+
+#include <shardwise/core/split.hpp>
+
+#include "text.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace shardwise::cli {
+
+namespace {
+
+constexpr std::int64_t default_context = 1024;
+constexpr std::int64_t validations = 10;
+/// wsd falls in the last fifth of a run.
+constexpr std::int64_t wsd_parts = 5;
+
+/// The largest number in [1, most] that `fits`, where smaller ones fit too; 0 where none does.
+template <class Fits>
+[[nodiscard]] Result<std::int64_t> largest(std::int64_t most, Fits const& fits) {
+    std::int64_t low = 0;
+    auto high = most;
+    while (low < high) {
+        auto const middle = low + (high - low + 1) / 2;
+        auto const answer = fits(middle);
+        if (!answer) return answer.error();
+        if (*answer) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
+[[nodiscard]] std::int64_t most_sequences(TrainRequest const& request, TrainPlan const& plan) {
+    return ceil_divide(request.batch, plan.dp);
+}
+
+void set_micro_batch(TrainRequest const& request, std::int64_t size, TrainPlan& plan) {
+    plan.micro_batch = size;
+    plan.micro_batches = ceil_divide(most_sequences(request, plan), size);
+}
+
+}  // namespace
+
+TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan) {
+    TrainOptions options;
+    options.steps = plan.steps;
+    options.clip = request.clip;
+    options.micro_batch = plan.micro_batch;
+    options.schedule = plan.schedule;
+    options.zero = static_cast<ZeroStage>(request.zero);
+    options.check_every = request.check_gradients;
+    options.max_skipped = request.max_skipped;
+    options.timeout = request.timeout;
+    return options;
+}
+
+BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan) {
+    return {.context = plan.context, .batch = request.batch, .shuffles = true, .seed = request.seed};
+}
+
+Result<std::int64_t> context_of(TrainRequest const& request, Model const& model) {
+    auto const most = model.config.max_positions;
+    if (!request.context) return most > 0 ? std::min(most, default_context) : default_context;
+    if (most <= 0 || *request.context <= most) return *request.context;
+    return Error{ErrorCode::invalid_argument}
+        .in("--context")
+        .because("goes beyond the positions that the model has")
+        .got(*request.context)
+        .at_most(most);
+}
+
+Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch, TrainPlan& plan) {
+    auto const of_epochs = std::floor(static_cast<double>(batches_per_epoch) * request.epochs);
+    constexpr double most = 1e15;
+    plan.steps = request.steps ? *request.steps : static_cast<std::int64_t>(std::min(of_epochs, most));
+    if (plan.steps < 1)
+        return Error{ErrorCode::invalid_argument}
+            .in("--epochs")
+            .because("is less than one step of the data")
+            .fix("give more, or --steps");
+    plan.schedule = request.schedule;
+    plan.schedule.total = plan.steps;
+    if (plan.schedule.warm_up > plan.steps)
+        return Error{ErrorCode::invalid_argument}
+            .in("--warmup")
+            .because("takes longer than the whole run")
+            .got(plan.schedule.warm_up)
+            .at_most(plan.steps);
+    if (plan.schedule.kind == ScheduleKind::wsd)
+        plan.schedule.decay = std::min(plan.steps / wsd_parts, plan.steps - plan.schedule.warm_up);
+    plan.valid_every = request.valid_every.value_or(ceil_divide(plan.steps, validations));
+    return {};
+}
+
+Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
+                                                    TrainingProgram const& program, RopeDivisors const& divisors) {
+    std::vector<TrainRankMemory> out;
+    Bytes const weights{program.layout().weight_elements() * static_cast<std::int64_t>(sizeof(float))};
+    for (std::int64_t rank = 0; rank < plan.dp; ++rank) {
+        TensorPlace const place{static_cast<std::int32_t>(plan.dp), static_cast<std::int32_t>(rank)};
+        auto const bytes = with_rule(request, [&](auto const& rule) {
+            return Trainer<std::decay_t<decltype(rule)>>::bytes(program, rule, batch_options_of(request, plan),
+                                                                train_options_of(request, plan), place, divisors);
+        });
+        if (!bytes) return bytes.error();
+        out.push_back({*bytes + weights, {}});
+    }
+    return out;
+}
+
+Bytes total_of(std::vector<TrainRankMemory> const& ranks) {
+    Bytes sum{};
+    for (auto const& rank : ranks) sum = sum + rank.predicted;
+    return sum;
+}
+
+Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& program, RopeDivisors const& divisors,
+                          Bytes budget, TrainPlan& plan) {
+    auto const most = most_sequences(request, plan);
+    if (request.micro_batch) {
+        set_micro_batch(request, std::min(*request.micro_batch, most), plan);
+        return {};
+    }
+    auto const found = largest(most, [&](std::int64_t size) -> Result<bool> {
+        auto tried = plan;
+        set_micro_batch(request, size, tried);
+        auto const ranks = predict_memory(request, tried, program, divisors);
+        if (!ranks) return ranks.error();
+        return total_of(*ranks) <= budget;
+    });
+    if (!found) return found.error();
+    set_micro_batch(request, std::max<std::int64_t>(1, *found), plan);
+    return {};
+}
+
+std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
+                                       TrainingProgram const& program, RopeDivisors const& divisors, Bytes budget) {
+    std::vector<TrainFix> out;
+    auto const offer = [&](std::string flags, TrainRequest const& changed, TrainPlan const& changed_plan) {
+        auto const ranks = predict_memory(changed, changed_plan, program, divisors);
+        if (ranks && total_of(*ranks) <= budget) out.push_back({std::move(flags), total_of(*ranks)});
+        return ranks && total_of(*ranks) <= budget;
+    };
+    auto const with_size = [&](std::int64_t size) {
+        auto changed = plan;
+        set_micro_batch(request, size, changed);
+        return changed;
+    };
+    auto const fits = [&](TrainPlan const& changed) -> Result<bool> {
+        auto const ranks = predict_memory(request, changed, program, divisors);
+        if (!ranks) return ranks.error();
+        return total_of(*ranks) <= budget;
+    };
+    auto const size = largest(plan.micro_batch, [&](std::int64_t tried) { return fits(with_size(tried)); });
+    if (size && *size > 0) offer("--micro-batch " + std::to_string(*size), request, with_size(*size));
+    auto const shortened = [&](std::int64_t context) {
+        auto changed = plan;
+        changed.context = context;
+        return changed;
+    };
+    auto const context = largest(plan.context, [&](std::int64_t tried) { return fits(shortened(tried)); });
+    if (context && *context > 0) offer("--context " + std::to_string(*context), request, shortened(*context));
+    for (auto const kind : {OptimizerKind::adam8bit, OptimizerKind::sgd}) {
+        if (kind == request.optimizer) continue;
+        auto changed = request;
+        changed.optimizer = kind;
+        if (offer("--optimizer " + std::string(train_optimizer_name(kind)), changed, plan)) break;
+    }
+    return out;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/bytes.hpp>
+#include <shardwise/executor/training/training_program.hpp>
+#include <shardwise/model/files/rope_divisors.hpp>
+#include <shardwise/train/batches.hpp>
+#include <shardwise/train/trainer.hpp>
+
+#include "train_answer.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::cli {
+
+/// Calls `call(rule)` with the optimizer that was asked for.
+template <class Call>
+auto with_rule(TrainRequest const& request, Call&& call) {
+    switch (request.optimizer) {
+        case OptimizerKind::adam:
+            break;
+        case OptimizerKind::sgd:
+            return call(request.sgd);
+        case OptimizerKind::adam8bit:
+            return call(request.adam8bit());
+    }
+    return call(request.adamw);
+}
+
+/// What the library's trainer and batches take of a request and its plan.
+[[nodiscard]] TrainOptions train_options_of(TrainRequest const& request, TrainPlan const& plan);
+[[nodiscard]] BatchOptions batch_options_of(TrainRequest const& request, TrainPlan const& plan);
+
+/// Tokens of a sequence.
+///
+/// Errors  invalid_argument beyond the model's positions
+[[nodiscard]] Result<std::int64_t> context_of(TrainRequest const& request, Model const& model);
+
+/// Steps, schedule and validation of a run over batches.
+///
+/// Errors  invalid_argument for a warm-up that is longer than the run, and for a run without a step
+[[nodiscard]] Result<> plan_steps(TrainRequest const& request, std::int64_t batches_per_epoch, TrainPlan& plan);
+
+/// What each rank takes: weights, gradients, optimizer, values of a micro-batch.
+///
+/// Errors  as Trainer::bytes
+[[nodiscard]] Result<std::vector<TrainRankMemory>> predict_memory(TrainRequest const& request, TrainPlan const& plan,
+                                                                  TrainingProgram const& program,
+                                                                  RopeDivisors const& divisors);
+
+/// The micro-batch that was asked for, or the largest that fits; one sequence where none does.
+///
+/// Errors  as predict_memory
+[[nodiscard]] Result<> plan_micro_batch(TrainRequest const& request, TrainingProgram const& program,
+                                        RopeDivisors const& divisors, Bytes budget, TrainPlan& plan);
+
+/// The smallest changes that fit, each by itself.
+[[nodiscard]] std::vector<TrainFix> find_train_fixes(TrainRequest const& request, TrainPlan const& plan,
+                                                     TrainingProgram const& program, RopeDivisors const& divisors,
+                                                     Bytes budget);
+
+/// Of all ranks together.
+[[nodiscard]] Bytes total_of(std::vector<TrainRankMemory> const& ranks);
+
+}  // namespace shardwise::cli

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_refusals.hpp"
+
+#include <shardwise/core/text.hpp>
+
+#include "choices.hpp"
+#include "requests.hpp"
+#include "values.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] Error refused(std::string_view flag, std::string_view reason, std::string_view advice) {
+    return Error{ErrorCode::unsupported}.in(flag).because(reason).fix(advice);
+}
+
+/// A flag that takes one of some words, of which only `running` do anything yet.
+struct WordFlag {
+    std::string_view flag;
+    std::optional<std::string> const& word;
+    std::span<std::string_view const> words;
+    std::span<std::string_view const> running;
+    std::string_view reason;
+    std::string_view advice;
+};
+
+[[nodiscard]] Result<> check_word(WordFlag const& flag) {
+    if (!flag.word) return {};
+    ClosestName closest(*flag.word);
+    bool is_known = false;
+    std::string all;
+    for (auto const word : flag.words) {
+        is_known = is_known || equal_ignoring_case(word, *flag.word);
+        closest.offer(word);
+        all += (all.empty() ? "" : ", ") + std::string(word);
+    }
+    if (!is_known) {
+        auto const best = closest.best();
+        return Error{ErrorCode::unknown_name}
+            .in(flag.flag)
+            .at(*flag.word)
+            .because("is not one of its values")
+            .fix((best.empty() ? "" : "did you mean " + std::string(best) + "? ") + "use one of " + all);
+    }
+    bool const runs = std::any_of(flag.running.begin(), flag.running.end(),
+                                  [&](auto word) { return equal_ignoring_case(word, *flag.word); });
+    if (runs) return {};
+    return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
+}
+
+/// A flag that takes a number, of which `only` does anything yet.
+struct NumberFlag {
+    std::string_view flag;
+    std::optional<std::string> const& word;
+    std::int64_t least;
+    std::int64_t only;
+    std::string_view reason;
+    std::string_view advice;
+};
+
+[[nodiscard]] Result<> check_number(NumberFlag const& flag) {
+    if (!flag.word) return {};
+    auto const number = read_number(flag.flag, *flag.word, flag.least, std::int64_t{1} << 40U);
+    if (!number) return number.error();
+    if (*number == flag.only) return {};
+    return Error{refused(flag.flag, flag.reason, flag.advice)}.at(*flag.word);
+}
+
+constexpr std::array<std::string_view, 2> running_precisions{"auto", "fp32"};
+constexpr std::array<std::string_view, 1> running_none{"none"};
+constexpr std::array<std::string_view, 3> running_zero{"0", "1", "2"};
+constexpr std::array<std::string_view, 3> running_modes{"auto", "single", "data_parallel"};
+constexpr std::array<std::string_view, 1> running_pipelines{"1f1b"};
+constexpr std::array<std::string_view, 1> running_ranks{"threads"};
+
+[[nodiscard]] Result<> check_words(Arguments const& arguments) {
+    for (auto const& flag :
+         {WordFlag{"--precision", arguments.precision, precision_words, running_precisions,
+                   "does not train yet: weights, activations and gradients are fp32", "leave it out"},
+          WordFlag{"--recompute", arguments.recompute, words_of<recompute_choices>, running_none,
+                   "does not run yet: all activations are kept",
+                   "leave it out; a smaller --micro-batch takes less memory"},
+          WordFlag{"--zero", arguments.zero, zero_words, running_zero, "does not run yet: each rank holds all weights",
+                   "use 1 or 2"},
+          WordFlag{"--offload", arguments.offload, words_of<offload_choices>, running_none,
+                   "does not run yet: all state lies in memory", "leave it out"},
+          WordFlag{"--mode", arguments.mode, train_mode_words, running_modes,
+                   "does not run yet: ranks are threads that share a batch", "use data_parallel, or leave it out"},
+          WordFlag{"--pipeline", arguments.pipeline, pipeline_words, running_pipelines,
+                   "does not run yet: there is one stage", "leave it out"},
+          WordFlag{"--ranks", arguments.ranks, words_of<rank_kind_choices>, running_ranks,
+                   "do not train yet: ranks are threads of this process", "leave it out"}}) {
+        if (auto const checked = check_word(flag); !checked) return checked;
+    }
+    return {};
+}
+
+[[nodiscard]] Result<> check_numbers(Arguments const& arguments) {
+    for (auto const& flag :
+         {NumberFlag{"--tp", arguments.tp, 1, 1, "does not train yet: each rank computes whole products",
+                     "leave it out, or use --dp"},
+          NumberFlag{"--pp", arguments.pp, 1, 1, "does not train yet: there is one stage", "leave it out, or use --dp"},
+          NumberFlag{"--bucket-mb", arguments.bucket_mb, 1, 25, "does not run yet: ranks reduce all gradients at once",
+                     "leave it out"},
+          NumberFlag{"--max-restarts", arguments.max_restarts, 0, 0, "does not run yet: a run that fails ends",
+                     "leave it out, and start it again: it goes on from its last checkpoint"},
+          NumberFlag{"--min-ranks", arguments.min_ranks, 1, 1, "does not run yet, as --max-restarts does not",
+                     "leave it out"}}) {
+        if (auto const checked = check_number(flag); !checked) return checked;
+    }
+    return {};
+}
+
+[[nodiscard]] Result<> check_switches(Arguments const& arguments) {
+    constexpr std::string_view buckets =
+        "is of gradient buckets, which do not run yet: ranks reduce all gradients at once";
+    if (arguments.tune)
+        return refused("--tune", "does not run yet: --micro-batch auto goes by the exact prediction of memory",
+                       "leave it out, or give --micro-batch");
+    if (arguments.find_unused) return refused("--find-unused", buckets, "leave it out");
+    if (arguments.no_static_graph) return refused("--no-static-graph", buckets, "leave it out");
+    if (arguments.no_bucket_view) return refused("--no-bucket-view", buckets, "leave it out");
+    if (arguments.fast)
+        return refused("--fast", "does not run yet: sums have the order that gives the same bits on any ranks",
+                       "leave it out");
+    return {};
+}
+
+[[nodiscard]] Result<> check_adapters(Arguments const& arguments) {
+    constexpr std::string_view reason = "does not run yet: all weights are trained";
+    for (auto const& [flag, word] :
+         {std::pair{"--lora", &arguments.lora}, std::pair{"--lora-alpha", &arguments.lora_alpha},
+          std::pair{"--lora-targets", &arguments.lora_targets}, std::pair{"--quant", &arguments.quant}}) {
+        if (*word) return refused(flag, reason, "leave it out");
+    }
+    if (!arguments.dropout) return {};
+    auto const& word = *arguments.dropout;
+    bool const is_none = word.find_first_not_of("0.") == std::string::npos && word.find('0') != std::string::npos;
+    if (is_none) return {};
+    return Error{refused("--dropout", "does not run yet: every activation is used", "leave it out")}.at(word);
+}
+
+/// Whether a word of --mode and the degrees say the same.
+[[nodiscard]] Result<> check_mode(Arguments const& arguments) {
+    bool const has_ranks = arguments.dp && *arguments.dp != "1";
+    auto const is_mode = [&](std::string_view word) {
+        return arguments.mode && equal_ignoring_case(*arguments.mode, word);
+    };
+    if (is_mode("single") && has_ranks)
+        return Error{ErrorCode::invalid_argument}
+            .in("--mode, --dp")
+            .because("exclude each other: single is one rank")
+            .fix("leave one of them out");
+    if (is_mode("data_parallel") && !arguments.dp)
+        return Error{ErrorCode::invalid_argument}
+            .in("--mode data_parallel")
+            .because("does not say how many ranks")
+            .fix("add --dp N");
+    return {};
+}
+
+}  // namespace
+
+Result<> check_trained(Arguments const& arguments) {
+    for (auto const& checked : {check_words(arguments), check_numbers(arguments), check_switches(arguments),
+                                check_adapters(arguments), check_mode(arguments)}) {
+        if (!checked) return checked;
+    }
+    if (!arguments.devices || equal_ignoring_case(*arguments.devices, "cpu")) return {};
+    return Error{ErrorCode::no_such_device}
+        .in("--devices")
+        .at(*arguments.devices)
+        .because("does not train: gradients have kernels for the host only")
+        .fix("leave it out, or use cpu");
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_report.hpp"
+
+#include <shardwise/core/files/text_file.hpp>
+#include <shardwise/core/files/write_file.hpp>
+
+#include "text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+namespace shardwise::cli {
+
+namespace {
+
+constexpr std::string_view csv_head =
+    "step,tokens,loss,valid_loss,lr,grad_norm,skipped,tokens_per_s,compute_s,communication_s,exposed_s\n";
+constexpr std::size_t most_csv_bytes = std::size_t{1} << 30U;
+/// Lines of a whole run on what is no terminal.
+constexpr std::int64_t lines = 20;
+
+/// The shortest digits that read back as the same number; nothing for what is no number.
+[[nodiscard]] std::string shortest(std::optional<double> const& value) {
+    if (!value || !std::isfinite(*value)) return {};
+    std::array<char, 32> digits{};
+    auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), *value).ptr;
+    return {digits.data(), end};
+}
+
+[[nodiscard]] std::string csv_line(TrainRow const& row, bool is_alone) {
+    auto out = std::to_string(row.step) + "," + std::to_string(row.tokens) + "," + shortest(row.loss) + "," +
+               shortest(row.valid_loss) + "," + shortest(row.learning_rate) + "," + shortest(row.norm) + "," +
+               (row.is_skipped ? "1" : "0") + "," + shortest(row.tokens_per_second) + ",";
+    // What several ranks wait for each other is not measured.
+    out += is_alone ? shortest(row.seconds) + ",0,0\n" : ",,\n";
+    return out;
+}
+
+[[nodiscard]] std::optional<double> number_of(std::string_view text) {
+    double value = 0.0;
+    auto const [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// Reads a line back; nothing where it is none.
+[[nodiscard]] std::optional<TrainRow> row_of(std::string_view line) {
+    std::array<std::string_view, 7> cells;
+    for (auto& cell : cells) {
+        auto const comma = line.find(',');
+        if (comma == std::string_view::npos) return std::nullopt;
+        cell = line.substr(0, comma);
+        line.remove_prefix(comma + 1);
+    }
+    auto const step = number_of(cells[0]);
+    auto const tokens = number_of(cells[1]);
+    if (!step || !tokens) return std::nullopt;
+    TrainRow row;
+    row.step = static_cast<std::int64_t>(*step);
+    row.tokens = static_cast<std::int64_t>(*tokens);
+    row.loss = number_of(cells[2]).value_or(std::nan(""));
+    row.valid_loss = number_of(cells[3]);
+    row.learning_rate = number_of(cells[4]).value_or(0.0);
+    row.norm = number_of(cells[5]).value_or(std::nan(""));
+    row.is_skipped = cells[6] == "1";
+    return row;
+}
+
+/// The head and the lines up to a step of a file that a run wrote; the rows go to `rows`.
+[[nodiscard]] Result<std::string> kept_lines(std::string const& path, std::int64_t first, std::vector<TrainRow>& rows) {
+    auto const text = read_text_file(path, most_csv_bytes);
+    if (!text) {
+        if (text.error().code() != ErrorCode::file_not_found) return text.error();
+        return std::string(csv_head);
+    }
+    auto const bad = [&path](std::string_view reason) {
+        return Error{ErrorCode::malformed_file}.in(path).because(reason).fix("name another file, or remove it");
+    };
+    if (!text->starts_with(csv_head)) return bad("is not the CSV file of a run that could go on");
+    std::string out{csv_head};
+    for (auto at = csv_head.size(); at < text->size();) {
+        auto const end = text->find('\n', at);
+        // The last line of a run that was killed may be cut.
+        if (end == std::string::npos) break;
+        auto const line = std::string_view{*text}.substr(at, end + 1 - at);
+        at = end + 1;
+        auto const row = row_of(line);
+        if (!row) return bad("has a line that is none of a run");
+        if (row->step > first) break;
+        out += line;
+        rows.push_back(*row);
+    }
+    return out;
+}
+
+}  // namespace
+
+Result<TrainReport> TrainReport::begin(TrainRequest const& request, std::int64_t steps, std::int64_t first,
+                                       ColorMode color) {
+    TrainReport out;
+    out.steps_ = steps;
+    out.line_every_ = may_animate(color) ? 0 : std::max<std::int64_t>(1, steps / lines);
+    out.is_alone_ = request.dp == 1;
+    if (!request.csv) return out;
+    out.path_ = *request.csv;
+    auto const kept = first > 0 ? kept_lines(out.path_, first, out.rows_) : Result<std::string>(std::string(csv_head));
+    if (!kept) return kept.error();
+    if (auto const written = write_file(out.path_, *kept); !written) return written.error();
+    out.csv_.reset(std::fopen(out.path_.c_str(), "ae"));
+    if (!out.csv_) return detail::unwritable(out.path_, errno);
+    return out;
+}
+
+Result<> TrainReport::take(TrainRow const& row) {
+    rows_.push_back(row);
+    if (row.valid_loss) valid_ = row.valid_loss;
+    // Early steps are slower: memory is touched for the first time.
+    step_seconds_ = step_seconds_ > 0.0 ? 0.9 * step_seconds_ + 0.1 * row.seconds : row.seconds;
+    show(row);
+    if (!csv_) return {};
+    auto const line = csv_line(row, is_alone_);
+    bool const is_written = std::fwrite(line.data(), 1, line.size(), csv_.get()) == line.size();
+    // Whoever looks on, and whoever looks after a crash, finds every step.
+    if (!is_written || std::fflush(csv_.get()) != 0) return detail::unwritable(path_, errno);
+    return {};
+}
+
+void TrainReport::show(TrainRow const& row) {
+    bool const is_drawn_over = line_every_ == 0;
+    bool const is_due = is_drawn_over || row.step % line_every_ == 0 || row.step == steps_ || row.valid_loss;
+    if (!is_due) return;
+    auto text = "step " + std::to_string(row.step) + "/" + std::to_string(steps_) + "  loss " + decimals(row.loss, 4);
+    if (row.is_skipped) text += " (skipped)";
+    if (valid_) text += "  validation " + decimals(*valid_, 4);
+    text += "  " + grouped(static_cast<std::int64_t>(row.tokens_per_second)) + " tokens/s";
+    if (is_alone_) text += "  communication 0 %";
+    auto const left = static_cast<double>(steps_ - row.step) * step_seconds_;
+    if (row.step < steps_) text += "  " + duration(left) + " left";
+    std::fprintf(stderr, is_drawn_over ? "\r\033[K%s" : "%s\n", text.c_str());
+    (void)std::fflush(stderr);
+    has_line_ = is_drawn_over;
+}
+
+Result<> TrainReport::end() {
+    if (has_line_) std::fputs("\n", stderr);
+    has_line_ = false;
+    if (!csv_) return {};
+    if (auto* const file = csv_.release(); std::fclose(file) != 0) return detail::unwritable(path_, errno);
+    return {};
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/executor/training/training_program.hpp>
+#include <shardwise/executor/training/training_weights.hpp>
+#include <shardwise/model/files/rope_divisors.hpp>
+#include <shardwise/train/batches.hpp>
+#include <shardwise/train/checkpoint/checkpoint_files.hpp>
+
+#include "console.hpp"
+#include "train_answer.hpp"
+#include "train_data.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace shardwise::cli {
+
+/// What a run is made of; all of it outlives the run.
+struct TrainJob {
+    Model const* model = nullptr;
+    TrainingProgram const* program = nullptr;
+    TrainData const* data = nullptr;
+    Batches const* batches = nullptr;
+    /// What every checkpoint has beside its weights.
+    CheckpointFiles const* files = nullptr;
+    RopeDivisors divisors;
+    /// Gives the weights that a run begins with.
+    std::function<Result<TrainingWeights>(HostContext&)> weights;
+    ColorMode color = ColorMode::automatic;
+};
+
+/// Trains as planned in `answer` and completes it. The first SIGINT or SIGTERM ends the run behind its step and a checkpoint, a
+/// second one the program.
+///
+/// Errors  as train_ranks, validation_loss, newest_checkpoint and save_checkpoint; those of the files that are written
+[[nodiscard]] Result<> run_training(TrainJob const& job, TrainAnswer& answer);
+
+/// The signal that ended the run; 0: none.
+[[nodiscard]] int train_signal();
+
+}  // namespace shardwise::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_settings.hpp"
+
+#include "train_plan.hpp"
+
+namespace shardwise::cli {
+
+RunSettings settings_of(TrainRequest const& request, TrainPlan const& plan, TrainData const& data) {
+    RunSettings out;
+    out.add("data", data.hash).add("tokens", data.learned_tokens.size());
+    out.add("from_scratch", request.is_from_scratch);
+    add_settings(out, batch_options_of(request, plan));
+    with_rule(request, [&](auto const& rule) { add_settings(out, rule); });
+    add_settings(out, plan.schedule);
+    out.add("clip", request.clip);
+    return out;
+}
+
+}  // namespace shardwise::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/core/text.hpp>
+
+#include "text.hpp"
+#include "train_answer.hpp"
+
+#include <string>
+
+namespace shardwise::cli {
+
+namespace {
+
+[[nodiscard]] std::string line(std::string_view name, std::string const& value) {
+    return padded(std::string(name), 12) + value + "\n";
+}
+
+[[nodiscard]] std::string losses(TrainAnswer const& answer) {
+    if (!answer.last_loss) return {};
+    auto out = decimals(answer.first_loss.value_or(*answer.last_loss), 4) + " at first, " +
+               decimals(*answer.last_loss, 4) + " at last";
+    if (answer.valid_loss) out += "; validation " + decimals(*answer.valid_loss, 4);
+    if (answer.best_valid_loss && answer.best_valid_loss != answer.valid_loss)
+        out += ", " + decimals(*answer.best_valid_loss, 4) + " at best";
+    return line("loss", out);
+}
+
+[[nodiscard]] std::string memory(TrainAnswer const& answer) {
+    Bytes most{};
+    std::optional<Bytes> peak;
+    for (auto const& rank : answer.ranks) {
+        most = rank.predicted > most ? rank.predicted : most;
+        if (rank.peak && (!peak || *rank.peak > *peak)) peak = rank.peak;
+    }
+    auto out = to_text(most) + " predicted";
+    if (peak) out += ", " + to_text(*peak) + " at most taken";
+    if (answer.ranks.size() > 1) out += ", a rank";
+    return line("memory", out);
+}
+
+}  // namespace
+
+std::string train_text(TrainAnswer const& answer) {
+    auto const& plan = answer.plan;
+    auto out = line("model", answer.model + ", " + grouped(answer.parameters) + " parameters");
+    out += line("plan", plan.reason + "; micro-batch " + std::to_string(plan.micro_batch) + ", context " +
+                            std::to_string(plan.context));
+    if (answer.request.is_dry_run) {
+        out += line("steps", grouped(plan.steps));
+        out += memory(answer);
+        if (answer.is_fitting) return out + line("fits", "yes, in " + to_text(answer.budget));
+        out += line("fits", "no: there are " + to_text(answer.budget));
+        for (auto const& fix : answer.fixes) out += line("it would", fix.flags + " takes " + to_text(fix.bytes));
+        return out;
+    }
+    out += line("steps",
+                grouped(answer.steps) + " of " + grouped(plan.steps) + ", " + grouped(answer.tokens) + " tokens" +
+                    (answer.skipped.empty()
+                         ? ""
+                         : "; " + counted(static_cast<std::int64_t>(answer.skipped.size()), "step") + " skipped"));
+    out += losses(answer) + memory(answer);
+    if (answer.steps_here > 0 && answer.step_seconds > 0.0)
+        out += line("speed",
+                    grouped(static_cast<std::int64_t>(static_cast<double>(answer.tokens_here) / answer.step_seconds)) +
+                        " tokens per second, " +
+                        duration(answer.step_seconds / static_cast<double>(answer.steps_here)) + " a step");
+    if (!answer.checkpoints.empty()) out += line("checkpoint", answer.checkpoints.back());
+    return out;
+}
+
+}  // namespace shardwise::cli
