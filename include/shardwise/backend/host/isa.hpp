@@ -14,8 +14,8 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The instruction sets for which host products exist, faster ones later. A level includes those before it, but for avx2_vnni, which
-/// processors with AVX-512 may lack: what has no code of its own for a level runs as at the last one before it that has.
+/// The instruction sets for which host products exist, faster ones later. A level includes those before it, but for avx2_vnni,
+/// which processors with AVX-512 may lack: what has no code of its own for a level runs as at the last one before it that has.
 enum class IsaLevel : std::uint8_t {
     portable,     // what the including program is compiled for
     avx2,         // AVX2, FMA, F16C

@@ -64,7 +64,7 @@ inline void add_run(RoundedRecord const& record, std::int32_t const (*numbers)[p
     }
 }
 
-/// One block of a panel, by all rows of a task from `first_row` on.
+/// A block of a panel: its codes as whole numbers, and the scales of the inputs that are being added.
 struct RoundedPanelBlock {
     std::int32_t numbers[quant_block][panel_outputs];
     float scale[panel_outputs];
@@ -73,11 +73,11 @@ struct RoundedPanelBlock {
 
 /// Multiplies by activations of eight bits.
 ///
-/// Order  a block of 32 inputs (of Q6_K each half, of int4 each group in it) after another: sum = fma(float(dot) * unit, scale, sum),
-///        where `dot` is the sum of products of whole numbers, `unit` the activations' scale and `scale` the weight's; int8, whose
+/// Order  a block of 32 inputs (of Q6_K each half, of int4 each group in it) after another:
+///        sum = fma(float(dot) * unit, scale, sum), where `dot` is the sum of products of whole numbers, `unit` the activations' scale and `scale` the weight's; int8, whose
 ///        scale is for a whole row: sum = fma(float(dot), unit, sum), multiplied by it at the end. After each block with a minimum
-///        sum = fma(unit * float(sum of the activations' numbers), minimum, sum). Whole numbers are below 2^24: all is exact but
-///        for one rounding in each product and each fma.
+///        sum = fma(unit * float(sum of the activations' numbers), minimum, sum). Whole numbers are below 2^24: each product and
+///        each fma rounds once, and nothing else does.
 inline void multiply_rounded(ProductTask const& task) {
     auto const& weight = task.weight;
     auto const format = weight.format;

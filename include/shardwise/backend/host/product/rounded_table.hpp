@@ -17,11 +17,12 @@ namespace detail {
 
 /// How a format of whole numbers is multiplied by activations of eight bits: with the same bits at every level.
 ///
-/// With X the largest magnitude of an activation's block (2^-100 where it is less), |x - unit * q| <= 1.0001 X / 254 for each activation
-/// x, so that with u = 2^-24, inputs n and weights w each element differs from the exact sum by no more than
-///   1.0001 sum X / 254 |w| + (n / 16 + 4) u sum (|x'| |w'| + |x'| |m|)
-/// where |x'| <= X, and w = w' + m as in product/quant_table.hpp (of Q6_K, and of int4 whose groups end within blocks, each part of a
-/// block adds another 2 u). A value that is not finite makes its row's results NaN.
+/// With X the largest magnitude of an activation's block (2^-100 where it is less), each activation is taken for a number
+/// no more than 1.0001 X / 254 from it. With u = 2^-24, n inputs, weights w, and w = w' + m as in product/quant_table.hpp, each
+/// element differs from the exact sum by no more than
+///   1.0001 sum X / 254 |w| + (n / 8 + 4) u sum X (|w'| + |m|)
+/// because a block rounds four times at most (twice for each half of Q6_K's, twice each for sum and minimum). int4 whose groups end
+/// within blocks rounds twice for each group. A value that is not finite makes its row's results NaN.
 [[nodiscard]] inline ProductKernel rounded_kernel(WeightFormat format, IsaLevel level) {
     [[maybe_unused]] auto const index = static_cast<std::size_t>(format);
     switch (level) {
