@@ -27,7 +27,7 @@ struct Arguments {
     std::optional<std::string> pooling;
     std::optional<std::string> prompt, prompt_ids, prompt_file, threads, max_new_tokens;
     std::optional<std::string> temperature, top_k, top_p, min_p, repetition_penalty, seed, logits;
-    std::optional<std::string> ranks, map;
+    std::optional<std::string> ranks, map, product_activations;
     std::optional<std::string> interval, csv, listen;
     std::optional<std::string> nproc, nnodes, node_rank, master_addr, master_port, max_restarts, log_dir, prefix, bind, grace;
     /// The words after "--", as they are: a command to run.

@@ -151,7 +151,7 @@ std::span<Command const> commands() {
                 "qwen3_vl, qwen3_vl_moe, gemma3, llava and mistral3, and what "
                 "is built like them.",
             .groups = {model_argument(), prompt_options(), load_options(), generation_options(), rank_options(),
-                       run_cache_options(), output_options()},
+                       run_cache_options(), product_options(), output_options()},
             .examples =
                 {{"shardwise run model.gguf --prompt 'The capital of France is' --tp 2", "two ranks, greedily"},
                  {"shardwise run ./SmolLM2-135M-Instruct --chat --prompt 'Why is the sky blue?' --temperature 0.7",

@@ -146,6 +146,17 @@ constexpr std::array embed_rank_table{
     deterministic_option,
 };
 
+constexpr std::array product_table{
+    Option{
+        .flag = "--product-activations",
+        .value = "KIND",
+        .help =
+            "bits of activations in products by weights of whole numbers (Q4_0, int8, ...): all, or 8 as llama.cpp has",
+        .standard = "full",
+        .choices = words_of<product_activation_choices>,
+        .word = &Arguments::product_activations},
+};
+
 constexpr std::array run_cache_table{
     Option{.flag = "--kv-dtype",
            .value = "D",
@@ -230,6 +241,9 @@ OptionGroup rank_options() {
 }
 OptionGroup embed_rank_options() {
     return {"Ranks", embed_rank_table};
+}
+OptionGroup product_options() {
+    return {"Products", product_table};
 }
 OptionGroup run_cache_options() {
     return {"Cache", run_cache_table};

@@ -117,6 +117,8 @@ struct Command {
 [[nodiscard]] OptionGroup rank_options();
 /// --kv-dtype of `run`.
 [[nodiscard]] OptionGroup run_cache_options();
+/// --product-activations of `run`.
+[[nodiscard]] OptionGroup product_options();
 /// --text, --pooling, --normalize.
 [[nodiscard]] OptionGroup embed_options();
 /// --text, --decode.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_flags.hpp"
 
+#include "choices.hpp"
 #include "requests.hpp"
 #include "values.hpp"
 
@@ -90,6 +91,12 @@ Result<RunOptions> read_run_options(Arguments const& arguments) {
                 .fix("use fp32, bf16 or int8");
         }
         options.kv_dtype = *dtype;
+    }
+    if (arguments.product_activations) {
+        auto const activations = choose<ProductActivations>("--product-activations", *arguments.product_activations,
+                                                            product_activation_choices);
+        if (!activations) return activations.error();
+        options.product_activations = *activations;
     }
     auto const weights = read_estimate_request(arguments);
     if (!weights) return weights.error();

@@ -42,6 +42,8 @@ struct SupportAnswer {
     std::vector<SupportRow> strategies;
     std::vector<SupportRow> operations;
     std::vector<SupportRow> weights;
+    /// Formats of weights whose products take activations of eight bits (--product-activations int8).
+    std::vector<SupportRow> int8_activations;
 };
 
 [[nodiscard]] std::string support_json(SupportAnswer const& answer);

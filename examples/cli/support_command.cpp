@@ -126,12 +126,25 @@ template <class SupportOf>
     return rows;
 }
 
+[[nodiscard]] std::vector<SupportRow> int8_activations() {
+    std::vector<SupportRow> rows;
+    for (auto const& each : weight_format_table) {
+        rows.push_back(row(std::string(each.name), [format = each.format]<class B>(B*, DeviceKind) -> Support {
+            if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
+            if (!ExecutesModels<B>) return {SupportLevel::none, no_body};
+            if (has_int8_product(format)) return {SupportLevel::runs, {}};
+            return {SupportLevel::none, "has no whole numbers as codes: its products take activations in full"};
+        }));
+    }
+    return rows;
+}
+
 }  // namespace
 
 ExitCode run_support(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
-    SupportAnswer const answer{strategies(), operations(), weights()};
+    SupportAnswer const answer{strategies(), operations(), weights(), int8_activations()};
     print_text(arguments.json ? support_json(answer) : support_text(answer, style_of_stdout(*color)));
     return ExitCode::done;
 }

@@ -74,6 +74,7 @@ std::string support_json(SupportAnswer const& answer) {
     write_rows(json, "strategies", answer.strategies);
     write_rows(json, "operations", answer.operations);
     write_rows(json, "weights", answer.weights);
+    write_rows(json, "int8_activations", answer.int8_activations);
     json.end_object();
     return std::move(json).text() + "\n";
 }
@@ -82,7 +83,8 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
     std::vector<std::string_view> reasons;
     auto text = table("strategy", answer.strategies, reasons, style) +
                 table("operation", answer.operations, reasons, style) +
-                table("weights kept as", answer.weights, reasons, style);
+                table("weights kept as", answer.weights, reasons, style) +
+                table("--product-activations int8 by", answer.int8_activations, reasons, style);
     text +=
         "runs: shardwise run does it, or has it there; library: C++ programs can call it; planned: estimates, maps and "
         "plans only\n";

@@ -20,8 +20,8 @@ namespace {
 
 std::vector<IsaLevel> levels() {
     std::vector<IsaLevel> found;
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
-        if (level <= detect_isa()) found.push_back(level);
+    for (auto const level : isa_level_list) {
+        if (has_isa(level)) found.push_back(level);
     }
     return found;
 }

@@ -19,10 +19,12 @@ TEST_CASE("host formats: each has what its product needs, at each level") {
         CHECK((row.pack != nullptr) == (row.product == HostProduct::elements));
         CHECK((row.read != nullptr) == detail::is_quantised(row.format));
         CHECK((row.scales != detail::ScaleForm::none) == detail::is_quantised(row.format));
-        for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
-            auto const kernel = detail::product_kernel(row.format, level);
-            CHECK((kernel.multiply != nullptr) == has_host_product(row.format));
-            CHECK((kernel.prepare != nullptr) == (kernel.prepared_bytes != nullptr));
+        for (auto const level : isa_level_list) {
+            for (auto const activations : {ProductActivations::full, ProductActivations::int8}) {
+                auto const kernel = detail::product_kernel(row.format, level, activations);
+                CHECK((kernel.multiply != nullptr) == has_host_product(row.format));
+                CHECK((kernel.prepare != nullptr) == (kernel.prepared_bytes != nullptr));
+            }
         }
     }
 }
@@ -43,13 +45,12 @@ TEST_CASE("host formats: the layout of a panel is as quant_layout.hpp describes 
         // Of 16 outputs in a stretch, or of 512 inputs where all are one.
         std::int64_t scale_bytes;
     };
-    for (auto const& row :
-         {Expected{WeightFormat::int8, all, 64}, Expected{WeightFormat::int4, 128, 64},
-          Expected{WeightFormat::nf4, 64, 64}, Expected{WeightFormat::mxfp4, 128, 64},
-          Expected{WeightFormat::q4_0, 64, 64}, Expected{WeightFormat::q4_1, 32, 64},
-          Expected{WeightFormat::q5_0, 64, 64}, Expected{WeightFormat::q5_1, 32, 64},
-          Expected{WeightFormat::q8_0, 64, 64}, Expected{WeightFormat::q4_k, 256, 256},
-          Expected{WeightFormat::q5_k, 256, 256}, Expected{WeightFormat::q6_k, 512, 576}}) {
+    for (auto const& row : {Expected{WeightFormat::int8, all, 64}, Expected{WeightFormat::int4, 128, 64},
+                            Expected{WeightFormat::nf4, 64, 64}, Expected{WeightFormat::mxfp4, 128, 64},
+                            Expected{WeightFormat::q4_0, 64, 64}, Expected{WeightFormat::q4_1, 32, 64},
+                            Expected{WeightFormat::q5_0, 64, 64}, Expected{WeightFormat::q5_1, 32, 64},
+                            Expected{WeightFormat::q8_0, 64, 64}, Expected{WeightFormat::q4_k, 256, 256},
+                            Expected{WeightFormat::q5_k, 256, 256}, Expected{WeightFormat::q6_k, 512, 576}}) {
         CAPTURE(name_of(row.format));
         CHECK(detail::stretch_inputs(row.format, 64) == row.stretch);
         CHECK(detail::stretch_scale_bytes(row.format, row.stretch == all ? 512 : row.stretch, 64) == row.scale_bytes);
@@ -59,7 +60,8 @@ TEST_CASE("host formats: the layout of a panel is as quant_layout.hpp describes 
     CHECK(detail::stretch_inputs(WeightFormat::int4, all - all % 32) == all);
 }
 
-TEST_CASE("device formats: what runs is elements, bytes with a scale for each row, and blocks that begin with one half") {
+TEST_CASE(
+    "device formats: what runs is elements, bytes with a scale for each row, and blocks that begin with one half") {
     for (auto const& unit : weight_format_table) {
         CAPTURE(unit.name);
         bool const is_even = unit.bits == 4 || unit.bits % 8 == 0;

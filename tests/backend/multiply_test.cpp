@@ -27,8 +27,8 @@ HostOptions options_at(IsaLevel level, int threads = 2) {
 
 std::vector<IsaLevel> levels() {
     std::vector<IsaLevel> found;
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
-        if (level <= detect_isa()) found.push_back(level);
+    for (auto const level : isa_level_list) {
+        if (has_isa(level)) found.push_back(level);
     }
     return found;
 }

@@ -37,8 +37,8 @@ inline std::vector<WeightFormat> const quantised_formats{WeightFormat::int8,  We
 
 [[nodiscard]] inline std::vector<IsaLevel> isa_levels() {
     std::vector<IsaLevel> found;
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
-        if (level <= detect_isa()) found.push_back(level);
+    for (auto const level : isa_level_list) {
+        if (has_isa(level)) found.push_back(level);
     }
     return found;
 }

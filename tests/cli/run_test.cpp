@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -381,4 +382,27 @@ TEST_SUITE("models") {
         CHECK(streamed.out == " Paris\n");
         CHECK(streamed.says("tokens/s"));
     }
+}
+
+TEST_CASE("run: --product-activations int8 rounds in products only, with the same bits over any ranks") {
+    SmallLlama const model;
+    auto const logits = [&](std::string const& name, std::vector<std::string> const& more) {
+        auto const file = model.folder / name;
+        std::vector<std::string> words{"run", model.folder.path(), "--prompt-ids", "1,2,3", "--max-new-tokens", "2"};
+        words.insert(words.end(), {"--quant", "int8", "--deterministic", "--logits", file, "--json"});
+        words.insert(words.end(), more.begin(), more.end());
+        auto const ran = run(words);
+        REQUIRE_MESSAGE(ran.status == 0, ran.err);
+        Answer const answer(ran.out);
+        // What a rank prepares is known beforehand, too.
+        auto const first = std::size_t{0};
+        CHECK(answer.integer("memory", "ranks", first, "peak") <= answer.integer("memory", "ranks", first, "predicted"));
+        return read_text(file);
+    };
+    auto const full = logits("full", {});
+    CHECK(logits("named", {"--product-activations", "full"}) == full);
+    auto const rounded = logits("one", {"--product-activations", "int8"});
+    CHECK(rounded.size() == full.size());
+    CHECK(rounded != full);
+    CHECK(logits("two", {"--product-activations", "int8", "--tp", "2"}) == rounded);
 }

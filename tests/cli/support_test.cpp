@@ -54,7 +54,13 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
         CHECK(levels(answer, "operations", "cuda").at(kernel) == "none");
     }
     CHECK(levels(answer, "weights", "cuda").at("q4_0") == "library");
+    // Products that would not round say so.
+    CHECK(levels(answer, "int8_activations", "cpu").at("q4_k") == "runs");
+    CHECK(levels(answer, "int8_activations", "cpu").at("nf4") == "none");
+    CHECK(levels(answer, "int8_activations", "cpu").at("bf16") == "none");
+    CHECK(levels(answer, "int8_activations", "cuda").at("q4_0") == "none");
     auto const text = run({"support"}).out;
+    CHECK(text.find("its products take activations in full") != std::string::npos);
     CHECK(text.find("Metal shows a process one GPU") != std::string::npos);
     // A plan refuses what support says is refused.
     auto const plan = run({"plan", "gpt2", "--devices", "2xM2-Ultra-192GB", "--json"});

@@ -68,7 +68,7 @@ struct Bytes8 {
 std::vector<IsaLevel> levels_here() {
     std::vector<IsaLevel> found;
     for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
-        if (level <= detect_isa()) found.push_back(level);
+        if (has_isa(level)) found.push_back(level);
     }
     return found;
 }

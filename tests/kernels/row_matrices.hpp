@@ -77,7 +77,7 @@ inline constexpr Shape2 shapes[] = {{1, 1}, {3, 7}, {5, 64}, {2, 200}, {70, 33}}
 [[nodiscard]] inline std::vector<IsaLevel> levels() {
     std::vector<IsaLevel> found;
     for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512}) {
-        if (level <= detect_isa()) found.push_back(level);
+        if (has_isa(level)) found.push_back(level);
     }
     return found;
 }

@@ -56,12 +56,13 @@ constexpr std::int64_t format_outputs = 18;
 constexpr std::int64_t format_inputs = 768;
 constexpr std::int64_t format_tokens = 2;
 
-Result<std::vector<Floats>> run_format(WeightSource const& weight, IsaLevel isa, std::int32_t ranks) {
+Result<std::vector<Floats>> run_format(WeightSource const& weight, IsaLevel isa, std::int32_t ranks,
+                                       ProductActivations activations = ProductActivations::full) {
     auto const in = random_floats(format_tokens * format_inputs, 1);
     auto const pieces = Deterministic::cut(format_inputs, input_grain(weight.format, weight.group));
     std::vector<Floats> made(static_cast<std::size_t>(ranks));
     auto const done = run_threads(ranks, [&](Threads& comm) -> Result<> {
-        HostContext context({.threads = 1, .isa = isa});
+        HostContext context({.threads = 1, .isa = isa, .product_activations = activations});
         auto stream = context.make_stream();
         auto const layer = RowLinear<Host, Deterministic>::create(context, weight, pieces, {ranks, comm.rank()});
         if (!layer) return layer.error();
@@ -247,7 +248,8 @@ TEST_CASE("row_linear: what cannot be cut or does not fit is refused with what i
         .format = WeightFormat::q8_0, .outputs = 4, .inputs = 64, .data = blocks, .scales = {}};
     auto const parted = Layer::create(context, quantised, block_pieces(64), {2, 0});
     CHECK(parted.error().message() ==
-          "row_linear: pieces: part blocks of q8_0 (got 1, expected a multiple of 32); cut by pieces whose grain is a multiple of "
+          "row_linear: pieces: part blocks of q8_0 (got 1, expected a multiple of 32); cut by pieces whose grain is a "
+          "multiple of "
           "input_grain");
     auto const short_bias = random_floats(3, 51);
     CHECK(Layer::create(context, weight, block_pieces(64), {1, 0}, vector(short_bias)).error().code() ==
@@ -263,8 +265,8 @@ TEST_CASE("row_linear: what cannot be cut or does not fit is refused with what i
     Floats out(8);
     Floats workspace(index(layer->workspace(2)));
     auto const call = [&](std::int64_t columns, std::int64_t rows, std::int64_t room, auto& ranks) {
-        return layer->forward(matrix(in, 2, columns), matrix(out, rows, 4), TensorView<float, 1, Host>(workspace.data(), {room}), ranks,
-                              stream);
+        return layer->forward(matrix(in, 2, columns), matrix(out, rows, 4),
+                              TensorView<float, 1, Host>(workspace.data(), {room}), ranks, stream);
     };
     auto const enough = layer->workspace(2);
     CHECK(call(64, 2, enough, single));
@@ -308,8 +310,8 @@ TEST_CASE(
                 size += std::abs(weights[index(i % format_outputs * format_inputs + k)]);
             exact.tolerance[index(i)] += 0x1p-21 * size;
         }
-        for (auto const isa : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
-            if (isa > detect_isa()) continue;
+        for (auto const isa : isa_level_list) {
+            if (!has_isa(isa)) continue;
             CAPTURE(name_of(format));
             CAPTURE(name_of(isa));
             auto const alone = run_format(stored.source, isa, 1);
@@ -318,6 +320,27 @@ TEST_CASE(
             // 24 blocks of 32 and 3 of 256: also more ranks than leaves.
             for (std::int32_t const ranks : {3, 8}) {
                 auto const made = run_format(stored.source, isa, ranks);
+                REQUIRE(made);
+                CHECK(is_bitwise_equal(made->front(), alone->front()));
+                CHECK(is_bitwise_equal(made->back(), alone->front()));
+            }
+        }
+    }
+}
+
+TEST_CASE("row_linear: activations of eight bits give the same bits over any ranks and at every level") {
+    for (auto const format : all_weight_formats) {
+        if (!has_int8_product(format)) continue;
+        Stored const stored(format, format_outputs, format_inputs);
+        auto const alone = run_format(stored.source, IsaLevel::portable, 1, ProductActivations::int8);
+        REQUIRE(alone);
+        CHECK_FALSE(is_bitwise_equal(alone->front(), run_format(stored.source, IsaLevel::portable, 1)->front()));
+        for (auto const isa : isa_level_list) {
+            if (!has_isa(isa)) continue;
+            CAPTURE(name_of(format));
+            CAPTURE(name_of(isa));
+            for (std::int32_t const ranks : {1, 3, 8}) {
+                auto const made = run_format(stored.source, isa, ranks, ProductActivations::int8);
                 REQUIRE(made);
                 CHECK(is_bitwise_equal(made->front(), alone->front()));
                 CHECK(is_bitwise_equal(made->back(), alone->front()));

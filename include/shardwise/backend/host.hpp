@@ -12,6 +12,7 @@
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/split.hpp>
 #include <shardwise/core/tensor_view.hpp>
+#include <shardwise/op/product_activations.hpp>
 #include <shardwise/op/product_sums.hpp>
 
 #include <atomic>
@@ -34,6 +35,8 @@ struct HostOptions {
     StreamMode streams = StreamMode::immediate;
     /// The instruction set of the products, one that the machine has; unset: what choose_isa() says.
     std::optional<IsaLevel> isa = std::nullopt;
+    /// What products by quantised weights make of activations.
+    ProductActivations product_activations = ProductActivations::full;
     /// Where pinned: the caller's core, counted among those that it may use; the context's threads take the next ones.
     int first_core = 0;
 };
@@ -60,7 +63,8 @@ public:
     /// The instruction set of its products, or why the one that was asked for cannot be had.
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
     [[nodiscard]] HostStream make_stream() {
-        return HostStream(options_.streams, &pool_, isa_, options_.is_pinned ? options_.first_core : -1);
+        return HostStream(options_.streams, &pool_, isa_, options_.is_pinned ? options_.first_core : -1,
+                          options_.product_activations);
     }
 
 private:
@@ -146,6 +150,8 @@ struct Host {
 
     /// out = in * weight^T for one row or many: each element is summed in an order that depends on the weight's format and
     /// inputs and on the instruction set only, not on the rows, the outputs or the threads. Defined in backend/host/multiply.hpp.
+    /// The stream says whether weights of whole numbers take activations of eight bits (ProductActivations::int8), by blocks of 32
+    /// inputs from the first one of the product on; the bits are then those of every instruction set.
     ///
     /// Contexts may share a weight: each multiplies on the threads of its stream.
     ///

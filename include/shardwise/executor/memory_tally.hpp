@@ -69,7 +69,7 @@ struct MemoryTally {
     template <ReductionPolicy Policy>
     [[nodiscard]] Result<> add_product(CountedBlock const& block, Operation const& op, ParameterFormat held,
                                        std::int64_t layers, std::int64_t rows) {
-        auto const kernel = product_kernel(held.format, block.isa);
+        auto const kernel = product_kernel(held.format, block.isa, block.limits.product_activations);
         auto const hold = [&](std::int64_t outputs, std::int64_t inputs, std::int64_t row_bytes) -> Result<> {
             if (outputs == 0 || inputs == 0) return {};
             auto const bytes = packed_weight_bytes(held.format, outputs, inputs, held.group);

@@ -8,6 +8,7 @@
 #include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
+#include <shardwise/op/product_activations.hpp>
 #include <shardwise/session/request_texts.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -47,6 +48,9 @@ struct RunOptions {
     std::int64_t cache_tokens = 0;
     /// What keys and values are kept in: f32, bf16 or i8.
     Dtype kv_dtype = Dtype::f32;
+    /// What products by quantised weights make of activations. int8 is refused where no weight is held in a format of whole
+    /// numbers.
+    ProductActivations product_activations = ProductActivations::full;
     /// How long ranks wait for each other.
     std::chrono::nanoseconds timeout = std::chrono::minutes(5);
     /// How long all of it may take.

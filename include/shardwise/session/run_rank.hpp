@@ -8,6 +8,7 @@
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/check_product_activations.hpp>
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
@@ -71,6 +72,8 @@ public:
         auto const isa = host_.stream.isa();
         if (!isa) return isa.error();
         auto const formats = formats_of(parameters, options_.load);
+        auto const rounds = check_product_activations(model_, formats, limits_.product_activations);
+        if (!rounds) return rounds.error();
         auto const predicted = predict_memory<Host, Policy>(model_, formats, place, limits_, *isa, experts, blocks);
         if (!predicted) return predicted.error();
         predicted_ = predicted->total();
@@ -304,7 +307,9 @@ private:
     [[nodiscard]] static HostOptions cores_of(HostCommunicator const& world, RunOptions const& options) {
         auto const neighbours = options.local_ranks > 0 ? options.local_ranks : world.size();
         auto const threads = options.threads > 0 ? std::max(1, options.threads * neighbours / world.size()) : 0;
-        return rank_options(threads, neighbours, world.rank() % neighbours);
+        auto own = rank_options(threads, neighbours, world.rank() % neighbours);
+        own.product_activations = options.product_activations;
+        return own;
     }
     [[nodiscard]] bool is_first() const { return world_.rank() == 0; }
     /// The place of a request among those that are being computed, by its number in this group's session.

@@ -129,8 +129,8 @@ template <ReductionPolicy Policy>
     if (!parameters) return parameters.error();
     auto context = options.context;
     if (model.config.max_positions > 0) context = std::min(context, model.config.max_positions);
-    ExecutorLimits const limits{1, context, std::max<std::int64_t>(std::min(options.step_tokens, context), 1), 0,
-                                options.kv_dtype};
+    ExecutorLimits const limits{1, context,          std::max<std::int64_t>(std::min(options.step_tokens, context), 1),
+                                0, options.kv_dtype, options.product_activations};
     detail::RequestBoard board;
     return run_threads(static_cast<std::int32_t>(options.ranks()),
                        [&](Threads& thread) -> Result<> {

@@ -3,16 +3,23 @@
 
 #include <shardwise/core/result.hpp>
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// The instruction sets for which host products exist; each level includes those before it.
+/// The instruction sets for which host products exist, faster ones later. A level includes those before it, but for avx2_vnni,
+/// which processors with AVX-512 may lack: what has no code of its own for a level runs as at the last one before it that has.
 enum class IsaLevel : std::uint8_t {
     portable,     // what the including program is compiled for
     avx2,         // AVX2, FMA, F16C
+    avx2_vnni,    // the same with AVX-VNNI
     avx512,       // AVX-512 F, BW, DQ, VL
     avx512_bf16,  // AVX-512 BF16 and VNNI
 };
@@ -23,6 +30,8 @@ enum class IsaLevel : std::uint8_t {
             return "portable";
         case IsaLevel::avx2:
             return "avx2";
+        case IsaLevel::avx2_vnni:
+            return "avx2_vnni";
         case IsaLevel::avx512:
             return "avx512";
         case IsaLevel::avx512_bf16:
@@ -31,38 +40,77 @@ enum class IsaLevel : std::uint8_t {
     return "unknown";
 }
 
+/// All levels in their order.
+inline constexpr std::array isa_level_list{IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx2_vnni, IsaLevel::avx512,
+                                           IsaLevel::avx512_bf16};
+
+namespace detail {
+
+/// Whether the processor has AVX-VNNI: g++ 12's __builtin_cpu_supports does not know its name.
+[[nodiscard]] inline bool has_avx_vnni() {
+#if defined(__x86_64__)
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    // CPUID leaf 7, subleaf 1, EAX bit 4 (Intel SDM, volume 2A).
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4U & 1U) != 0;
+#else
+    return false;
+#endif
+}
+
+}  // namespace detail
+
+/// Whether this machine's processor and system offer a level.
+[[nodiscard]] inline bool has_isa(IsaLevel level) {
+#if defined(__x86_64__)
+    bool const has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool const has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    switch (level) {
+        case IsaLevel::portable:
+            return true;
+        case IsaLevel::avx2:
+            return has_avx2;
+        case IsaLevel::avx2_vnni:
+            return has_avx2 && detail::has_avx_vnni();
+        case IsaLevel::avx512:
+            return has_avx512;
+        case IsaLevel::avx512_bf16:
+            return has_avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    }
+    return false;
+#else
+    return level == IsaLevel::portable;
+#endif
+}
+
 /// The highest level that this machine's processor and system offer.
 [[nodiscard]] inline IsaLevel detect_isa() {
-#if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return IsaLevel::portable;
-    bool const has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (!has_avx512) return IsaLevel::avx2;
-    bool const has_bf16 = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
-    return has_bf16 ? IsaLevel::avx512_bf16 : IsaLevel::avx512;
-#else
-    return IsaLevel::portable;
-#endif
+    auto highest = IsaLevel::portable;
+    for (auto const level : isa_level_list) highest = has_isa(level) ? level : highest;
+    return highest;
 }
 
 /// A level by its name.
 ///
 /// Errors  invalid_argument, which lists the names
 [[nodiscard]] constexpr Result<IsaLevel> parse_isa(std::string_view name) {
-    for (auto const level : {IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx512, IsaLevel::avx512_bf16}) {
+    for (auto const level : isa_level_list) {
         if (name == name_of(level)) return level;
     }
     return Error{ErrorCode::invalid_argument}
         .in("SHARDWISE_ISA")
         .because("is not an instruction set level")
-        .fix("use portable, avx2, avx512 or avx512_bf16");
+        .fix("use portable, avx2, avx2_vnni, avx512 or avx512_bf16");
 }
 
 /// A level that products can use here.
 ///
 /// Errors  invalid_argument for one that the machine lacks
 [[nodiscard]] inline Result<IsaLevel> check_isa(IsaLevel level) {
-    if (level <= detect_isa()) return level;
+    if (has_isa(level)) return level;
     return Error{ErrorCode::invalid_argument}
         .in("instruction set")
         .at(name_of(level))

@@ -168,7 +168,7 @@ inline void prepare_row(ProductKernel const& kernel, ProductTask const& task, fl
 /// Puts a checked product into a stream.
 [[nodiscard]] inline Result<> submit_product(ProductTask const& task, HostWeight const& weight, HostStream& stream) {
     if (!stream.isa()) return stream.isa().error();
-    auto const kernel = product_kernel(weight.format(), *stream.isa());
+    auto const kernel = product_kernel(weight.format(), *stream.isa(), stream.product_activations());
     stream.submit([kernel, task, context = &weight.context(), pool = stream.pool()]() -> Result<> {
         if (task.rows == 0 || task.weight.outputs == 0) return {};
         context->count_product();

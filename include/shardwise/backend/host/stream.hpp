@@ -9,6 +9,7 @@
 #include <shardwise/backend/host/thread_pool.hpp>
 #include <shardwise/core/deadline.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/op/product_activations.hpp>
 
 #include <condition_variable>
 #include <cstdint>
@@ -43,10 +44,11 @@ public:
     /// `pool` is what kernels of this stream share their loops with; it outlives the stream. Without one they run in the
     /// stream's own thread. `isa` is the instruction set of its products, or why there is none. A queued stream's thread stays
     /// on the `core`-th of the cores that the caller may use; none where it is negative. Where the system gives a queued stream
-    /// no thread, the stream has failed from the start.
+    /// no thread, the stream has failed from the start. `activations` is what its products by quantised weights make of those.
     explicit HostStream(StreamMode mode = StreamMode::immediate, ThreadPool* pool = nullptr,
-                        Result<IsaLevel> const& isa = choose_isa(), int core = -1)
-        : state_(std::make_unique<State>()), pool_(pool), isa_(isa) {
+                        Result<IsaLevel> const& isa = choose_isa(), int core = -1,
+                        ProductActivations activations = ProductActivations::full)
+        : state_(std::make_unique<State>()), pool_(pool), isa_(isa), activations_(activations) {
         if (mode != StreamMode::queued) return;
         if (!detail::start_thread(state_->worker, [state = state_.get(), core] {
                 CorePin const pin(core);
@@ -113,6 +115,7 @@ public:
     /// The threads that take part in a kernel of this stream.
     [[nodiscard]] int threads() const { return pool_ == nullptr ? 1 : pool_->size(); }
     [[nodiscard]] Result<IsaLevel> const& isa() const { return isa_; }
+    [[nodiscard]] ProductActivations product_activations() const { return activations_; }
 
     /// Waits until everything that was put in is done.
     ///
@@ -219,6 +222,7 @@ private:
     std::unique_ptr<State> state_;
     ThreadPool* pool_;
     Result<IsaLevel> isa_;
+    ProductActivations activations_;
 };
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

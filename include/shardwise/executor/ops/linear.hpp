@@ -77,8 +77,9 @@ private:
         return error.at(from.name_of(op.parameters[0]));
     }
 
-    [[nodiscard]] static Result<Held> load_column(Loader const& from, Operation const& op, StoredParameter const& stored,
-                                                  BlockBody const& body, BlockCut const& cut) {
+    [[nodiscard]] static Result<Held> load_column(Loader const& from, Operation const& op,
+                                                  StoredParameter const& stored, BlockBody const& body,
+                                                  BlockCut const& cut) {
         auto const rows = stored_rows(op, body, from.model(), stored, from.is_gguf(),
                                       cut.columns[static_cast<std::size_t>(op.output)]);
         auto matrix = from.parameters().matrix(stored, {.outputs = op.out_features,
@@ -114,13 +115,14 @@ private:
         if (!row) return named(row.error(), from, op);
         return Held{std::move(*row)};
     }
-    [[nodiscard]] static Result<Held> load_latent(Loader const& from, Operation const& op, StoredParameter const& stored,
-                                                  AttentionShape const& shape, BlockCut const& cut) {
+    [[nodiscard]] static Result<Held> load_latent(Loader const& from, Operation const& op,
+                                                  StoredParameter const& stored, AttentionShape const& shape,
+                                                  BlockCut const& cut) {
         auto const own = cut.heads->query;
         auto const rows_of_head = shape.heads > 0 ? op.out_features / shape.heads : 0;
         UnitRange const rows[] = {{own.begin * rows_of_head, own.end * rows_of_head}};
-        auto const matrix = from.parameters().matrix(
-            stored, {.outputs = op.out_features, .inputs = op.in_features, .rows = rows});
+        auto const matrix =
+            from.parameters().matrix(stored, {.outputs = op.out_features, .inputs = op.in_features, .rows = rows});
         if (!matrix) return matrix.error();
         auto local = shape;
         local.heads = own.size();
@@ -135,7 +137,7 @@ private:
         if (!bytes) return Error{ErrorCode::size_overflow}.in("weight").got(heads);
         to.add_packed(bytes->count());
         if (heads == 0) return {};
-        auto const kernel = product_kernel(held.format, block.isa);
+        auto const kernel = product_kernel(held.format, block.isa, block.limits.product_activations);
         auto const row_bytes = prepared_row_bytes(kernel, UnitRange{0, shape.latent - shape.rotary});
         to.prepared = std::max(to.prepared, prepared_buffer_bytes(row_bytes, latent_rows));
         return {};

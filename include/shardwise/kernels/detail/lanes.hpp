@@ -14,7 +14,7 @@ template <class Function>
                                      [[maybe_unused]] Function avx512) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
     if (level >= IsaLevel::avx512) return avx512;
-    if (level == IsaLevel::avx2) return avx2;
+    if (level >= IsaLevel::avx2) return avx2;
 #endif
     return portable;
 }

@@ -5,6 +5,7 @@
 #include <shardwise/backend/host/product/panel.hpp>
 #include <shardwise/backend/host/product/quant_codes.hpp>
 #include <shardwise/backend/weight_source.hpp>
+#include <shardwise/op/product_activations.hpp>
 #include <shardwise/quant/weight_format.hpp>
 
 #include <array>
@@ -103,7 +104,23 @@ static_assert(has_each_format(host_format_table), "host_format_table says of eac
     return product == HostProduct::integers || product == HostProduct::looked_up;
 }
 
+/// Whether products by a format round activations where the policy asks for it: those of whole numbers do.
+[[nodiscard]] constexpr bool rounds_activations(WeightFormat format, ProductActivations activations) {
+    switch (activations) {
+        case ProductActivations::full:
+            return false;
+        case ProductActivations::int8:
+            break;
+    }
+    return host_format(format).product == HostProduct::integers;
+}
+
 }  // namespace detail
+
+/// Whether products by a format take activations of eight bits under ProductActivations::int8; all others take them in full.
+[[nodiscard]] constexpr bool has_int8_product(WeightFormat format) {
+    return detail::rounds_activations(format, ProductActivations::int8);
+}
 
 /// Whether the host multiplies by a format; it refuses the others where a weight is held.
 [[nodiscard]] constexpr bool has_host_product(WeightFormat format) {

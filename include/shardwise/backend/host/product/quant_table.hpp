@@ -29,6 +29,7 @@ namespace detail {
     switch (level) {
 #if defined(SHARDWISE_HAS_X86_LEVELS)
         case IsaLevel::avx2:
+        case IsaLevel::avx2_vnni:
             return quant_avx2::quant_kernel(format);
         case IsaLevel::avx512:
             return quant_avx512::quant_kernel(format);
@@ -39,6 +40,7 @@ namespace detail {
             break;
 #if !defined(SHARDWISE_HAS_X86_LEVELS)
         case IsaLevel::avx2:
+        case IsaLevel::avx2_vnni:
         case IsaLevel::avx512:
         case IsaLevel::avx512_bf16:
             break;

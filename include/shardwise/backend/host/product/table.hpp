@@ -7,7 +7,9 @@
 #include <shardwise/backend/host/product/dense_portable.hpp>
 #include <shardwise/backend/host/product/host_format.hpp>
 #include <shardwise/backend/host/product/quant_table.hpp>
+#include <shardwise/backend/host/product/rounded_table.hpp>
 #include <shardwise/backend/host/product/task.hpp>
+#include <shardwise/op/product_activations.hpp>
 #include <shardwise/quant/weight_format.hpp>
 
 #include <array>
@@ -18,26 +20,22 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 namespace detail {
 
-/// How elements without scales are multiplied, by the levels of IsaLevel.
+/// How elements without scales are multiplied: portably, by AVX2 and by AVX-512.
 struct DenseProducts {
     WeightFormat format;
-    std::array<void (*)(ProductTask const& task), 4> multiply;
+    void (*portable)(ProductTask const& task);
+    void (*avx2)(ProductTask const& task);
+    void (*avx512)(ProductTask const& task);
 };
 inline constexpr std::array<DenseProducts, 3> dense_products{{
 #if defined(SHARDWISE_HAS_X86_LEVELS)
-    {WeightFormat::f32,
-     {&portable::multiply_f32, &avx2::multiply_f32, &avx512::multiply_f32, &avx512::multiply_f32}},
-    {WeightFormat::bf16,
-     {&portable::multiply_bf16, &avx2::multiply_bf16, &avx512::multiply_bf16, &avx512::multiply_bf16}},
-    {WeightFormat::f16,
-     {&portable::multiply_f16, &avx2::multiply_f16, &avx512::multiply_f16, &avx512::multiply_f16}},
+    {WeightFormat::f32, &portable::multiply_f32, &avx2::multiply_f32, &avx512::multiply_f32},
+    {WeightFormat::bf16, &portable::multiply_bf16, &avx2::multiply_bf16, &avx512::multiply_bf16},
+    {WeightFormat::f16, &portable::multiply_f16, &avx2::multiply_f16, &avx512::multiply_f16},
 #else
-    {WeightFormat::f32,
-     {&portable::multiply_f32, &portable::multiply_f32, &portable::multiply_f32, &portable::multiply_f32}},
-    {WeightFormat::bf16,
-     {&portable::multiply_bf16, &portable::multiply_bf16, &portable::multiply_bf16, &portable::multiply_bf16}},
-    {WeightFormat::f16,
-     {&portable::multiply_f16, &portable::multiply_f16, &portable::multiply_f16, &portable::multiply_f16}},
+    {WeightFormat::f32, &portable::multiply_f32, &portable::multiply_f32, &portable::multiply_f32},
+    {WeightFormat::bf16, &portable::multiply_bf16, &portable::multiply_bf16, &portable::multiply_bf16},
+    {WeightFormat::f16, &portable::multiply_f16, &portable::multiply_f16, &portable::multiply_f16},
 #endif
 }};
 
@@ -55,7 +53,11 @@ static_assert(has_each_dense_product(), "dense_products has one row for each for
 /// How a format of elements without scales is multiplied; nothing for others.
 [[nodiscard]] inline ProductKernel dense_kernel(WeightFormat format, IsaLevel level) {
     for (auto const& row : dense_products) {
-        if (row.format == format) return {nullptr, nullptr, row.multiply[static_cast<std::size_t>(level)]};
+        if (row.format != format) continue;
+        auto* const multiply = level >= IsaLevel::avx512 ? row.avx512
+                               : level >= IsaLevel::avx2 ? row.avx2
+                                                         : row.portable;
+        return {nullptr, nullptr, multiply};
     }
     return {};
 }
@@ -72,13 +74,16 @@ struct GemmKernels {
     if (level >= IsaLevel::avx512) {
         return {&avx512::tile_kernels<avx512::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
     }
-    if (level == IsaLevel::avx2) return {&avx2::tile_kernels<avx2::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
+    if (level >= IsaLevel::avx2) return {&avx2::tile_kernels<avx2::ReadF32>, &avx2::widen_bf16, &avx2::widen_f16};
 #endif
     return {&portable::tile_kernels<portable::ReadF32>, &portable::widen_bf16, &portable::widen_f16};
 }
 
-/// How a format is multiplied at a level that the machine has; nothing for a format that has no product.
-[[nodiscard]] inline ProductKernel product_kernel(WeightFormat format, IsaLevel level) {
+/// How a format is multiplied at a level that the machine has; nothing for a format that has no product. Formats whose codes are no
+/// whole numbers take all activations in full.
+[[nodiscard]] inline ProductKernel product_kernel(WeightFormat format, IsaLevel level,
+                                                  ProductActivations activations = ProductActivations::full) {
+    if (rounds_activations(format, activations)) return rounded_kernel(format, level);
     return is_quantised(format) ? quant_kernel(format, level) : dense_kernel(format, level);
 }
 
