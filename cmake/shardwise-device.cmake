@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Devices: the targets shardwise::cuda and shardwise::hip, and their kernels. The build tree and the installed package read the
-# same file. No language is enabled: the kernels are one translation unit, which a custom command compiles.
+# same file. No language is enabled: the kernels are a few translation units, which custom commands compile side by side.
 #
 #   find_package(shardwise REQUIRED COMPONENTS cuda)
 #   target_link_libraries(engine PRIVATE shardwise::cuda)
@@ -132,17 +132,20 @@ endfunction()
 # shardwise_add_kernels(TARGET): links the kernels into TARGET, which links shardwise::cuda or shardwise::hip.
 function(shardwise_add_kernels target)
     get_target_property(libraries ${target} LINK_LIBRARIES)
+    cmake_path(GET shardwise_kernels_source PARENT_PATH folder)
     set(has_vendor FALSE)
     foreach(vendor cuda hip)
         if(NOT "shardwise::${vendor}" IN_LIST libraries)
             continue()
         endif()
         set(has_vendor TRUE)
-        set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-kernels-${vendor}.o")
         shardwise_assertion_flags(assertions ${target})
-        shardwise_compile_kernels(${vendor} "${object}" "${shardwise_kernels_source}" -O3 ${assertions})
-        target_sources(${target} PRIVATE "${object}")
-        set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+        foreach(family collectives products rows)
+            set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}-${family}-${vendor}.o")
+            shardwise_compile_kernels(${vendor} "${object}" "${folder}/instantiate/${family}.cu" -O3 ${assertions})
+            target_sources(${target} PRIVATE "${object}")
+            set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+        endforeach()
     endforeach()
     if(NOT has_vendor)
         message(FATAL_ERROR "shardwise_add_kernels(${target}): link shardwise::cuda or shardwise::hip to it first")

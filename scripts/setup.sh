@@ -135,8 +135,28 @@ install_schemas() {
     fi
 }
 
+# Only the check of what nvcc makes of the kernels needs these, and toolkits may lack them.
+install_cuda_readers() {
+    local folder=${XDG_CACHE_HOME:-$HOME/.cache}/shardwise/cuda-readers
+    local nvcc
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || return 0
+    [ -x "$(dirname "$nvcc")/cuobjdump" ] && [ -x "$(dirname "$nvcc")/nvdisasm" ] && return
+    compgen -G "$folder/lib/python3*/site-packages/nvidia/*/bin/nvdisasm" >/dev/null && return
+    echo "setup: installing cuobjdump and nvdisasm into $folder" >&2
+    rm -rf "$folder"
+    if ! {
+        python3 -m venv "$folder" &&
+            "$folder/bin/python" -m pip install --quiet --disable-pip-version-check nvidia-cuda-cuobjdump==13.5.37 \
+                nvidia-cuda-nvdisasm==13.5.37
+    } >&2; then
+        rm -rf "$folder"
+        echo "setup: they could not be installed from PyPI; nvcc's code will not be held to its limits" >&2
+    fi
+}
+
 install_missing
 if [ "$purpose" = all ]; then
     install_conan
     install_schemas
+    install_cuda_readers
 fi

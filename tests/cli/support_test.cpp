@@ -80,7 +80,7 @@ TEST_CASE("support: every kernel of the library has a row, and whether a device 
         auto const text = file.is_regular_file() ? read_text(file.path().string()) : std::string();
         bool const is_kernel = text.find("Result<> " + name + "(") != std::string::npos;
         if (file.path().extension() == ".hpp" && is_kernel) CHECK_MESSAGE(cpu.count(name) == 1, name);
-        if (file.path().extension() == ".cuh") on_devices.insert(name);
+        if (file.path().extension() == ".cuh" && !name.ends_with("_launch")) on_devices.insert(name);
     }
     CHECK(on_devices.size() >= 5);
     for (auto const& [name, level] : cuda) CHECK_MESSAGE((level == "library") == (on_devices.count(name) == 1), name);

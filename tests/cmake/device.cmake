@@ -60,6 +60,28 @@ foreach(vendor cuda hip)
     set_tests_properties(device.${vendor}.host_code PROPERTIES TIMEOUT 300)
 endforeach()
 
+# What the compilers make of each kernel (registers, stack, doubles, the width of loads), held to tests/device/limits.txt.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+foreach(vendor cuda hip)
+    if(NOT TARGET shardwise::${vendor} OR NOT Python3_FOUND)
+        shardwise_absent_test(device.code.${vendor} "${vendor}'s compiler or Python 3 is not installed")
+        continue()
+    endif()
+    if(shardwise_sanitized)
+        continue()
+    endif()
+    set(require "")
+    if(vendor STREQUAL "hip")
+        set(require --require)
+    endif()
+    add_test(NAME device.code.${vendor}
+             COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/check_device_code.py" --vendor ${vendor} ${require}
+                     --work "${CMAKE_CURRENT_BINARY_DIR}/device-code"
+             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    # A toolkit of which the readers are missing: the line says so.
+    set_tests_properties(device.code.${vendor} PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "skipped: ")
+endforeach()
+
 # HIP on the CPU: a checkout of ROCm/HIP-CPU and TBB (Debian: libtbb-dev).
 set(SHARDWISE_HIP_CPU "" CACHE PATH "A checkout of ROCm/HIP-CPU, with which to run the HIP kernels on the processor")
 if(SHARDWISE_HIP_CPU)

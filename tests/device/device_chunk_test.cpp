@@ -22,9 +22,13 @@ namespace {
 /// A chunk's elements times their scale.
 template <WeightFormat format>
 std::vector<float> decode(DeviceWeightView const& weight, std::int64_t output, std::int64_t chunk) {
-    std::vector<float> values(DeviceChunk<format>::elements);
-    DeviceChunk<format>::decode(detail::load_pack(weight.rows + output * weight.row_bytes + 16 * chunk), values.data());
-    for (auto& value : values) value *= DeviceChunk<format>::scale(weight, output, chunk);
+    std::vector<float> values;
+    auto const pack = detail::load_pack(weight.rows + output * weight.row_bytes + 16 * chunk);
+    for (int four = 0; four < DeviceChunk<format>::elements / 4; ++four) {
+        float quants[4];
+        DeviceChunk<format>::decode(pack, four, quants);
+        for (auto const quant : quants) values.push_back(quant * DeviceChunk<format>::scale(weight, output, chunk));
+    }
     return values;
 }
 

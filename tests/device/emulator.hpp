@@ -22,7 +22,7 @@
 #define __device__
 #define __global__
 #define __shared__ static thread_local
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 namespace shardwise::testing {
 

@@ -251,6 +251,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <>
 struct DeviceCode<testing::FakeApi> {
+    static constexpr int warp_size = testing::FakeApi::warp_size;
+    static constexpr bool has_own_warps = true;
+
     static float shuffle_xor(float value, int mask) { return testing::Emulator::current().shuffle_xor(value, mask); }
     static void store_release(std::uint32_t* at, std::uint32_t value) {
         std::atomic_ref(*at).store(value, std::memory_order_release);
@@ -262,7 +265,10 @@ struct DeviceCode<testing::FakeApi> {
         std::this_thread::yield();
         return std::chrono::steady_clock::now().time_since_epoch().count();
     }
+};
 
+template <>
+struct DeviceLaunch<testing::FakeApi> {
     template <class... Parameters>
     static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
                            testing::FakeStream* stream, Parameters... arguments) {

@@ -7,11 +7,12 @@
 #include <doctest/doctest.h>
 
 #include <shardwise/backend/device.cuh>
-#include <shardwise/kernels/all_reduce.cuh>
-#include <shardwise/kernels/gemm.cuh>
-#include <shardwise/kernels/multiply.cuh>
-#include <shardwise/kernels/rms_norm.cuh>
-#include <shardwise/kernels/rope.cuh>
+#include <shardwise/kernels/all_reduce_launch.cuh>
+#include <shardwise/kernels/device/all_reduce.hpp>
+#include <shardwise/kernels/gemm_launch.cuh>
+#include <shardwise/kernels/multiply_launch.cuh>
+#include <shardwise/kernels/rms_norm_launch.cuh>
+#include <shardwise/kernels/rope_launch.cuh>
 // clang-format on
 
 #include <chrono>
@@ -25,7 +26,7 @@ using shardwise::testing::Fake;
 using shardwise::testing::FakeApi;
 using shardwise::testing::FakeMachine;
 
-// The device side for the fake vendor, which kernels/instantiate.cu is for the real ones.
+// The device side for the fake vendor, which kernels/instantiate/ is for the real ones.
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
 template void DeviceBackend<FakeApi>::launch(std::int64_t, testing::AddIndex, DeviceStream<FakeApi>&, std::int64_t);

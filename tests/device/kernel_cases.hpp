@@ -25,34 +25,36 @@ constexpr double smallest = std::is_same_v<T, Float16> ? 0x1p-25 : 0x1p-134;
 
 template <class T, class B>
 void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std::int64_t stride, bool in_place,
-                    float epsilon = 1e-5F, float size = 1.0F) {
-    auto in = numbers<T>(rows * stride, 11);
+                    float epsilon = 1e-5F, float size = 1.0F, std::int64_t shift = 0) {
+    // Rows begin `shift` elements behind the memory.
+    auto in = numbers<T>(rows * stride + shift, 11);
     for (auto& value : in) value = T(static_cast<float>(value) * size);
-    auto const weight = numbers<T>(width, 12);
+    auto const weight = numbers<T>(width + shift, 12);
     constexpr float offset = 1.0F;
     auto device_in = bench.send(in);
     auto device_weight = bench.send(weight);
-    auto device_out = bench.send(std::vector<T>(static_cast<std::size_t>(rows * stride)));
+    auto device_out = bench.send(std::vector<T>(static_cast<std::size_t>(rows * stride + shift)));
     auto& target = in_place ? device_in : device_out;
-    TensorView<T const, 2, B> const from(device_in.data(), {rows, width}, stride);
-    TensorView<T, 2, B> const to(target.data(), {rows, width}, stride);
-    TensorView<T const, 1, B> const parameters(device_weight.data(), {width});
+    TensorView<T const, 2, B> const from(device_in.data() + shift, {rows, width}, stride);
+    TensorView<T, 2, B> const to(target.data() + shift, {rows, width}, stride);
+    TensorView<T const, 1, B> const parameters(device_weight.data() + shift, {width});
     REQUIRE(rms_norm<T>(from, parameters, to, epsilon, bench.stream(), offset));
     auto const out = bench.fetch(target);
-    // A sum in 256 parts, joined by at most 32 + 5 additions; its square root halves the error, and a division, an addition,
-    // the root, the reciprocal and three products follow.
-    auto const roundings = (static_cast<double>((width + 255) / 256) + 1 + 37) / 2 + 7;
+    // A sum in 256 parts, of up to 8 elements at a time, joined by at most 32 + 5 additions; or of a narrow row in 16 parts and
+    // more. Its square root halves the error, and a division, an addition, the root, the reciprocal and three products follow.
+    auto const parts = width <= 1024 ? 16 : 256;
+    auto const roundings = (static_cast<double>(width / parts) + 8 + 1 + 37) / 2 + 7;
     for (std::int64_t row = 0; row < rows; ++row) {
-        auto const* const values = in.data() + row * stride;
+        auto const* const values = in.data() + shift + row * stride;
         double squares = 0.0;
         for (std::int64_t i = 0; i < width; ++i)
             squares += std::pow(static_cast<double>(static_cast<float>(values[i])), 2);
         auto const scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(epsilon));
         for (std::int64_t i = 0; i < width; ++i) {
-            auto const w = static_cast<double>(static_cast<float>(weight[static_cast<std::size_t>(i)]));
+            auto const w = static_cast<double>(static_cast<float>(weight[static_cast<std::size_t>(shift + i)]));
             auto const expected = static_cast<double>(static_cast<float>(values[i])) * scale * (w + 1.0);
             auto const result =
-                static_cast<double>(static_cast<float>(out[static_cast<std::size_t>(row * stride + i)]));
+                static_cast<double>(static_cast<float>(out[static_cast<std::size_t>(shift + row * stride + i)]));
             REQUIRE(std::abs(result - expected) <=
                     std::abs(expected) * (roundings * 0x1p-24 + roundoff<T>)*1.01 + smallest<T>);
         }
@@ -60,8 +62,9 @@ void check_rms_norm(Bench<B>& bench, std::int64_t rows, std::int64_t width, std:
 }
 
 template <class T, class B>
-void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int64_t head_dim, std::int64_t pairs) {
-    std::vector<std::int32_t> const positions{0, 1, 17, 1000003};
+void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int64_t head_dim, std::int64_t pairs,
+                std::int64_t first = 0) {
+    std::vector<std::int32_t> const positions{0, 1, 17, 1000003, -5};
     auto const tokens = static_cast<std::int64_t>(positions.size());
     std::vector<float> frequencies;
     for (std::int64_t i = 0; i < pairs; ++i) {
@@ -74,7 +77,7 @@ void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int
     auto const device_positions = bench.send(positions);
     auto const device_frequencies = bench.send(frequencies);
     REQUIRE(rope<T>(device_values.matrix(tokens, width), device_positions.view(), device_frequencies.view(), head_dim,
-                    layout, bench.stream(), scale));
+                    layout, bench.stream(), scale, first));
     auto const out = bench.fetch(device_values);
     for (std::int64_t token = 0; token < tokens; ++token) {
         for (std::int64_t i = 0; i < width; ++i) {
@@ -82,11 +85,11 @@ void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int
                 return static_cast<double>(
                     static_cast<float>(values[static_cast<std::size_t>(token * width + element)]));
             };
-            auto const head = i / head_dim * head_dim;
-            auto const within = i % head_dim;
+            auto const head = i / head_dim * head_dim + first;
+            auto const within = i % head_dim - first;
             auto const result =
                 static_cast<double>(static_cast<float>(out[static_cast<std::size_t>(token * width + i)]));
-            if (within >= 2 * pairs) {
+            if (within < 0 || within >= 2 * pairs) {
                 REQUIRE(result == at(i));
                 continue;
             }
@@ -100,9 +103,9 @@ void check_rope(Bench<B>& bench, RopeLayout layout, std::int64_t heads, std::int
             auto const cosine = std::cos(angle) * 1.25;
             auto const sine = std::sin(angle) * 1.25;
             auto const expected = is_first ? a * cosine - b * sine : b * cosine + a * sine;
-            // A sine is rounded, scaled and multiplied, then the two products are added.
+            // A sine is within 3 * 2^-24 (kernels/detail/turns.hpp), scaled and multiplied, then the two products are added.
             auto const bound =
-                (std::abs(a) + std::abs(b)) * 1.25 * 4 * 0x1p-24 + std::abs(expected) * roundoff<T> + smallest<T>;
+                (std::abs(a) + std::abs(b)) * 1.25 * 6 * 0x1p-24 + std::abs(expected) * roundoff<T> + smallest<T>;
             REQUIRE(std::abs(result - expected) <= bound * 1.01);
         }
     }
@@ -277,6 +280,17 @@ TEST_CASE_TEMPLATE("rms_norm is within the rounding of its arithmetic, in place 
     check_rms_norm<float>(*bench, 1, 1, 1, false);
     check_rms_norm<Bfloat16>(*bench, 2, 257, 300, true);
     check_rms_norm<Float16>(*bench, 2, 256, 256, false);
+    // Of whole packs: rows of a warp, of a block, more than a thread keeps; as wide, but off the packs' addresses.
+    check_rms_norm<float>(*bench, 33, 1024, 1024, true);
+    check_rms_norm<float>(*bench, 2, 1028, 1032, false);
+    check_rms_norm<float>(*bench, 1, 8704, 8704, true);
+    check_rms_norm<Bfloat16>(*bench, 3, 128, 136, false);
+    check_rms_norm<Bfloat16>(*bench, 2, 1040, 1040, true);
+    check_rms_norm<Float16>(*bench, 1, 16640, 16640, false);
+    check_rms_norm<Float16>(*bench, 3, 64, 68, false);
+    check_rms_norm<float>(*bench, 3, 64, 64, true, 1e-5F, 1.0F, 1);
+    check_rms_norm<Bfloat16>(*bench, 3, 64, 64, false, 1e-5F, 1.0F, 3);
+    check_rms_norm<float>(*bench, 0, 64, 64, false);
     // Rows whose squares no float holds, and epsilons as small: 0x1p-149 is the smallest float.
     for (float const epsilon : {0.0F, 0x1p-149F, 0x1p-101F, 0x1p-99F, 1e-12F}) {
         for (float const size :
@@ -306,6 +320,37 @@ TEST_CASE_TEMPLATE("rms_norm refuses shapes that do not fit", B, SHARDWISE_TEST_
     }
 }
 
+TEST_CASE_TEMPLATE("rms_norm keeps what is no number in its row, and gives 0 and NaN where a square root is infinite",
+                   B, SHARDWISE_TEST_BACKENDS) {
+    auto const bench = open_bench<B>();
+    if (!bench) return;
+    constexpr auto infinity = std::numeric_limits<float>::infinity();
+    for (std::int64_t const width : {5, 64, 1028}) {
+        auto values = std::vector<float>(static_cast<std::size_t>(4 * width), 1.0F);
+        values[static_cast<std::size_t>(width)] = std::nanf("");
+        values[static_cast<std::size_t>(2 * width + 1)] = -infinity;
+        for (std::int64_t i = 0; i < width; ++i)
+            values[static_cast<std::size_t>(3 * width + i)] = i == 0 ? -0.0F : 0.0F;
+        auto const in = bench->send(values);
+        auto const weight = bench->send(std::vector<float>(static_cast<std::size_t>(width), 1.0F));
+        auto out = bench->send(values);
+        TensorView<float const, 2, B> const rows(in.data(), {4, width});
+        TensorView<float const, 1, B> const parameters(weight.data(), {width});
+        REQUIRE(rms_norm<float>(rows, parameters, out.matrix(4, width), 0.0F, bench->stream()));
+        auto const made = bench->fetch(out);
+        auto const at = [&](std::int64_t row, std::int64_t i) {
+            return made[static_cast<std::size_t>(row * width + i)];
+        };
+        CHECK(std::abs(at(0, 0) - 1.0F) <= 0x1p-20F);
+        for (std::int64_t i = 0; i < width; ++i) {
+            REQUIRE(std::isnan(at(1, i)));
+            REQUIRE((i == 1 ? std::isnan(at(2, i)) : at(2, i) == 0.0F));
+            // 0 / 0: no epsilon.
+            REQUIRE(std::isnan(at(3, i)));
+        }
+    }
+}
+
 TEST_CASE_TEMPLATE("rope turns pairs of both layouts by angles of any size, and leaves the rest of a head", B,
                    SHARDWISE_TEST_BACKENDS) {
     auto const bench = open_bench<B>();
@@ -315,6 +360,11 @@ TEST_CASE_TEMPLATE("rope turns pairs of both layouts by angles of any size, and 
         check_rope<float>(*bench, layout, 2, 10, 3);
         check_rope<Bfloat16>(*bench, layout, 2, 8, 4);
         check_rope<Float16>(*bench, layout, 2, 8, 4);
+        // Of whole packs; beside others; more pairs than a block has threads.
+        check_rope<Float16>(*bench, layout, 3, 32, 16);
+        check_rope<Bfloat16>(*bench, layout, 5, 40, 16, 8);
+        check_rope<float>(*bench, layout, 2, 24, 8, 5);
+        check_rope<float>(*bench, layout, 1, 270, 135);
     }
 }
 

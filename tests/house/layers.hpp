@@ -136,6 +136,37 @@ inline void check_avoided(std::string const& avoiding, std::set<std::string> con
     }
 }
 
+/// What device code may include but our own headers: integers, and what a vendor's compiler needs to know its own names.
+inline constexpr std::array<std::string_view, 3> device_includes{"cstdint", "cstddef", "hip/hip_runtime.h"};
+
+/// Reports how the device code of kernels/ (a .cuh that is no _launch.cuh) reaches what a compiler at run time does not have.
+inline void check_freestanding(std::string const& kernel, std::map<std::string, Header> const& headers,
+                               std::vector<std::string>& violations) {
+    std::map<std::string, std::string> came_from{{kernel, ""}};
+    std::deque<std::string> queue{kernel};
+    while (!queue.empty()) {
+        std::string const here = queue.front();
+        queue.pop_front();
+        auto const header = headers.find(here);
+        if (header == headers.end()) continue;
+        for (Include const& include : header->second.includes) {
+            if (include.target.starts_with("shardwise/")) {
+                std::string const next = include.target.substr(10);
+                if (came_from.emplace(next, here).second) queue.push_back(next);
+                continue;
+            }
+            // No header has a space in its name: core/version.hpp stops old compilers by one.
+            bool const is_message = include.target.find(' ') != std::string::npos;
+            if (!is_message &&
+                std::find(device_includes.begin(), device_includes.end(), include.target) == device_includes.end()) {
+                std::string chain = "<" + include.target + ">";
+                for (std::string step = here; !step.empty(); step = came_from.at(step)) chain = step + " -> " + chain;
+                violations.push_back("include/shardwise/" + kernel + ": device code is freestanding, but: " + chain);
+            }
+        }
+    }
+}
+
 /// Every breach of the rules that a compiler does not see, as "path:line: what".
 inline std::vector<std::string> check_layers(std::filesystem::path const& root) {
     constexpr std::size_t most_lines = 400;
@@ -184,6 +215,10 @@ inline std::vector<std::string> check_layers(std::filesystem::path const& root) 
         }
     }
     for (auto const& [name, folders] : layers.avoided) check_avoided(name, folders, headers, violations);
+    for (auto const& [name, header] : headers) {
+        bool const is_body = name.starts_with("kernels/") && name.ends_with(".cuh");
+        if (is_body && !name.ends_with("_launch.cuh")) check_freestanding(name, headers, violations);
+    }
     return violations;
 }
 

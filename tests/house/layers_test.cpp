@@ -133,3 +133,15 @@ TEST_CASE("layers: a cycle and an unknown room in the list itself are violations
           std::vector<std::string>{"docs/layers.txt: a may include b, which has no line"});
     CHECK(house::read_layers("a b\n").problems.size() == 1);
 }
+
+TEST_CASE("layers: device code that reaches a standard header is a violation with its way; what launches it may") {
+    PlantedTree tree("core ->\njson -> core\nop -> core\nmodel -> op json\nkernels -> core\n");
+    tree.plant("kernels/detail/numbers.hpp", "#include <cstdint>\n#include <hip/hip_runtime.h>\n");
+    tree.plant("kernels/norm.cuh", "#include <cstddef>\n#include <shardwise/kernels/detail/numbers.hpp>\n");
+    tree.plant("kernels/norm_launch.cuh", "#include <shardwise/kernels/norm.cuh>\n#include <utility>\n");
+    CHECK(tree.check() == "");
+    tree.plant("kernels/detail/numbers.hpp", "#include <cstring>\n");
+    CHECK(tree.check() ==
+          "include/shardwise/kernels/norm.cuh: device code is freestanding, but: kernels/norm.cuh -> "
+          "kernels/detail/numbers.hpp -> <cstring>\n");
+}

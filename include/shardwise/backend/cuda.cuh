@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/detail/cuda_api.hpp>
 #include <shardwise/backend/detail/device_code.hpp>
 
 #include <cstdint>
-#include <cuda_runtime.h>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 template <>
 struct DeviceCode<CudaApi> {
+    static constexpr int warp_size = 32;
+    /// True where warps of a block shuffle without each other.
+    static constexpr bool has_own_warps = true;
+
     static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xFFFFFFFFU, value, mask); }
 
     static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
@@ -27,13 +28,6 @@ struct DeviceCode<CudaApi> {
         std::int64_t now;
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         return now;
-    }
-
-    template <class... Parameters>
-    static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
-                           cudaStream_t stream, Parameters... arguments) {
-        kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(arguments...);
-        return cuda_result(cudaGetLastError(), name);
     }
 };
 

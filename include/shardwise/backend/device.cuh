@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/backend/detail/device_launch.cuh>
 #include <shardwise/backend/device.hpp>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ void DeviceBackend<Api>::launch(std::int64_t count, Body body, Stream& stream, s
     auto const pieces = (count - 1) / piece + 1;
     auto const blocks = std::min(most_blocks, (pieces - 1) / threads + 1);
     stream.submit([&](typename Api::Stream native) {
-        return detail::DeviceCode<Api>::launch("launch", &detail::run_ranges<Body>, blocks, threads, native, count,
-                                               piece, body);
+        return detail::DeviceLaunch<Api>::launch("launch", &detail::run_ranges<Body>, blocks, threads, native, count,
+                                                 piece, body);
     });
 }
 

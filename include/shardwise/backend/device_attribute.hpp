@@ -8,3 +8,10 @@
 #else
 #define SHARDWISE_DEVICE
 #endif
+
+/// Makes device compilers write out the loop that follows: what is indexed by a loop that runs lies in memory, not in registers.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define SHARDWISE_DEVICE_UNROLL _Pragma("unroll")
+#else
+#define SHARDWISE_DEVICE_UNROLL
+#endif

@@ -2,16 +2,25 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.hpp>
-#include <shardwise/backend/detail/hip_api.hpp>
 
 #include <cstdint>
 #include <hip/hip_runtime.h>
-#include <string_view>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+#if defined(SHARDWISE_HAS_HIP_CPU)
+// HIP on the CPU shuffles by a barrier of the block.
+inline constexpr bool has_device_warps = false;
+#else
+inline constexpr bool has_device_warps = true;
+#endif
+
 template <>
 struct DeviceCode<HipApi> {
+    static constexpr int warp_size = 64;
+    /// True where warps of a block shuffle without each other.
+    static constexpr bool has_own_warps = has_device_warps;
+
     static __device__ float shuffle_xor(float value, int mask) { return __shfl_xor(value, mask); }
 
     static __device__ void store_release(std::uint32_t* at, std::uint32_t value) {
@@ -27,14 +36,6 @@ struct DeviceCode<HipApi> {
 #else
         return 0;
 #endif
-    }
-
-    template <class... Parameters>
-    static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
-                           hipStream_t stream, Parameters... arguments) {
-        hipLaunchKernelGGL(kernel, dim3(static_cast<std::uint32_t>(blocks)), dim3(static_cast<std::uint32_t>(threads)),
-                           0, stream, arguments...);
-        return hip_result(hipGetLastError(), name);
     }
 };
 

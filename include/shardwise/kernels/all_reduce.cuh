@@ -3,10 +3,10 @@
 
 #include <shardwise/backend/detail/device_code.cuh>
 #include <shardwise/backend/detail/device_numbers.hpp>
-#include <shardwise/kernels/detail/device_chunk.hpp>
+#include <shardwise/backend/detail/fault_record.hpp>
+#include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/peer_memory.hpp>
 #include <shardwise/kernels/detail/peer_protocol.hpp>
-#include <shardwise/kernels/device/all_reduce.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@ constexpr int all_reduce_threads = 512;
 template <class Api, class T>
 class PeerBlock {
     using Code = DeviceCode<Api>;
-    static constexpr std::size_t width = 16 / sizeof(T);
-    static constexpr auto elements = static_cast<std::int64_t>(width);
+    static constexpr unsigned width = pack_elements<T>;
+    static constexpr std::int64_t elements = width;
 
 public:
     __device__ explicit PeerBlock(AllReduceCall const& call)
@@ -38,7 +38,7 @@ public:
         if (thread_ == 0) own_->calls[half][block_] = call_.identity;
         auto* const staging = staging_of(call_.rank, half);
         auto const* const in = static_cast<T const*>(call_.in);
-        bool const is_aligned = reinterpret_cast<std::uintptr_t>(in) % 16 == 0;
+        bool const is_aligned = is_on_pack(in);
         for_packs([&](std::int64_t first, std::int64_t count) {
             if (is_aligned && count == elements) {
                 store_pack(staging + first, load_pack(in + first));
@@ -73,26 +73,25 @@ public:
 
     __device__ void read(std::uint32_t half) {
         auto* const out = static_cast<T*>(call_.out);
-        bool const is_aligned = reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+        bool const is_aligned = is_on_pack(out);
         for_packs([&](std::int64_t first, std::int64_t count) {
-            float sums[width];
+            Portion<T, width> portion;
+            float sums[width] = {};
             for (std::int32_t rank = 0; rank < call_.ranks; ++rank) {
-                T values[width];
-                auto const pack = load_pack(staging_of(rank, half) + first);
-                memcpy(static_cast<void*>(values), &pack, sizeof pack);
-                for (std::int64_t i = 0; i < elements; ++i) {
-                    auto const value = widen(values[i]);
-                    sums[i] = rank == 0 ? value : sums[i] + value;
-                }
+                float values[width];
+                portion.load(staging_of(rank, half) + first);
+                portion.get(values);
+                SHARDWISE_DEVICE_UNROLL
+                for (unsigned i = 0; i < width; ++i) sums[i] = rank == 0 ? values[i] : sums[i] + values[i];
             }
-            T values[width];
-            for (std::int64_t i = 0; i < elements; ++i) narrow(sums[i], values[i]);
             if (is_aligned && count == elements) {
-                Pack16 pack;
-                memcpy(&pack, values, sizeof pack);
-                store_pack(out + first, pack);
+                portion.set(sums);
+                portion.store(out + first);
             } else {
-                for (std::int64_t i = 0; i < count; ++i) out[first + i] = values[i];
+                SHARDWISE_DEVICE_UNROLL
+                for (unsigned i = 0; i < width; ++i) {
+                    if (i < count) narrow(sums[i], out[first + i]);
+                }
             }
         });
     }
@@ -165,15 +164,9 @@ private:
 };
 
 template <class Api, class T>
-__global__ void __launch_bounds__(all_reduce_threads) reduce_over_peers(AllReduceCall call) {
+__global__ void __launch_bounds__(all_reduce_threads, 1) reduce_over_peers(AllReduceCall call) {
     PeerBlock<Api, T> block(call);
     (void)PeerProtocol::exchange(block);
-}
-
-template <class Api, class T>
-Result<> launch_all_reduce(AllReduceCall const& call, typename Api::Stream stream) {
-    return DeviceCode<Api>::launch("all_reduce", &reduce_over_peers<Api, T>, call.blocks, all_reduce_threads, stream,
-                                   call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/detail/device_calls.hpp>
 #include <shardwise/backend/detail/device_code.cuh>
 #include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/backend/detail/gemm_call.hpp>
 
 #include <cstdint>
 
@@ -76,15 +76,6 @@ __global__ void __launch_bounds__(GemmTile::threads) multiply_tiles(GemmCall cal
             }
         }
     }
-}
-
-template <class Api, class T>
-Result<> launch_gemm(GemmCall const& call, typename Api::Stream stream) {
-    constexpr std::int64_t most_blocks = 1 << 16;
-    auto const tiles =
-        ((call.m + GemmTile::side - 1) / GemmTile::side) * ((call.n + GemmTile::side - 1) / GemmTile::side);
-    return DeviceCode<Api>::launch("gemm", &multiply_tiles<T>, tiles < most_blocks ? tiles : most_blocks,
-                                   GemmTile::threads, stream, call);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

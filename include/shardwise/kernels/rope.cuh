@@ -2,8 +2,9 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.cuh>
-#include <shardwise/backend/detail/device_numbers.hpp>
+#include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/rope_call.hpp>
+#include <shardwise/kernels/detail/turns.hpp>
 
 #include <cstdint>
 
@@ -11,36 +12,84 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 constexpr int rope_threads = 128;
 
-/// A thread turns one pair of one token in all heads: the sines are the expensive part.
-template <class T>
-__global__ void __launch_bounds__(rope_threads) turn_pairs(RopeCall<T> call) {
-    auto const threads = static_cast<std::int64_t>(gridDim.x) * rope_threads;
-    for (auto index = static_cast<std::int64_t>(blockIdx.x) * rope_threads + threadIdx.x;
-         index < call.tokens * call.pairs; index += threads) {
-        auto const token = index / call.pairs;
-        auto const pair = index % call.pairs;
-        // In double: a float angle of a million radians has no digit behind the point left.
-        auto const angle = static_cast<double>(call.positions[token]) * static_cast<double>(call.frequencies[pair]);
-        auto const cosine = static_cast<float>(cos(angle)) * call.scale;
-        auto const sine = static_cast<float>(sin(angle)) * call.scale;
-        auto const first = call.is_interleaved ? 2 * pair : pair;
-        auto const second = call.is_interleaved ? 2 * pair + 1 : pair + call.pairs;
-        for (std::int64_t head = 0; head < call.heads; ++head) {
-            auto* const values = call.values + token * call.row + head * call.head_dim;
-            auto const a = widen(values[first]);
-            auto const b = widen(values[second]);
-            narrow(a * cosine - b * sine, values[first]);
-            narrow(b * cosine + a * sine, values[second]);
+/// How a rope's blocks share its work: tokens among groups of blocks, a group's heads among its blocks.
+struct RopeGrid {
+    /// 2^lane_shift threads share a token.
+    int lane_shift;
+    std::uint32_t head_blocks;
+    std::int64_t heads_of_block;
+};
+
+/// Turns pairs of elements (a[i], b[i]).
+template <unsigned width>
+__device__ void turn_values(float (&a)[width], float (&b)[width], Turn const (&turns)[width]) {
+    SHARDWISE_DEVICE_UNROLL
+    for (unsigned i = 0; i < width; ++i) {
+        auto const first = a[i];
+        a[i] = first * turns[i].cosine - b[i] * turns[i].sine;
+        b[i] = b[i] * turns[i].cosine + first * turns[i].sine;
+    }
+}
+/// Turns pairs of neighbours: those of `a`, then those of `b`.
+template <unsigned width>
+__device__ void turn_neighbours(float (&a)[width], float (&b)[width], Turn const (&turns)[width]) {
+    if constexpr (width == 1) {
+        turn_values(a, b, turns);
+    } else {
+        SHARDWISE_DEVICE_UNROLL
+        for (unsigned i = 0; i < width; ++i) {
+            auto& values = i < width / 2 ? a : b;
+            auto const at = i < width / 2 ? 2 * i : 2 * i - width;
+            auto const first = values[at];
+            values[at] = first * turns[i].cosine - values[at + 1] * turns[i].sine;
+            values[at + 1] = values[at + 1] * turns[i].cosine + first * turns[i].sine;
         }
     }
 }
 
-template <class Api, class T>
-Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream) {
-    constexpr std::int64_t most_blocks = 1 << 16;
-    auto const blocks = (call.tokens * call.pairs + rope_threads - 1) / rope_threads;
-    return DeviceCode<Api>::launch("rope", &turn_pairs<T>, blocks < most_blocks ? blocks : most_blocks, rope_threads,
-                                   stream, call);
+/// A thread turns `width` pairs of a token in all heads of its block: their sines are the expensive part.
+template <class T, unsigned width>
+__global__ void __launch_bounds__(rope_threads, 4) turn_pairs(RopeCall<T> call, RopeGrid grid) {
+    auto const thread = static_cast<int>(threadIdx.x);
+    auto const lanes = std::int64_t{1} << grid.lane_shift;
+    auto const token_block = blockIdx.x / grid.head_blocks;
+    auto const first_head = (blockIdx.x - token_block * grid.head_blocks) * grid.heads_of_block;
+    auto const end_head = first_head + grid.heads_of_block < call.heads ? first_head + grid.heads_of_block : call.heads;
+    auto const tokens_at_once = static_cast<std::int64_t>(rope_threads >> grid.lane_shift);
+    auto const step = static_cast<std::int64_t>(gridDim.x / grid.head_blocks) * tokens_at_once;
+    for (auto token = token_block * tokens_at_once + (thread >> grid.lane_shift); token < call.tokens; token += step) {
+        auto const position = call.positions[token];
+        for (auto first = (thread & (lanes - 1)) * width; first < call.pairs; first += lanes * width) {
+            Turn turns[width];
+            SHARDWISE_DEVICE_UNROLL
+            for (unsigned i = 0; i < width; ++i) {
+                turns[i] = turn_of(position, call.frequencies[first + i]);
+                turns[i].cosine *= call.scale;
+                turns[i].sine *= call.scale;
+            }
+            auto const at = call.is_interleaved ? 2 * first : first;
+            auto const other = call.is_interleaved ? at + width : at + call.pairs;
+            for (auto head = first_head; head < end_head; ++head) {
+                auto* const values = call.values + token * call.row + head * call.head_dim + call.first;
+                Portion<T, width> portions[2];
+                float a[width];
+                float b[width];
+                portions[0].load(values + at);
+                portions[1].load(values + other);
+                portions[0].get(a);
+                portions[1].get(b);
+                if (call.is_interleaved) {
+                    turn_neighbours(a, b, turns);
+                } else {
+                    turn_values(a, b, turns);
+                }
+                portions[0].set(a);
+                portions[1].set(b);
+                portions[0].store(values + at);
+                portions[1].store(values + other);
+            }
+        }
+    }
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/op/activation_kind.hpp>
 #include <shardwise/op/value.hpp>
 
 #include <array>
@@ -34,14 +35,6 @@ enum class NormKind : std::uint8_t { rms, layer, rms_offset, layer_offset };
 [[nodiscard]] constexpr bool is_layer_norm(NormKind kind) {
     return kind == NormKind::layer || kind == NormKind::layer_offset;
 }
-
-/// gelu_new and gelu_fast compute gelu_tanh and differ in their module's class only. swiglu_clamped (gpt_oss) reads gate and
-/// up interleaved: min(gate, 7) * sigmoid(1.702 gate) * (clamp(up, -7, 7) + 1). xielu (apertus) has four parameters: see
-/// kernels/xielu.hpp.
-enum class ActivationKind : std::uint8_t {
-    silu, gelu, gelu_tanh, relu, tanh, quick_gelu, swiglu_clamped, gelu_new, gelu_fast, sigmoid, relu_squared,
-    xielu,
-};
 
 /// The heads of a gated delta rule. A value head has the query and the key of its key head.
 struct DeltaShape {

@@ -2,29 +2,11 @@
 #pragma once
 
 #include <shardwise/core/dtype.hpp>
-#include <shardwise/quant/float_bits.hpp>
+#include <shardwise/quant/half_bits.hpp>
 
 #include <cstdint>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// A bfloat16 value as memory holds it; arithmetic is done in float.
-struct Bfloat16 {
-    std::uint16_t bits = 0;
-
-    constexpr Bfloat16() = default;
-    constexpr explicit Bfloat16(float value) : bits(to_bf16(value)) {}
-    [[nodiscard]] constexpr explicit operator float() const { return from_bf16(bits); }
-};
-
-/// An IEEE half-precision value as memory holds it; arithmetic is done in float.
-struct Float16 {
-    std::uint16_t bits = 0;
-
-    constexpr Float16() = default;
-    constexpr explicit Float16(float value) : bits(to_f16(value)) {}
-    [[nodiscard]] constexpr explicit operator float() const { return from_f16(bits); }
-};
 
 /// The dtype of a C++ element type; only types that tensors have are known.
 template <class T>

@@ -5,28 +5,62 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
+/// The greater of two; NaN where one is.
+[[nodiscard]] __device__ inline float greater_of(float a, float b) {
+    return a > b || a != a ? a : b;
+}
+
 /// The sum of a value of each thread of a warp, in all of them, by a butterfly: the same order on every run.
 template <class Api>
 __device__ float warp_sum(float value) {
-    for (int mask = Api::warp_size / 2; mask > 0; mask /= 2) value += DeviceCode<Api>::shuffle_xor(value, mask);
+    SHARDWISE_DEVICE_UNROLL
+    for (int mask = DeviceCode<Api>::warp_size / 2; mask > 0; mask /= 2) {
+        value += DeviceCode<Api>::shuffle_xor(value, mask);
+    }
     return value;
+}
+/// The greatest of them.
+template <class Api>
+__device__ float warp_greatest(float value) {
+    SHARDWISE_DEVICE_UNROLL
+    for (int mask = DeviceCode<Api>::warp_size / 2; mask > 0; mask /= 2) {
+        value = greater_of(value, DeviceCode<Api>::shuffle_xor(value, mask));
+    }
+    return value;
+}
+
+/// What each warp of a block of `threads` has found, in all threads. Every thread of the block calls it.
+template <class Api, int threads>
+__device__ float const* share_of_warps(float of_warp) {
+    constexpr int warp = DeviceCode<Api>::warp_size;
+    static_assert(threads % warp == 0, "a block is made of whole warps");
+    __shared__ float shared[static_cast<unsigned>(threads / warp)];
+    auto const thread = static_cast<int>(threadIdx.x);
+    // The reads of the call before are over.
+    __syncthreads();
+    if (thread % warp == 0) shared[thread / warp] = of_warp;
+    __syncthreads();
+    return shared;
 }
 
 /// The sum of a value of each thread of a block of `threads`, in all of them. Every thread of the block calls it.
 template <class Api, int threads>
 __device__ float block_sum(float value) {
-    constexpr auto warps = static_cast<unsigned>(threads / Api::warp_size);
-    static_assert(static_cast<int>(warps) * Api::warp_size == threads, "a block is made of whole warps");
-    __shared__ float sums[warps];
-    auto const thread = static_cast<int>(threadIdx.x);
-    auto const mine = warp_sum<Api>(value);
-    // The reads of the call before are over.
-    __syncthreads();
-    if (thread % Api::warp_size == 0) sums[thread / Api::warp_size] = mine;
-    __syncthreads();
+    auto const* const sums = share_of_warps<Api, threads>(warp_sum<Api>(value));
     float total = 0.0F;
-    for (unsigned warp = 0; warp < warps; ++warp) total += sums[warp];
+    SHARDWISE_DEVICE_UNROLL
+    for (int warp = 0; warp < threads / DeviceCode<Api>::warp_size; ++warp) total += sums[warp];
     return total;
+}
+/// The greatest of them.
+template <class Api, int threads>
+__device__ float block_greatest(float value) {
+    auto const* const found = share_of_warps<Api, threads>(warp_greatest<Api>(value));
+    auto greatest = found[0];
+    SHARDWISE_DEVICE_UNROLL
+    for (int warp = 1; warp < threads / DeviceCode<Api>::warp_size; ++warp)
+        greatest = greater_of(greatest, found[warp]);
+    return greatest;
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

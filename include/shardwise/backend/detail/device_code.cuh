@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/detail/device_code.hpp>
+#include <shardwise/backend/device_attribute.hpp>
 
 // The vendor whose device compiler this is. Another compiler brings a DeviceCode and the built-in names of its own: the
 // suite's emulator does.

@@ -5,9 +5,16 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-/// What kernels are written over: a vendor's intrinsics, and the launch of a kernel. Specialised in backend/cuda.cuh and
-/// backend/hip.cuh, which need a device compiler.
+struct CudaApi;
+struct HipApi;
+
+/// What kernels are written over: a vendor's warp size and intrinsics. Specialised in backend/cuda.cuh and backend/hip.cuh, which
+/// need a device compiler and no standard library.
 template <class Api>
 struct DeviceCode;
+
+/// How a vendor launches a kernel. Specialised in backend/cuda_launch.cuh and backend/hip_launch.cuh.
+template <class Api>
+struct DeviceLaunch;
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

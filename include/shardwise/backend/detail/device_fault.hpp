@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/backend/detail/fault_record.hpp>
 #include <shardwise/core/result.hpp>
 
 #include <atomic>
@@ -8,22 +9,6 @@
 #include <string>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
-
-/// What a kernel found wrong in mid-flight.
-enum class FaultKind : std::uint32_t {
-    none,
-    rank_missing,  // a rank did not arrive before the limit
-    call_differs,  // a rank arrived with another count or dtype
-    peer_gave_up,  // a rank found one of these and told the others
-};
-
-/// A kernel's report to the host, in host memory that the device writes. `kind` is written last.
-struct FaultRecord {
-    std::uint32_t kind;
-    std::int32_t rank;
-    std::uint64_t got;
-    std::uint64_t expected;
-};
 
 /// What a record says, as an error; success where it says nothing.
 [[nodiscard]] inline Result<> fault_result(FaultRecord& record) {
@@ -42,7 +27,9 @@ struct FaultRecord {
             return start(ErrorCode::rank_lost)
                 .because("gave up before this rank arrived, and the group is over")
                 .fix("make a new group");
-        case FaultKind::none: case FaultKind::rank_missing: break;
+        case FaultKind::none:
+        case FaultKind::rank_missing:
+            break;
     }
     return start(ErrorCode::deadline_exceeded)
         .because("did not arrive before the group's limit, and the group is over")

@@ -2,25 +2,20 @@
 #pragma once
 
 #include <shardwise/backend/device_attribute.hpp>
-#include <shardwise/quant/half_types.hpp>
+#include <shardwise/quant/half_bits.hpp>
 
 #include <cstdint>
-#include <cstring>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
-// The conversions of quant/float_bits.hpp as device code may call them: constexpr functions of the host are not callable
+// The conversions of quant/half_bits.hpp as device code may call them: constexpr functions of the host are not callable
 // there without a compiler flag that a user would have to know.
 
 [[nodiscard]] SHARDWISE_DEVICE inline float float_of_bits(std::uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return __builtin_bit_cast(float, bits);
 }
 [[nodiscard]] SHARDWISE_DEVICE inline std::uint32_t bits_of_float(float value) {
-    std::uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return __builtin_bit_cast(std::uint32_t, value);
 }
 
 /// The value of an IEEE half.
@@ -30,9 +25,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
     return value;
 #elif defined(__HIP_DEVICE_COMPILE__)
-    _Float16 value;
-    memcpy(&value, &half, sizeof value);
-    return static_cast<float>(value);
+    return static_cast<float>(__builtin_bit_cast(_Float16, half));
 #else
     return from_f16(half);
 #endif
@@ -45,10 +38,7 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
     return half;
 #elif defined(__HIP_DEVICE_COMPILE__)
-    auto const narrow = static_cast<_Float16>(value);
-    std::uint16_t half;
-    memcpy(&half, &narrow, sizeof half);
-    return half;
+    return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));
 #else
     return to_f16(value);
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/core/tensor_view.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -11,9 +11,9 @@
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// A kernel that maps rows to rows of the same width, with parameters of that width.
-template <class T>
-[[nodiscard]] Result<> check_rows(std::string_view kernel, TensorView<T const, 2, Host> const& in,
-                                  std::int64_t parameters, TensorView<T, 2, Host> const& out) {
+template <class T, class Backend>
+[[nodiscard]] Result<> check_rows(std::string_view kernel, TensorView<T const, 2, Backend> const& in,
+                                  std::int64_t parameters, TensorView<T, 2, Backend> const& out) {
     if (auto const known = check_views(kernel, in, out); !known) return known;
     Error error{ErrorCode::shape_mismatch};
     error.in(kernel);

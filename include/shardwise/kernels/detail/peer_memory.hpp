@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/backend/detail/device_fault.hpp>
+#include <shardwise/backend/detail/fault_record.hpp>
 
 #include <cstddef>
 #include <cstdint>

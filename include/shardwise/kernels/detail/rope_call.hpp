@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <shardwise/core/result.hpp>
+#include <shardwise/core/version.hpp>
 
 #include <cstdint>
 
@@ -18,12 +18,10 @@ struct RopeCall {
     std::int64_t pairs;
     std::int64_t heads;
     std::int64_t head_dim;
+    /// Elements of a head before those that turn.
+    std::int64_t first;
     float scale;
     bool is_interleaved;
 };
-
-/// Defined in kernels/rope.cuh.
-template <class Api, class T>
-Result<> launch_rope(RopeCall<T> const& call, typename Api::Stream stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/cuda.cuh>
+#include <shardwise/backend/detail/cuda_api.hpp>
+
+#include <cstdint>
+#include <cuda_runtime.h>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+static_assert(DeviceCode<CudaApi>::warp_size == CudaApi::warp_size, "kernels and contexts agree on the warp");
+
+template <>
+struct DeviceLaunch<CudaApi> {
+    template <class... Parameters>
+    static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
+                           cudaStream_t stream, Parameters... arguments) {
+        kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(arguments...);
+        return cuda_result(cudaGetLastError(), name);
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/detail/hip_api.hpp>
+#include <shardwise/backend/hip.cuh>
+
+#include <cstdint>
+#include <hip/hip_runtime.h>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+static_assert(DeviceCode<HipApi>::warp_size == HipApi::warp_size, "kernels and contexts agree on the warp");
+
+template <>
+struct DeviceLaunch<HipApi> {
+    template <class... Parameters>
+    static Result<> launch(std::string_view name, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
+                           hipStream_t stream, Parameters... arguments) {
+        hipLaunchKernelGGL(kernel, dim3(static_cast<std::uint32_t>(blocks)), dim3(static_cast<std::uint32_t>(threads)),
+                           0, stream, arguments...);
+        return hip_result(hipGetLastError(), name);
+    }
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

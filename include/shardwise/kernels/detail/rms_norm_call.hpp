@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/version.hpp>
+
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// An RMS norm as its kernel takes it.
+template <class T>
+struct RmsNormCall {
+    T const* in;
+    std::int64_t in_row;
+    T const* weight;
+    T* out;
+    std::int64_t out_row;
+    std::int64_t rows;
+    std::int64_t width;
+    float epsilon;
+    float offset;
+};
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products for one vendor: kernels/instantiate.cu says how they are compiled.
+#include <shardwise/kernels/gemm_launch.cuh>
+#include <shardwise/kernels/multiply_launch.cuh>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+#if !defined(__CUDACC__)
+// CUDA multiplies by cuBLASLt.
+template Result<> launch_gemm<KernelApi, float>(GemmCall const&, KernelApi::Stream);
+template Result<> launch_gemm<KernelApi, Bfloat16>(GemmCall const&, KernelApi::Stream);
+template Result<> launch_gemm<KernelApi, Float16>(GemmCall const&, KernelApi::Stream);
+#endif
+
+template Result<> launch_multiply<KernelApi>(MultiplyCall const&, KernelApi::Stream);
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
