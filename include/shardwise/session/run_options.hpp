@@ -4,12 +4,10 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/log.hpp>
-#include <shardwise/core/trace_ring.hpp>
-#include <shardwise/executor/block_times.hpp>
+#include <shardwise/core/trace_event.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
-#include <shardwise/session/request_texts.hpp>
-#include <shardwise/session/session.hpp>
+#include <shardwise/session/generation.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -18,6 +16,9 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+class BlockTimes;
+class Tokenizer;
 
 /// How a model is run.
 struct RunOptions {
