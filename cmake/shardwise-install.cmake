@@ -8,7 +8,7 @@ set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/shardwise")
 set(pc_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/shardwise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library
-        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.cu" PATTERN "*.inc")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.cu" PATTERN "*.cpp" PATTERN "*.inc")
 
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/shardwise" COMPONENT library)
 
@@ -30,6 +30,7 @@ install(FILES "${PROJECT_BINARY_DIR}/package/shardwise-config.cmake"
               "${PROJECT_BINARY_DIR}/package/shardwise-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/shardwise-components.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/shardwise-device.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/shardwise-runtime.cmake"
         DESTINATION "${package_dir}" COMPONENT library)
 
 # The prefix may be moved or chosen at install time, so the headers are named relative to the .pc file itself.

@@ -47,3 +47,8 @@ foreach(part CUDA HIP MPI GLOO ONEDNN)
                             "Without it: -DSHARDWISE_${part}=OFF")
     endif()
 endforeach()
+
+# Compiled only where somebody links it.
+if(TARGET nlohmann_json::nlohmann_json)
+    shardwise_add_runtime()
+endif()

@@ -10,10 +10,12 @@ set(shardwise ${configure} -S "${SOURCE_DIR}" -B "${WORK}/shardwise" -DSHARDWISE
 # Nothing that this machine has in its own folders is found.
 set(hidden -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF)
 
-expect_refusal("shardwise has no component 'telepathy'; its components are: shardwise, host, readers, cuda, hip, mpi, gloo, onednn"
+expect_refusal("shardwise has no component 'telepathy'; its components are: shardwise, host, readers, runtime, cuda, hip, mpi, gloo, onednn"
                ${consumer} -DCONSUMER_COMPONENTS=telepathy)
 expect_refusal("the component 'readers' needs nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
                ${consumer} -DCONSUMER_COMPONENTS=readers -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+expect_refusal("the component 'runtime' needs nlohmann_json 3.11 or newer, which was not found (Debian: nlohmann-json3-dev"
+               ${consumer} -DCONSUMER_COMPONENTS=runtime -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
 
 expect_refusal("the component 'mpi' needs an MPI for C++ (Debian: libopenmpi-dev), which was not found"
                ${consumer} -DCONSUMER_COMPONENTS=mpi -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)

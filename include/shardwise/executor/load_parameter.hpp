@@ -5,7 +5,7 @@
 #include <shardwise/backend/compute_backend.hpp>
 #include <shardwise/backend/host/mapped_pages.hpp>
 #include <shardwise/backend/host/product/source.hpp>
-#include <shardwise/executor/load_options.hpp>
+#include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/loaded_matrix.hpp>
 #include <shardwise/executor/stored_parameters.hpp>
 #include <shardwise/parallel/weight_slice.hpp>
@@ -293,9 +293,9 @@ private:
                         auto const to = place + row - run.begin;
                         auto const count = static_cast<std::int64_t>(parameter.packed.size());
                         auto const& piece = parameter.packed[static_cast<std::size_t>(row % count)];
-                        bool const fits =
-                            detail::traits(piece.form).repack(piece, target, row / count, columns,
-                                                              out.data() + to * row_data, out.scales() + to * row_scales);
+                        bool const fits = detail::traits(piece.form)
+                                              .repack(piece, target, row / count, columns, out.data() + to * row_data,
+                                                      out.scales() + to * row_scales);
                         if (!fits) is_false = true;
                     }
                     continue;

@@ -4,8 +4,8 @@
 #include <shardwise/backend/host/isa.hpp>
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/held_format.hpp>
 #include <shardwise/executor/layer_home.hpp>
-#include <shardwise/executor/load_options.hpp>
 #include <shardwise/executor/ops/executed_ops.hpp>
 #include <shardwise/executor/parameter_name.hpp>
 #include <shardwise/executor/pipeline_stage.hpp>
@@ -113,8 +113,8 @@ private:
                 if (!found) return found.error();
                 held = *found;
             }
-            auto const done = visit_executed<Backend, Policy>(
-                op.kind, [&](auto of) { return of.count(tally_, block, op, held); });
+            auto const done =
+                visit_executed<Backend, Policy>(op.kind, [&](auto of) { return of.count(tally_, block, op, held); });
             if (!done) return done;
             if (op.kind == OpKind::rope && !std::exchange(has_frequencies, true))
                 tally_.weights += 4 * (rotary_elements(model_.config.rope, rotated_width(op.attention)) / 2);

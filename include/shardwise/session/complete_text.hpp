@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/session/declared/complete_text.hpp>
+
+#if SHARDWISE_HAS_BODY(COMPLETE_TEXT)
+#include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/files/end_tokens.hpp>
 #include <shardwise/model/files/open_checkpoint.hpp>
@@ -14,23 +18,15 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Loads a model over the ranks that `options` ask for and gives the text with which it goes on after a prompt: the
-/// most probable token each time, up to the end of the text or `max_new_tokens`. For other choices, or several texts:
-/// run_on_threads.
-///
-/// `model` is a folder, a .gguf file, or org/name in the Hugging Face cache, of a family of `List`.
-///
-/// Errors  those of finding and reading the model and its tokenizer; why no family describes the model;
-///         as run_on_threads
-///
-/// Example  examples/06_run/main.cpp
-template <class List = Architectures>
-[[nodiscard]] Result<std::string> complete_text(std::string const& model, std::string_view prompt,
-                                                std::int64_t max_new_tokens, RunOptions const& options = {}) {
+namespace detail {
+
+SHARDWISE_ON_CALL_BODY
+Result<std::string> complete_text(FileFamilies families, std::string const& model, std::string_view prompt,
+                                  std::int64_t max_new_tokens, RunOptions const& options) {
     auto source = find_model(model, {}, HubCache(HubEnvironment::current()));
     if (!source) return source.error();
     OpenCheckpoint files(*std::move(source));
-    auto const checkpoint = read_checkpoint<List>(files);
+    auto const checkpoint = read_checkpoint(families, files);
     if (!checkpoint) return checkpoint.error();
     if (checkpoint->not_described) return *checkpoint->not_described;
     auto const loaded = load_tokenizer(files);
@@ -48,4 +44,13 @@ template <class List = Architectures>
     return loaded->tokenizer.decode(report->generations.front().tokens);
 }
 
+}  // namespace detail
+
+SHARDWISE_ON_CALL_BODY
+Result<std::string> complete_text(std::string const& model, std::string_view prompt, std::int64_t max_new_tokens,
+                                  RunOptions const& options) {
+    return detail::complete_text(file_families<Architectures>(), model, prompt, max_new_tokens, options);
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
+#endif

@@ -3,13 +3,14 @@
 
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/executor/executor_limits.hpp>
-#include <shardwise/kernels/sample.hpp>
+#include <shardwise/kernels/sampling_options.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -40,6 +41,8 @@ struct Generation {
     std::string text{};
 };
 
+/// Called with each new piece of a request's text: whole characters, nothing of a stop string.
+using OnText = std::function<void(std::int64_t request, std::string_view text)>;
 /// Called with each new token; false ends its sequence there (on every rank of a group alike).
 using OnToken = std::function<bool(std::int64_t request, std::int32_t token)>;
 /// Called with the logits that each new token is chosen from.

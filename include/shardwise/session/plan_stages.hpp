@@ -2,7 +2,8 @@
 #pragma once
 
 #include <shardwise/core/result.hpp>
-#include <shardwise/executor/placed_stages.hpp>
+#include <shardwise/executor/pipeline_stage.hpp>
+#include <shardwise/executor/routes.hpp>
 #include <shardwise/model/architecture.hpp>
 #include <shardwise/session/run_options.hpp>
 

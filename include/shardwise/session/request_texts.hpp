@@ -6,15 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// Called with each new piece of a request's text: whole characters, nothing of a stop string.
-using OnText = std::function<void(std::int64_t request, std::string_view text)>;
 
 /// The texts of several requests, on the rank that has a tokenizer.
 class RequestTexts {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/session/declared/run_in_group.hpp>
+
+#if SHARDWISE_HAS_BODY(RUN)
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/result.hpp>
@@ -14,16 +17,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Runs one rank of a group that runs a checkpoint together: every rank calls it with the same model, requests and
-/// options, but that only rank 0 needs callbacks. All ranks get the report.
-///
-/// `files` and `model` are what read_checkpoint took and gave. `world` has options.ranks() ranks.
-///
-/// Errors  invalid_argument for impossible ranks or requests; those of loading, of the executor and of the ranks: of
-///         the first rank that fails, with its number
-[[nodiscard]] inline Result<RunReport> run_in_group(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
-                                                    std::vector<GenerationRequest> const& requests,
-                                                    RunOptions const& options = {}) {
+SHARDWISE_ON_CALL_BODY
+Result<RunReport> run_in_group(HostCommunicator& world, OpenCheckpoint& files, Model const& model,
+                               std::vector<GenerationRequest> const& requests, RunOptions const& options) {
     auto const begin = std::chrono::steady_clock::now();
     auto const stages = plan_stages(model, options);
     if (!stages) return stages.error();
@@ -44,3 +40,4 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
+#endif

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/session/declared/run_on_threads.hpp>
+
+#if SHARDWISE_HAS_BODY(RUN)
 #include <shardwise/session/run_rank.hpp>
 
 #include <chrono>
@@ -10,14 +13,9 @@
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
 
-/// Loads a checkpoint over ranks that are threads of this process and generates for all requests.
-///
-/// `files` and `model` are what read_checkpoint took and gave. Callbacks are called on one thread.
-///
-/// Errors  as run_in_group
-[[nodiscard]] inline Result<RunReport> run_on_threads(OpenCheckpoint& files, Model const& model,
-                                                      std::vector<GenerationRequest> const& requests,
-                                                      RunOptions const& options = {}) {
+SHARDWISE_ON_CALL_BODY
+Result<RunReport> run_on_threads(OpenCheckpoint& files, Model const& model,
+                                 std::vector<GenerationRequest> const& requests, RunOptions const& options) {
     auto const begin = std::chrono::steady_clock::now();
     auto const stages = plan_stages(model, options);
     if (!stages) return stages.error();
@@ -39,12 +37,12 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
     return report;
 }
 
-/// The same, for files that are opened for it alone.
-[[nodiscard]] inline Result<RunReport> run_on_threads(ModelSource const& source, Model const& model,
-                                                      std::vector<GenerationRequest> const& requests,
-                                                      RunOptions const& options = {}) {
+SHARDWISE_ON_CALL_BODY
+Result<RunReport> run_on_threads(ModelSource const& source, Model const& model,
+                                 std::vector<GenerationRequest> const& requests, RunOptions const& options) {
     OpenCheckpoint files(source);
     return run_on_threads(files, model, requests, options);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
+#endif

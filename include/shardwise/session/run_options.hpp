@@ -4,13 +4,11 @@
 #include <shardwise/core/bytes.hpp>
 #include <shardwise/core/dtype.hpp>
 #include <shardwise/core/log.hpp>
-#include <shardwise/core/trace_ring.hpp>
-#include <shardwise/executor/block_times.hpp>
+#include <shardwise/core/trace_event.hpp>
 #include <shardwise/executor/layer_home.hpp>
 #include <shardwise/executor/load_options.hpp>
 #include <shardwise/op/product_activations.hpp>
-#include <shardwise/session/request_texts.hpp>
-#include <shardwise/session/session.hpp>
+#include <shardwise/session/generation.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -19,6 +17,9 @@
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
+
+class BlockTimes;
+class Tokenizer;
 
 /// How a model is run.
 struct RunOptions {

@@ -7,7 +7,9 @@
 #include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/host_communicator.hpp>
 #include <shardwise/core/deadline.hpp>
+#include <shardwise/core/on_call.hpp>
 #include <shardwise/core/result.hpp>
+#include <shardwise/executor/block_times.hpp>
 #include <shardwise/executor/check_product_activations.hpp>
 #include <shardwise/executor/predict_memory.hpp>
 #include <shardwise/executor/rank_executor.hpp>
@@ -20,6 +22,7 @@
 #include <shardwise/session/plan_stages.hpp>
 #include <shardwise/session/rank_tracer.hpp>
 #include <shardwise/session/request_limits.hpp>
+#include <shardwise/session/request_texts.hpp>
 #include <shardwise/session/run_options.hpp>
 #include <shardwise/session/session.hpp>
 
@@ -378,13 +381,21 @@ template <ReductionPolicy Policy>
 }
 
 /// As run_in_group, with the parameters opened.
-[[nodiscard]] inline Result<RunReport> run_opened(HostCommunicator& world, Model const& model,
-                                                  StoredParameters const& parameters,
-                                                  std::vector<GenerationRequest> const& requests,
-                                                  RunOptions const& options, std::vector<StageBlocks> const& stages) {
+SHARDWISE_ON_CALL
+[[nodiscard]] Result<RunReport> run_opened(HostCommunicator& world, Model const& model,
+                                           StoredParameters const& parameters,
+                                           std::vector<GenerationRequest> const& requests, RunOptions const& options,
+                                           std::vector<StageBlocks> const& stages);
+
+#if SHARDWISE_HAS_BODY(RUN)
+SHARDWISE_ON_CALL_BODY
+Result<RunReport> run_opened(HostCommunicator& world, Model const& model, StoredParameters const& parameters,
+                             std::vector<GenerationRequest> const& requests, RunOptions const& options,
+                             std::vector<StageBlocks> const& stages) {
     return options.is_deterministic ? run_rank<Deterministic>(world, model, parameters, requests, options, stages)
                                     : run_rank<Fast>(world, model, parameters, requests, options, stages);
 }
+#endif
 
 }  // namespace detail
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/session/declared/serve_on_threads.hpp>
+
+#if SHARDWISE_HAS_BODY(RUN)
 #include <shardwise/comm/agree_on.hpp>
 #include <shardwise/comm/barrier.hpp>
 #include <shardwise/comm/broadcast.hpp>
@@ -9,18 +12,12 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
-
-/// Gives the next request; nothing ends the serving. It may take as long as it likes.
-using NextRequest = std::function<std::optional<GenerationRequest>()>;
-/// Gets what became of a request, before the next one is asked for.
-using OnGeneration = std::function<void(Result<Generation> const&)>;
 
 namespace detail {
 
@@ -111,15 +108,9 @@ template <ReductionPolicy Policy>
 
 }  // namespace detail
 
-/// Loads a checkpoint over ranks that are threads of this process and generates for one request after another, each
-/// with the tokens that it gives from scratch; what its prompt has in common with the last one and its answer is not computed
-/// again. `options.context` is the room that each has; `next`, `on_generation` and the other callbacks are
-/// called on the caller's thread.
-///
-/// Errors  invalid_argument for impossible ranks; those of loading, of the executor and of the ranks. A request that is
-///         refused is no error: `on_generation` gets why.
-[[nodiscard]] inline Result<> serve_on_threads(OpenCheckpoint& files, Model const& model, RunOptions const& options,
-                                               NextRequest const& next, OnGeneration const& on_generation) {
+SHARDWISE_ON_CALL_BODY
+Result<> serve_on_threads(OpenCheckpoint& files, Model const& model, RunOptions const& options, NextRequest const& next,
+                          OnGeneration const& on_generation) {
     // Requests come one at a time: no other shares the cache.
     auto own = options;
     own.cache_tokens = 0;
@@ -146,11 +137,12 @@ template <ReductionPolicy Policy>
                        {.timeout = options.timeout});
 }
 
-/// The same, for files that are opened for it alone.
-[[nodiscard]] inline Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
-                                               NextRequest const& next, OnGeneration const& on_generation) {
+SHARDWISE_ON_CALL_BODY
+Result<> serve_on_threads(ModelSource const& source, Model const& model, RunOptions const& options,
+                          NextRequest const& next, OnGeneration const& on_generation) {
     OpenCheckpoint files(source);
     return serve_on_threads(files, model, options, next, on_generation);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE
+#endif

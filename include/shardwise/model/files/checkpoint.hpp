@@ -8,6 +8,7 @@
 #include <shardwise/model/files/checkpoint_tree.hpp>
 #include <shardwise/model/files/config_json.hpp>
 #include <shardwise/model/files/described_sizes.hpp>
+#include <shardwise/model/files/file_family.hpp>
 #include <shardwise/model/files/gguf_config.hpp>
 #include <shardwise/model/files/gguf_numbers.hpp>
 #include <shardwise/model/files/open_checkpoint.hpp>
@@ -41,11 +42,14 @@ struct Checkpoint {
 namespace detail {
 
 /// Puts a model together from its files.
-template <class List>
 class CheckpointReader {
 public:
-    CheckpointReader(OpenCheckpoint& open, Observer const& observer)
-        : open_(open), source_(open.source()), observer_(observer), files_(name_of_files(source_)) {
+    CheckpointReader(FileFamilies families, OpenCheckpoint& open, Observer const& observer)
+        : families_(families),
+          open_(open),
+          source_(open.source()),
+          observer_(observer),
+          files_(name_of_files(source_)) {
         out_.warnings = source_.warnings;
     }
 
@@ -68,15 +72,15 @@ private:
     Result<> read_config_model() {
         auto const file = open_.config();
         if (!file) return file.error();
-        auto config = read_described_config<List>((*file)->document, (*file)->path);
+        auto config = read_described_config(families_, (*file)->document, (*file)->path);
         if (!config) return config.error();
         out_.quantization = std::move(config->file.quantization);
         for (auto& warning : config->file.warnings) out_.warnings.push_back(std::move(warning));
         out_.model = std::move(config->model);
         return {};
     }
-    Result<> describe_gguf_config(ModelConfig const& config) {
-        auto model = describe<List>(config);
+    Result<> describe_gguf_config(FileFamily const& family, ModelConfig const& config) {
+        auto model = family.describe(config);
         if (!model) {
             auto error = model.error();
             return error.subject().empty() ? error.in(files_) : error;
@@ -140,17 +144,17 @@ private:
         auto const read = open_.gguf(observer_);
         if (!read) return read.error();
         auto const& checkpoint = **read;
-        auto const config = read_gguf_config<List>(checkpoint.header, files_);
+        GgufConfigReader reader(families_, checkpoint.header, files_);
+        auto const config = reader.read();
         // What could not be read looks absent.
         if (auto const whole = checkpoint.header.metadata.source().check(files_); !whole) return whole;
         if (!config) {
             if (!is_undescribed(config.error())) return config.error();
             return take_names(checkpoint, config.error());
         }
-        if (auto const done = describe_gguf_config(*config); !done) return done;
+        if (auto const done = describe_gguf_config(*reader.family(), *config); !done) return done;
         auto const& model = out_.model;
-        auto const numbers =
-            read_gguf_numbers(checkpoint.header.metadata, model.family, model.config.layers, files_);
+        auto const numbers = read_gguf_numbers(checkpoint.header.metadata, model.family, model.config.layers, files_);
         if (!numbers) return numbers.error();
         return match(checkpoint, CheckpointMatcher::Layout::gguf, true, *numbers);
     }
@@ -208,6 +212,7 @@ private:
         return {};
     }
 
+    FileFamilies families_;
     OpenCheckpoint& open_;
     ModelSource const& source_;
     Observer observer_;
@@ -226,9 +231,15 @@ private:
 ///         tensor
 /// Example  auto const source = find_model("./Llama-3.1-8B", {}, HubCache(HubEnvironment::current()));
 ///          auto const checkpoint = read_checkpoint(*source);
+[[nodiscard]] inline Result<Checkpoint> read_checkpoint(FileFamilies families, OpenCheckpoint& files,
+                                                        Observer const& observer = {}) {
+    return detail::CheckpointReader(families, files, observer).read();
+}
+
+/// The same for the families of a list.
 template <class List = Architectures>
 [[nodiscard]] Result<Checkpoint> read_checkpoint(OpenCheckpoint& files, Observer const& observer = {}) {
-    return detail::CheckpointReader<List>(files, observer).read();
+    return read_checkpoint(file_families<List>(), files, observer);
 }
 
 /// The same, for files that are opened for it alone.

@@ -11,6 +11,7 @@
 #include <shardwise/model/files/config_keys.hpp>
 #include <shardwise/model/files/config_rope.hpp>
 #include <shardwise/model/files/config_task.hpp>
+#include <shardwise/model/files/file_family.hpp>
 #include <shardwise/model/files/model_source.hpp>
 #include <shardwise/model/files/quantization_config.hpp>
 #include <shardwise/model/files/tree_limits.hpp>
@@ -43,49 +44,43 @@ struct DescribedConfig {
     Model model;
 };
 
-/// Which object of a configuration describes the model, and under which model_type.
+/// Which object of a configuration describes the model, and its family.
 struct ConfigPart {
     JsonValue object;
-    std::string_view model_type;
+    FileFamily const* family;
     bool is_text_config;
     /// The text part of a model with other inputs whose keys stand beside those of the other parts.
     bool is_flat = false;
 };
 
-template <class List>
-[[nodiscard]] Error unknown_model_type(std::string_view file, std::string_view model_type) {
+[[nodiscard]] inline Error unknown_model_type(FileFamilies families, std::string_view file,
+                                              std::string_view model_type) {
     std::string known;
     ClosestName closest(model_type.substr(0, 64));
-    List::for_each([&]<class Arch>(Arch) {
-        known += (known.empty() ? "" : ", ") + std::string(Arch::name);
-        closest.offer(Arch::name);
-    });
+    for (auto const& family : families) {
+        known += (known.empty() ? "" : ", ") + std::string(family.name);
+        closest.offer(family.name);
+    }
     auto reason = "\"" + std::string(model_type) + "\" is not a known architecture";
     if (!closest.best().empty()) reason += "; did you mean " + std::string(closest.best()) + "?";
     return Error{ErrorCode::unknown_name}.in(file).at("model_type").because(reason).fix("known: " + known);
 }
 
-template <class List>
-[[nodiscard]] bool is_known_type(std::string_view model_type) {
-    return List::with(model_type, [](auto) {});
-}
-
 /// The family whose text model is that of whole models of this type, where their text_config need not name it: gemma3's is
-/// gemma3_text's. With `is_flat` one whose keys may stand in the config.json itself. Empty: none.
-template <class List>
-[[nodiscard]] std::string_view text_family_of(std::string_view whole_type, bool is_flat = false) {
-    std::string_view found;
-    List::for_each([&]<class Arch>(Arch) {
-        bool is_part = std::string_view{Arch::name} == std::string(whole_type) + "_text";
-        if constexpr (requires { Arch::text_part_of; }) is_part = is_part || Arch::text_part_of == whole_type;
-        if (is_part && (!is_flat || requires { Arch::may_be_flat; })) found = Arch::name;
-    });
+/// gemma3_text's. With `is_flat` one whose keys may stand in the config.json itself. Null: none.
+[[nodiscard]] inline FileFamily const* text_family_of(FileFamilies families, std::string_view whole_type,
+                                                      bool is_flat = false) {
+    auto const text_type = std::string(whole_type) + "_text";
+    FileFamily const* found = nullptr;
+    for (auto const& family : families) {
+        bool const is_named = !family.text_part_of.empty() && family.text_part_of == whole_type;
+        if ((is_named || family.name == text_type) && (!is_flat || family.may_be_flat)) found = &family;
+    }
     return found;
 }
 
 /// Finds the part that describes the language model: the whole, or `text_config` of a model of several kinds of input.
-template <class List>
-[[nodiscard]] Result<ConfigPart> find_part(ConfigObject const& whole) {
+[[nodiscard]] inline Result<ConfigPart> find_part(FileFamilies families, ConfigObject const& whole) {
     std::string_view whole_type;
     auto const type = whole.find_set("model_type");
     if (type) {
@@ -94,7 +89,8 @@ template <class List>
         whole_type = *name;
     }
     auto const text = whole.find_set("text_config");
-    if (!text || (type && is_known_type<List>(whole_type))) {
+    auto const* const own = type ? find_family(families, whole_type) : nullptr;
+    if (!text || own != nullptr) {
         if (!type && whole.find("weight_map")) {
             return Error{ErrorCode::invalid_argument}
                 .in(whole.file())
@@ -108,9 +104,9 @@ template <class List>
                 .fix("pass it with --tree");
         }
         if (!type) return whole.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
-        if (is_known_type<List>(whole_type)) return ConfigPart{whole.value(), whole_type, false};
-        auto const flat = text_family_of<List>(whole_type, true);
-        if (flat.empty()) return unknown_model_type<List>(whole.file(), whole_type);
+        if (own != nullptr) return ConfigPart{whole.value(), own, false};
+        auto const* const flat = text_family_of(families, whole_type, true);
+        if (flat == nullptr) return unknown_model_type(families, whole.file(), whole_type);
         return ConfigPart{whole.value(), flat, false, true};
     }
     if (!text->is_object()) return whole.wrong_type("text_config", *text, "an object");
@@ -118,11 +114,12 @@ template <class List>
     if (auto const inner = part.find_set("model_type")) {
         auto const name = part.string("model_type", *inner);
         if (!name) return name.error();
-        if (!is_known_type<List>(*name)) return unknown_model_type<List>(whole.file(), *name);
-        return ConfigPart{*text, *name, true};
+        auto const* const family = find_family(families, *name);
+        if (family == nullptr) return unknown_model_type(families, whole.file(), *name);
+        return ConfigPart{*text, family, true};
     }
-    auto const named = text_family_of<List>(whole_type);
-    if (named.empty())
+    auto const* const named = text_family_of(families, whole_type);
+    if (named == nullptr)
         return part.error(ErrorCode::missing_field, "model_type", "is needed: it names the architecture");
     return ConfigPart{*text, named, true};
 }
@@ -240,11 +237,11 @@ template <class List>
 }
 
 /// Asks the family whether the values go together and whether the model they describe has a size.
-template <ModelArchitecture Arch>
-[[nodiscard]] Result<Model> describe_config(ConfigFile const& read, std::string_view file) {
+[[nodiscard]] inline Result<Model> describe_config(FileFamily const& family, ConfigFile const& read,
+                                                   std::string_view file) {
     auto config = read.config;
     if (!config.dtype && read.quantization) config.dtype = usual_dtype(*read.quantization);
-    auto model = describe<Arch>(config);
+    auto model = family.describe(config);
     if (!model) {
         auto error = model.error();
         if (error.subject().empty()) error.in(file);
@@ -256,12 +253,12 @@ template <ModelArchitecture Arch>
     return error.in(file);
 }
 
-template <ModelArchitecture Arch>
-[[nodiscard]] Result<DescribedConfig> read_family(ConfigObject const& whole, ConfigPart const& part) {
+[[nodiscard]] inline Result<DescribedConfig> read_family(ConfigObject const& whole, ConfigPart const& part) {
+    auto const& family = *part.family;
     ConfigFile out;
     ConfigObject const object(part.object, whole.file(), part.is_text_config ? "text_config." : "");
-    out.config.model_type = Arch::name;
-    if (auto const read = object.read(Arch::fields, out.config); !read) return read.error();
+    out.config.model_type = family.name;
+    if (auto const read = object.read(family.fields, out.config); !read) return read.error();
     if (auto const checked = check_layers(object, out.config); !checked) return checked.error();
     if (auto const read = read_layer_lists(object, out.config); !read) return read.error();
     if (auto const read = read_rope_fields(object, out.config.rope, out.warnings); !read) return read.error();
@@ -304,12 +301,12 @@ template <ModelArchitecture Arch>
         out.warnings.push_back(escaped(whole.file()) + ": auto_map names code of the repository; it is never executed");
     }
     warn_of_unread_keys(object, common_unread_keys, out.warnings);
-    if constexpr (requires { Arch::unread_keys; }) warn_of_unread_keys(object, Arch::unread_keys, out.warnings);
-    auto model = describe_config<Arch>(out, whole.file());
+    warn_of_unread_keys(object, family.unread_keys, out.warnings);
+    auto model = describe_config(family, out, whole.file());
     if (!model && model.error().code() == ErrorCode::unsupported && is_whole_class) {
         // The class wraps the text model with other inputs; the text model is counted as its own usual class.
         out.config.model_class = {};
-        model = describe_config<Arch>(out, whole.file());
+        model = describe_config(family, out, whole.file());
     }
     if (!model) return model.error();
     return DescribedConfig{std::move(out), *std::move(model)};
@@ -318,17 +315,16 @@ template <ModelArchitecture Arch>
 /// Reads a config.json and describes its model, once.
 ///
 /// Errors  as read_config
-template <class List>
-[[nodiscard]] Result<DescribedConfig> read_described_config(JsonDocument const& document, std::string_view file) {
+[[nodiscard]] inline Result<DescribedConfig> read_described_config(FileFamilies families, JsonDocument const& document,
+                                                                   std::string_view file) {
     if (!document.root().is_object()) {
         return Error{ErrorCode::malformed_file}.in(file).because("a configuration is a JSON object");
     }
     ConfigObject const whole(document.root(), file, "");
     if (auto const checked = check_task(whole); !checked) return checked.error();
-    auto const part = find_part<List>(whole);
+    auto const part = find_part(families, whole);
     if (!part) return part.error();
-    Result<DescribedConfig> result{unknown_model_type<List>(file, part->model_type)};
-    List::with(part->model_type, [&]<class Arch>(Arch) { result = read_family<Arch>(whole, *part); });
+    auto result = read_family(whole, *part);
     // It may be why the rest does not go together.
     if (auto const clear = document.check_repeats(); !clear) return Error{clear.error()}.in(file);
     if (!result) return result;
@@ -347,9 +343,9 @@ template <class List>
 ///
 /// Errors  malformed_file; unknown_name for a model_type, with the closest and all known; missing_field, invalid_field,
 ///         size_overflow, capacity_exceeded, unsupported, which name the field
-template <class List = Architectures>
-[[nodiscard]] Result<ConfigFile> read_config(JsonDocument const& document, std::string_view file) {
-    auto read = detail::read_described_config<List>(document, file);
+[[nodiscard]] inline Result<ConfigFile> read_config(FileFamilies families, JsonDocument const& document,
+                                                    std::string_view file) {
+    auto read = detail::read_described_config(families, document, file);
     if (!read) return read.error();
     return std::move(read->file);
 }
@@ -357,10 +353,10 @@ template <class List = Architectures>
 /// The same for the text itself.
 ///
 /// Errors  as read_config; malformed_file for what is no JSON
-template <class List = Architectures>
-[[nodiscard]] Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
+[[nodiscard]] inline Result<ConfigFile> read_config(FileFamilies families, std::string_view text,
+                                                    std::string_view file) {
     auto const document = parse_json(text, {.values = max_config_values, .may_repeat_keys = true});
-    if (document) return read_config<List>(*document, file);
+    if (document) return read_config(families, *document, file);
     auto error = document.error();
     return error.in(file);
 }
@@ -368,11 +364,24 @@ template <class List = Architectures>
 /// Reads an open config.json.
 ///
 /// Errors  as read_config; file_unreadable
-template <class List = Architectures>
-[[nodiscard]] Result<ConfigFile> read_config_file(RegularFile const& file) {
+[[nodiscard]] inline Result<ConfigFile> read_config_file(FileFamilies families, RegularFile const& file) {
     auto const text = read_text_file(file, max_config_file);
     if (!text) return text.error();
-    return read_config<List>(*text, file.path());
+    return read_config(families, *text, file.path());
+}
+
+/// The same for the families of a list.
+template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config(JsonDocument const& document, std::string_view file) {
+    return read_config(file_families<List>(), document, file);
+}
+template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config(std::string_view text, std::string_view file) {
+    return read_config(file_families<List>(), text, file);
+}
+template <class List = Architectures>
+[[nodiscard]] Result<ConfigFile> read_config_file(RegularFile const& file) {
+    return read_config_file(file_families<List>(), file);
 }
 
 /// Reads a config.json.

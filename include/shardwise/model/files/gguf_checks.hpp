@@ -3,7 +3,7 @@
 
 #include <shardwise/core/result.hpp>
 #include <shardwise/model/activation_names.hpp>
-#include <shardwise/model/architecture.hpp>
+#include <shardwise/model/files/file_family.hpp>
 #include <shardwise/model/files/gguf.hpp>
 
 #include <algorithm>
@@ -56,12 +56,12 @@ inline constexpr GgufScale gguf_scales[] = {
 /// completed; one that cannot be completed is refused where the model is described.
 ///
 /// Errors  unsupported with the key
-template <ModelArchitecture Arch>
-[[nodiscard]] Result<> check_gguf_values(GgufHeader const& header, std::string_view path, ModelConfig config) {
-    if (!Arch::complete(config)) return {};
+[[nodiscard]] inline Result<> check_gguf_values(FileFamily const& family, GgufHeader const& header,
+                                                std::string_view path, ModelConfig config) {
+    if (!family.complete(config)) return {};
     auto const prefix = std::string(header.metadata.text("general.architecture")) + ".";
-    auto const is_read = [](std::string_view key) {
-        return std::any_of(Arch::fields.begin(), Arch::fields.end(),
+    auto const is_read = [&family](std::string_view key) {
+        return std::any_of(family.fields.begin(), family.fields.end(),
                            [key](Field const& field) { return field.gguf == key; });
     };
     auto const refused = [&](std::string_view key) {
@@ -90,18 +90,18 @@ template <ModelArchitecture Arch>
         if (!kind || *kind != config.activation)
             return refused("hidden_activation").because("is not the activation that the family has");
     }
-    bool const is_encoder = requires {
-        Arch::gguf_class;
-    }
-    || config.position_buckets > 0;
+    bool const is_encoder = !family.gguf_class.empty() || config.position_buckets > 0;
     if (!is_encoder && stated("attention.causal") == 0)
         return refused("attention.causal").because("is false, and this family attends to earlier tokens only");
     // Routing by groups, and another base of rotations for layers with a window, where a family has neither.
     if (auto const groups = stated("expert_group_count"); groups && *groups > 1 && !is_read("expert_group_count"))
-        return refused("expert_group_count").because("routes by groups of experts, which this family does not").got(*groups);
+        return refused("expert_group_count")
+            .because("routes by groups of experts, which this family does not")
+            .got(*groups);
     if (auto const base = header.metadata.find(prefix + "rope.freq_base_swa");
         base && !is_read("rope.freq_base_swa") && base->real != config.rope.theta)
-        return refused("rope.freq_base_swa").because("rotates layers with a window otherwise, which this family does not");
+        return refused("rope.freq_base_swa")
+            .because("rotates layers with a window otherwise, which this family does not");
     for (auto const& scale : gguf_scales) {
         auto const value = header.metadata.find(prefix + std::string(scale.key));
         if (is_read(scale.key) || !value || width_of(value->type) == 0 || value->real == scale.neutral) continue;

@@ -5,6 +5,7 @@
 #include <shardwise/core/text.hpp>
 #include <shardwise/model/architectures.hpp>
 #include <shardwise/model/files/config_fields.hpp>
+#include <shardwise/model/files/file_family.hpp>
 #include <shardwise/model/files/gguf.hpp>
 #include <shardwise/model/files/gguf_checks.hpp>
 #include <shardwise/model/files/tensor_names_map.hpp>
@@ -25,11 +26,13 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 namespace detail {
 
 /// Fills a family's configuration from a GGUF header: metadata first, and from the tensors what metadata leave out.
-template <class List>
 class GgufConfigReader {
 public:
-    GgufConfigReader(GgufHeader const& header, std::string_view path)
-        : header_(header), path_(path), architecture_(header.metadata.text("general.architecture")) {
+    GgufConfigReader(FileFamilies families, GgufHeader const& header, std::string_view path)
+        : families_(families),
+          header_(header),
+          path_(path),
+          architecture_(header.metadata.text("general.architecture")) {
         std::vector<std::string_view> numbers;
         for (auto const& tensor : header.tensors) {
             numbers.clear();
@@ -43,33 +46,32 @@ public:
             return error(ErrorCode::missing_field, "general.architecture", "a GGUF model names its architecture here");
         }
         // Several families share a name in GGUF (llama and mixtral, both deepseeks): the one whose marker the file has.
-        std::string_view family;
         bool is_marked = false;
         std::string_view encoder_class;
-        List::for_each([&]<class Arch>(Arch) {
+        for (auto const& family : families_) {
             // An encoder alone has a name of its own, and everything else of its family.
-            if constexpr (requires { Arch::gguf_encoder_name; }) {
-                if (Arch::gguf_encoder_name == std::string_view{architecture_}) {
-                    encoder_class = Arch::gguf_encoder_class;
-                    family = Arch::name;
-                    return;
-                }
+            if (family.gguf_encoder_name == std::string_view{architecture_}) {
+                encoder_class = family.gguf_encoder_class;
+                family_ = &family;
+                continue;
             }
-            if (Arch::gguf_name != std::string_view{architecture_} || is_marked) return;
-            if constexpr (requires { Arch::gguf_marker; }) {
-                if (!has_marker(Arch::gguf_marker)) return;
+            if (family.gguf_name != std::string_view{architecture_} || is_marked) continue;
+            if (!family.gguf_marker.empty()) {
+                if (!has_marker(family.gguf_marker)) continue;
                 is_marked = true;
-            } else if (!family.empty()) {
-                return;
+            } else if (family_ != nullptr) {
+                continue;
             }
-            family = Arch::name;
-        });
-        if (family.empty()) return unknown();
-        Result<ModelConfig> result{unknown()};
-        List::with(family, [&]<class Arch>(Arch) { result = read_family<Arch>(); });
+            family_ = &family;
+        }
+        if (family_ == nullptr) return unknown();
+        auto result = read_family(*family_);
         if (result && !encoder_class.empty()) result->model_class = encoder_class;
         return result;
     }
+
+    /// The family whose configuration was read; null where there is none.
+    [[nodiscard]] FileFamily const* family() const { return family_; }
 
 private:
     [[nodiscard]] Error error(ErrorCode code, std::string_view place, std::string_view reason) const {
@@ -78,12 +80,12 @@ private:
     [[nodiscard]] Error unknown() const {
         ClosestName closest(std::string_view{architecture_}.substr(0, 64));
         std::string known;
-        List::for_each([&]<class Arch>(Arch) {
-            std::string_view const name = Arch::gguf_name;
-            if (name.empty() || known.find(std::string(name) + ", ") != std::string::npos) return;
+        for (auto const& family : families_) {
+            auto const name = family.gguf_name;
+            if (name.empty() || known.find(std::string(name) + ", ") != std::string::npos) continue;
             known += std::string(name) + ", ";
             closest.offer(name);
-        });
+        }
         auto reason = "\"" + architecture_.substr(0, 64) + "\" is not a known architecture";
         if (!closest.best().empty()) reason += "; did you mean " + std::string(closest.best()) + "?";
         return error(ErrorCode::unknown_name, "general.architecture", reason)
@@ -104,19 +106,18 @@ private:
         return nullptr;
     }
 
-    template <ModelArchitecture Arch>
-    [[nodiscard]] Result<ModelConfig> read_family() {
+    [[nodiscard]] Result<ModelConfig> read_family(FileFamily const& family) {
         ModelConfig config;
-        config.model_type = Arch::name;
+        config.model_type = family.name;
         config.name.assign(header_.metadata.text("general.name"));
-        if constexpr (requires { Arch::gguf_class; }) config.model_class = Arch::gguf_class;
-        for (auto const& field : Arch::fields) {
+        config.model_class = family.gguf_class;
+        for (auto const& field : family.fields) {
             if (auto const done = read_field(field, config); !done) return done.error();
         }
         read_from_tensors(config);
         read_latent_attention(config);
         if (auto const done = read_rope_scaling(config); !done) return done.error();
-        assume_defaults<Arch>(config);
+        assume_defaults(family, config);
         config.dtype = main_dtype();
         auto const layers = std::max(config.layers, config.decoder_layers);
         if (layers > LayerSet::capacity) {
@@ -125,8 +126,8 @@ private:
                 .got(layers)
                 .at_most(LayerSet::capacity);
         }
-        if (auto const done = read_window_pattern<Arch>(config); !done) return done.error();
-        if (auto const done = check_gguf_values<Arch>(header_, path_, config); !done) return done.error();
+        if (auto const done = read_window_pattern(family, config); !done) return done.error();
+        if (auto const done = check_gguf_values(family, header_, path_, config); !done) return done.error();
         return config;
     }
 
@@ -134,22 +135,18 @@ private:
         return header_.metadata.find(architecture_ + "." + std::string(key));
     }
     /// What the file does not state and llama.cpp takes for granted.
-    template <ModelArchitecture Arch>
-    void assume_defaults(ModelConfig& config) const {
-        if constexpr (requires { Arch::gguf_defaults; }) {
-            for (auto const& row : Arch::gguf_defaults) {
-                bool is_stated = false;
-                for (auto const& field : Arch::fields)
-                    is_stated = is_stated || (field.key == row.key && !field.gguf.empty() && value_of(field.gguf));
-                if (!is_stated) row.set(config);
-            }
+    void assume_defaults(FileFamily const& family, ModelConfig& config) const {
+        for (auto const& row : family.gguf_defaults) {
+            bool is_stated = false;
+            for (auto const& field : family.fields)
+                is_stated = is_stated || (field.key == row.key && !field.gguf.empty() && value_of(field.gguf));
+            if (!is_stated) row.set(config);
         }
     }
     /// Which layers slide, where the file states it: a flag for each, or n where the last of n layers sees everything, or the first.
     ///
     /// Source  llama.cpp 0c1e570, src/llama-model.cpp (load_swa_pattern), src/llama-hparams.cpp (set_swa_pattern)
-    template <ModelArchitecture Arch>
-    Result<> read_window_pattern(ModelConfig& config) const {
+    Result<> read_window_pattern(FileFamily const& family, ModelConfig& config) const {
         auto const value = value_of("attention.sliding_window_pattern");
         if (!value || config.sliding_window == 0) return {};
         auto const count = static_cast<std::size_t>(std::max(config.layers, std::int64_t{0}));
@@ -158,7 +155,7 @@ private:
             slides = header_.metadata.integers(*value, count);
         } else if (value->integer && *value->integer >= 0) {
             auto const n = *value->integer;
-            auto const full = requires { Arch::gguf_full_layer_first; } ? 0 : n - 1;
+            auto const full = family.gguf_full_layer_first ? 0 : n - 1;
             for (std::int64_t layer = 0; layer < config.layers; ++layer)
                 slides.push_back(n == 0 || layer % n != full ? 1 : 0);
         }
@@ -312,7 +309,8 @@ private:
             return {};
         }
         if (type == "longrope")
-            return error(ErrorCode::missing_field, prefix + "scaling.type", "is longrope, whose factors are not in the file");
+            return error(ErrorCode::missing_field, prefix + "scaling.type",
+                         "is longrope, whose factors are not in the file");
         auto const growth = number("scaling.attn_factor");
         if (type != "yarn" && growth > 0.0 && growth != 1.0)
             return error(ErrorCode::unsupported, prefix + "scaling.attn_factor",
@@ -359,6 +357,8 @@ private:
         return Dtype::f16;
     }
 
+    FileFamilies families_;
+    FileFamily const* family_ = nullptr;
     GgufHeader const& header_;
     std::string_view path_;
     std::string architecture_;
@@ -372,9 +372,15 @@ private:
 ///
 /// Errors  unknown_name for an architecture that no family has; unsupported for layers that differ and for ways to scale
 ///         positions that no family has; missing_field, invalid_field, size_overflow, capacity_exceeded with the key
+[[nodiscard]] inline Result<ModelConfig> read_gguf_config(FileFamilies families, GgufHeader const& header,
+                                                          std::string_view path) {
+    return detail::GgufConfigReader(families, header, path).read();
+}
+
+/// The same for the families of a list.
 template <class List = Architectures>
 [[nodiscard]] Result<ModelConfig> read_gguf_config(GgufHeader const& header, std::string_view path) {
-    return detail::GgufConfigReader<List>(header, path).read();
+    return read_gguf_config(file_families<List>(), header, path);
 }
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# The target shardwise::runtime: what loads and runs models, compiled once in the build that links it, by its compiler and flags.
+# The build tree and the installed package read the same file.
+#
+#   find_package(shardwise REQUIRED COMPONENTS runtime)
+#   target_link_libraries(engine PRIVATE shardwise::runtime)
+
+find_path(shardwise_runtime_units run.cpp
+          HINTS "${CMAKE_CURRENT_LIST_DIR}/../include/shardwise/session/runtime"
+                "${CMAKE_CURRENT_LIST_DIR}/../../../include/shardwise/session/runtime" NO_DEFAULT_PATH)
+mark_as_advanced(shardwise_runtime_units)
+
+# shardwise_add_runtime(): makes shardwise::runtime, which is built where somebody links it. shardwise::readers must be there.
+function(shardwise_add_runtime)
+    if(TARGET shardwise::runtime)
+        return()
+    endif()
+    add_library(shardwise_runtime STATIC EXCLUDE_FROM_ALL
+                "${shardwise_runtime_units}/complete_text.cpp"
+                "${shardwise_runtime_units}/embed.cpp"
+                "${shardwise_runtime_units}/run.cpp")
+    add_library(shardwise::runtime ALIAS shardwise_runtime)
+    target_link_libraries(shardwise_runtime PUBLIC shardwise::readers shardwise::host)
+    target_compile_definitions(shardwise_runtime PUBLIC SHARDWISE_HAS_RUNTIME=1)
+    # What changes a type must be the same in all units of a program.
+    foreach(component IN ITEMS mpi gloo onednn)
+        if(TARGET shardwise::${component})
+            target_link_libraries(shardwise_runtime PUBLIC shardwise::${component})
+        endif()
+    endforeach()
+    # Kernels are never left without optimisation, also where the program is.
+    target_compile_options(shardwise_runtime PRIVATE "$<$<OR:$<CONFIG:>,$<CONFIG:Debug>>:-O2>")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        # g++ collects its garbage when it has used a GiB, not all the time.
+        target_compile_options(shardwise_runtime PRIVATE --param=ggc-min-heapsize=1048576)
+    endif()
+    set_target_properties(shardwise_runtime PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
+                                                       UNITY_BUILD OFF)
+endfunction()
