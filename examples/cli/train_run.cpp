@@ -4,7 +4,6 @@
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 #include <shardwise/train/train_ranks.hpp>
-#include <shardwise/train/validation_loss.hpp>
 
 #include "train_plan.hpp"
 #include "train_report.hpp"
@@ -139,8 +138,7 @@ private:
                      .tokens_per_second = static_cast<double>(tokens) / std::max(seconds, 1e-9)};
         bool const is_due = state_.step % answer_.plan.valid_every == 0 || state_.step == answer_.plan.steps;
         if (samples_ && is_due) {
-            auto const mean = validation_loss(trainer_.pass(), trainer_.weights(), *samples_, trainer_.comm(), stream_,
-                                              request.timeout);
+            auto const mean = trainer_.validate(*samples_, stream_);
             if (!mean) return mean.error();
             row.valid_loss = mean->mean();
             state_.valid_loss = mean->mean();

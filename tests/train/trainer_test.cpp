@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../executor/training/training_cases.hpp"
+#include "curve_data.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,26 +15,6 @@ using namespace shardwise;
 using namespace shardwise::testing;
 
 namespace {
-
-constexpr std::int64_t curve_steps = 20;
-
-/// The dataset of train_gradients.py's curve: 20 batches of 4 sequences.
-struct CurveData {
-    TemporaryFolder folder;
-    std::optional<TokenDataset> dataset;
-
-    explicit CurveData(std::int64_t vocabulary = 97) {
-        std::string bytes;
-        for (auto const id : golden_tokens(curve_steps * 4 * golden_context + 1)) bytes += {static_cast<char>(id), '\0'};
-        std::vector<TokenFile> files;
-        files.push_back(std::move(*TokenFile::open(folder.write("curve.u16", bytes))));
-        dataset.emplace(std::move(*TokenDataset::create(std::move(files), vocabulary)));
-    }
-    [[nodiscard]] Batches batches() const {
-        return std::move(*Batches::create(
-            *dataset, {0, dataset->tokens()}, {.context = golden_context, .batch = 4, .shuffles = false}));
-    }
-};
 
 struct GoldenStep {
     double loss = 0.0;

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <shardwise/comm/agree_on.hpp>
-#include <shardwise/comm/broadcast.hpp>
 #include <shardwise/comm/host_communicator.hpp>
-#include <shardwise/core/fnv1a.hpp>
 #include <shardwise/core/optional.hpp>
 #include <shardwise/executor/training/training_pass.hpp>
 #include <shardwise/train/adamw.hpp>
 #include <shardwise/train/batches.hpp>
 #include <shardwise/train/check_gradients.hpp>
 #include <shardwise/train/clip.hpp>
+#include <shardwise/train/detail/agree_on_training.hpp>
+#include <shardwise/train/detail/sequences.hpp>
 #include <shardwise/train/sharded_optimizer.hpp>
 #include <shardwise/train/token_mean.hpp>
 #include <shardwise/train/train_options.hpp>
@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -44,11 +43,11 @@ public:
                                              TensorPlace const& place = {}, RopeDivisors const& divisors = {}) {
         auto const plan = plan_training_memory(program, limits_of(batch, options, place), divisors);
         if (!plan) return plan.error();
-        auto const tokens = split_units(batch.batch, place.ranks, place.rank).size() * batch.context;
+        auto const own = split_units(batch.batch, place.ranks, place.rank).size();
         return plan->bytes() +
                ShardedOptimizer<Rule>::state_bytes(rule, sizes_of(program), optimizer_place(place, options)) +
                TrainingGradients::bytes(program.layout(), batch.batch, place, options.zero) +
-               Bytes{tokens * bytes_of_token};
+               detail::Sequences::bytes(own, batch.context);
     }
     /// What a rank takes from the others in a step that is not skipped, as their communicator counts it.
     [[nodiscard]] static CollectiveTraffic traffic(TrainingProgram const& program, BatchOptions const& batch,
@@ -73,7 +72,11 @@ public:
         auto made = make(context, comm, program, weights, rule, std::move(batches), options, divisors);
         if (auto const agreed = agree_on(comm, made ? Result<>{} : Result<>{made.error()}); !agreed)
             return agreed.error();
-        if (auto const checked = made->check_ranks(); !checked) return checked.error();
+        if (comm.size() == 1) return made;
+        auto const hash = detail::hash_of_training(Rule::name, program.layout(), made->batches_, options);
+        if (auto const agreed = detail::agree_on_training(comm, hash); !agreed) return agreed.error();
+        if (auto const agreed = detail::agree_on_weights(comm, std::as_const(weights)); !agreed)
+            return end_group(comm, agreed.error());
         return made;
     }
 
@@ -84,8 +87,6 @@ public:
     [[nodiscard]] Batches const& batches() const { return batches_; }
     [[nodiscard]] Comm& comm() { return *comm_; }
     [[nodiscard]] HostContext& context() { return *context_; }
-    /// Between steps it is free for other sequences: validation_loss.
-    [[nodiscard]] TrainingPass& pass() { return pass_; }
 
     /// Where the run is.
     [[nodiscard]] TrainerPosition state() const { return {next_, skipped_.steps()}; }
@@ -152,16 +153,26 @@ public:
         return run(stream, [](TrainedStep const&) { return Result<>{}; });
     }
 
+    /// The mean loss over a held-out set, all batches of its first epoch; with batches of one sequence it is over all of them. Its ranks
+    /// share the sequences, and get the same bits as any others. All ranks call it; no weight changes.
+    ///
+    /// Order   waits for the stream
+    /// Errors  shape_mismatch for longer sequences than those of training; as Batches::read and a collective, on all ranks
+    [[nodiscard]] Result<TokenMean> validate(Batches held_out, HostStream& stream) {
+        auto mean = sum_losses(held_out, stream);
+        if (!mean) return end_group(*comm_, mean.error());
+        if (auto const summed = mean->sum_over_ranks(*comm_); !summed) return summed.error();
+        return mean;
+    }
+
 private:
     static constexpr std::string_view subject = "training";
-    /// An id, a target, a loss.
-    static constexpr std::int64_t bytes_of_token = 12;
     /// Clips nothing.
     static constexpr double most_norm = 1e29;
 
     Trainer(HostContext& context, Comm& comm, TrainingProgram const& program, TrainingWeights& weights, Batches batches,
             TrainOptions const& options, TrainingPass pass, TrainingGradients gradients,
-            ShardedOptimizer<Rule> optimizer, Buffer<std::int32_t, Host> ids, Buffer<float, Host> losses)
+            ShardedOptimizer<Rule> optimizer, detail::Sequences sequences)
         : context_(&context),
           comm_(&comm),
           program_(&program),
@@ -171,8 +182,7 @@ private:
           pass_(std::move(pass)),
           gradients_(std::move(gradients)),
           optimizer_(std::move(optimizer)),
-          ids_(std::move(ids)),
-          losses_(std::move(losses)),
+          sequences_(std::move(sequences)),
           skipped_(options.max_skipped) {}
 
     [[nodiscard]] static TensorPlace optimizer_place(TensorPlace const& place, TrainOptions const& options) {
@@ -227,53 +237,17 @@ private:
         auto optimizer =
             ShardedOptimizer<Rule>::create(context, rule, std::move(parameters), optimizer_place(place, options));
         if (!optimizer) return optimizer.error();
-        auto const tokens = gradients->count() * batch.context;
-        auto ids = Buffer<std::int32_t, Host>::allocate(context, 2 * tokens);
-        if (!ids) return ids.error();
-        auto losses = Buffer<float, Host>::allocate(context, tokens);
-        if (!losses) return losses.error();
+        auto sequences = detail::Sequences::create(context, gradients->count(), batch.context);
+        if (!sequences) return sequences.error();
         return Result<Trainer>(Trainer(context, comm, program, weights, std::move(batches), options, std::move(*pass),
-                                       std::move(*gradients), std::move(*optimizer), std::move(*ids),
-                                       std::move(*losses)));
-    }
-
-    /// That all ranks train the same.
-    [[nodiscard]] Result<> check_ranks() {
-        if (comm_->size() == 1) return {};
-        auto const& batch = batches_.options();
-        auto hash = detail::fnv1a(Rule::name);
-        for (auto const number :
-             {program_->layout().gradient_elements(), batch.context, batch.batch, std::int64_t{batch.shuffles},
-              static_cast<std::int64_t>(options_.zero), std::bit_cast<std::int64_t>(batch.seed), batches_.samples(),
-              options_.steps, options_.max_skipped, std::bit_cast<std::int64_t>(options_.clip.value_or(most_norm)),
-              std::bit_cast<std::int64_t>(options_.schedule.learning_rate), options_.schedule.total,
-              options_.schedule.warm_up})
-            hash = detail::fnv1a_step(hash, static_cast<std::uint64_t>(number));
-        auto first = std::bit_cast<std::int64_t>(hash);
-        if (auto const sent = broadcast(*comm_, TensorView<std::int64_t, 1, Host>{&first, {1}}, 0); !sent) return sent;
-        Result<> same;
-        if (first != std::bit_cast<std::int64_t>(hash))
-            same = Error{ErrorCode::collective_mismatch}
-                       .in(subject)
-                       .because("has other batches, options or sizes than rank 0's")
-                       .fix("give all ranks the same");
-        if (auto const agreed = agree_on(*comm_, same); !agreed) return agreed;
-        return compare_weights();
-    }
-    [[nodiscard]] Result<> compare_weights() {
-        List<NamedValues> values;
-        for (std::size_t i = 0; i < program_->layout().parameters().size(); ++i)
-            values.push_back({program_->layout().parameters()[i].name, std::as_const(*weights_).values(i)});
-        return compare_replicas(*comm_, Span<NamedValues const>(values));
+                                       std::move(*gradients), std::move(*optimizer), std::move(*sequences)));
     }
 
     [[nodiscard]] Result<Optional<TrainedStep>> take_step(HostStream& stream, Deadline deadline) {
         // A step that was refused may have left some leaves.
         gradients_.clear();
         if (auto const read = read_batch(); !read) return read.error();
-        std::int64_t counted = 0;
-        for (std::int64_t i = 0; i < tokens(); ++i) counted += targets()[i] >= 0 ? 1 : 0;
-        std::array<std::int64_t, 2> sums{counted, is_stopping_ ? 1 : 0};
+        std::array<std::int64_t, 2> sums{sequences_.counted(gradients_.count()), is_stopping_ ? 1 : 0};
         if (auto const summed = all_reduce(*comm_, TensorView<std::int64_t, 1, Host>{sums.data(), {2}}); !summed)
             return summed.error();
         if (sums[1] > 0) return Optional<TrainedStep>{};
@@ -292,11 +266,7 @@ private:
         auto const norm = global_norm(*comm_, Span<TensorView<float const, 1, Host> const>(shares), stream, deadline);
         if (!norm) return norm.error();
         TokenMean mean;
-        using Sizes = std::size_t;
-        if (auto const added =
-                mean.add({losses_.data(), static_cast<Sizes>(tokens())}, {targets(), static_cast<Sizes>(tokens())});
-            !added)
-            return added.error();
+        if (auto const added = sequences_.add_losses(gradients_.count(), mean); !added) return added.error();
         if (auto const summed = mean.sum_over_ranks(*comm_); !summed) return summed.error();
         out.loss = mean.mean();
         out.norm = *norm;
@@ -312,53 +282,80 @@ private:
         }
         if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
         skipped_.take();
+        if (options_.check_every > 0 && (next_ + 1) % options_.check_every == 0) {
+            auto const agreed = detail::agree_on_weights(*comm_, std::as_const(*weights_));
+            if (!agreed) return agreed.error();
+        }
         return Optional<TrainedStep>{out};
     }
 
-    [[nodiscard]] std::int64_t tokens() const { return gradients_.count() * batches_.options().context; }
-    [[nodiscard]] std::int32_t const* targets() const { return ids_.data() + tokens(); }
     [[nodiscard]] Error at_step() const {
         return Error{ErrorCode::invalid_argument}.in("step " + std::to_string(next_));
     }
 
     [[nodiscard]] Result<> read_batch() {
-        auto const& batch = batches_.options();
-        using Ids = TensorView<std::int32_t, 2, Host>;
+        sequences_.set_length(batches_.options().context);
         for (std::int64_t i = 0; i < gradients_.count(); ++i) {
-            auto const leaf = gradients_.leaf_number(i);
-            auto* const to = ids_.data() + i * batch.context;
-            auto const read = batches_.read(next_ * batch.batch, {leaf, leaf + 1}, Ids{to, {1, batch.context}},
-                                            Ids{to + tokens(), {1, batch.context}});
-            if (!read) return read;
+            auto const position = next_ * batches_.options().batch;
+            if (auto const read = sequences_.read(batches_, position, gradients_.leaf_number(i), i); !read) return read;
         }
         return {};
     }
 
     /// Brings this rank's leaves into the sum, with their tokens' losses.
     [[nodiscard]] Result<> add_leaves(float scale, HostStream& stream, Deadline deadline) {
-        auto const context = batches_.options().context;
         auto const most = pass_.limits().sequences;
         for (std::int64_t first = 0; first < gradients_.count(); first += most) {
             auto const some = std::min(most, gradients_.count() - first);
-            TensorView<std::int32_t const, 2, Host> const ids(ids_.data() + first * context, {some, context});
-            if (auto const done = pass_.forward(*weights_, ids, stream); !done) return done;
+            if (auto const done = pass_.forward(*weights_, sequences_.tokens(first, some), stream); !done) return done;
             for (std::int64_t i = 0; i < some; ++i) {
-                if (deadline.has_passed()) {
+                if (deadline.has_passed())
                     return Error{ErrorCode::deadline_exceeded}
                         .in("step " + std::to_string(next_))
                         .because("did not finish before its deadline")
                         .fix("allow more time, or use a smaller batch");
-                }
-                auto const at = (first + i) * context;
                 auto const leaf = gradients_.leaf();
                 if (!leaf) return leaf.error();
-                auto const done = pass_.backward(*weights_, i, {targets() + at, {context}}, scale,
-                                                 {losses_.data() + at, {context}}, *leaf, stream);
+                auto const done = pass_.backward(*weights_, i, sequences_.targets(first + i), scale,
+                                                 sequences_.losses(first + i), *leaf, stream);
                 if (!done) return done;
                 if (auto const added = gradients_.add(*comm_, stream); !added) return added;
             }
         }
         return {};
+    }
+
+    /// The losses of this rank's sequences of a held-out set.
+    [[nodiscard]] Result<TokenMean> sum_losses(Batches& held_out, HostStream& stream) {
+        auto const& batch = held_out.options();
+        if (batch.context > batches_.options().context)
+            return Error{ErrorCode::shape_mismatch}
+                .in("validation")
+                .at("context")
+                .because("is longer than that of training")
+                .got(batch.context)
+                .at_most(batches_.options().context);
+        sequences_.set_length(batch.context);
+        auto const own = split_units(held_out.batches_per_epoch() * batch.batch, comm_->size(), comm_->rank());
+        TokenMean mean;
+        for (auto first = own.begin; first < own.end; first += pass_.limits().sequences) {
+            auto const deadline = Deadline::after(options_.timeout);
+            auto const some = std::min(pass_.limits().sequences, own.end - first);
+            for (std::int64_t i = 0; i < some; ++i) {
+                auto const number = (first + i) % batch.batch;
+                if (auto const read = sequences_.read(held_out, first + i - number, number, i); !read)
+                    return read.error();
+            }
+            if (auto const done = pass_.forward(*weights_, sequences_.tokens(0, some), stream); !done)
+                return done.error();
+            for (std::int64_t i = 0; i < some; ++i) {
+                auto const done = pass_.losses(*weights_, i, sequences_.targets(i), sequences_.losses(i), stream);
+                if (!done) return done.error();
+            }
+            if (auto const ended = stream.synchronize(deadline); !ended) return ended.error();
+            if (auto const added = sequences_.add_losses(some, mean); !added) return added.error();
+        }
+        return mean;
     }
 
     /// Counts a step that changes no weight.
@@ -391,9 +388,7 @@ private:
     TrainingPass pass_;
     TrainingGradients gradients_;
     ShardedOptimizer<Rule> optimizer_;
-    /// Tokens and, after them, targets of this rank's sequences; the losses of these.
-    Buffer<std::int32_t, Host> ids_;
-    Buffer<float, Host> losses_;
+    detail::Sequences sequences_;
     std::int64_t next_ = 0;
     SkippedSteps skipped_;
     bool is_stopping_ = false;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/comm/agree_on.hpp>
+#include <shardwise/comm/broadcast.hpp>
+#include <shardwise/core/fnv1a.hpp>
+#include <shardwise/executor/training/training_weights.hpp>
+#include <shardwise/train/batches.hpp>
+#include <shardwise/train/check_gradients.hpp>
+#include <shardwise/train/train_options.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// A number of all that changes the result of a training, but for weights and the contents of files: the same on all ranks.
+[[nodiscard]] inline std::int64_t hash_of_training(std::string_view optimizer, TrainingLayout const& layout,
+                                                   Batches const& batches, TrainOptions const& options) {
+    auto const& batch = batches.options();
+    auto const& schedule = options.schedule;
+    auto hash = fnv1a(optimizer);
+    for (auto const number : {layout.gradient_elements(), batch.context, batch.batch, batches.samples(), options.steps,
+                              options.max_skipped, options.check_every, schedule.warm_up, schedule.total,
+                              schedule.decay, std::int64_t{batch.shuffles}, static_cast<std::int64_t>(options.zero),
+                              static_cast<std::int64_t>(schedule.kind), std::bit_cast<std::int64_t>(batch.seed)})
+        hash = fnv1a_step(hash, static_cast<std::uint64_t>(number));
+    for (auto const number : {options.clip.value_or(0.0), schedule.learning_rate, schedule.floor})
+        hash = fnv1a_step(hash, std::bit_cast<std::uint64_t>(number));
+    return std::bit_cast<std::int64_t>(hash);
+}
+
+/// Compares a number with rank 0's.
+///
+/// Errors  collective_mismatch on all ranks with the first rank that differs; as a collective
+template <Communicator C>
+[[nodiscard]] Result<> agree_on_training(C& comm, std::int64_t own) {
+    auto first = own;
+    if (auto const sent = broadcast(comm, TensorView<std::int64_t, 1, Host>{&first, {1}}, 0); !sent) return sent;
+    Result<> same;
+    if (first != own)
+        same = Error{ErrorCode::collective_mismatch}
+                   .in("rank " + std::to_string(comm.rank()))
+                   .because("trains with other options, batches or sizes than rank 0")
+                   .fix("give all ranks the same");
+    return agree_on(comm, same);
+}
+
+/// Compares the ranks' weights.
+///
+/// Errors  as compare_replicas
+template <Communicator C>
+[[nodiscard]] Result<> agree_on_weights(C& comm, TrainingWeights const& weights) {
+    if (comm.size() == 1) return {};
+    List<NamedValues> values;
+    auto const& parameters = weights.layout().parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) values.push_back({parameters[i].name, weights.values(i)});
+    return compare_replicas(comm, Span<NamedValues const>(values));
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

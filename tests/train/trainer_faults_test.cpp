@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/train/train_ranks.hpp>
+
+#include <doctest/doctest.h>
+
+#include "curve_data.hpp"
+#include "ranks.hpp"
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+TrainOptions options_of(std::int64_t steps, ZeroStage zero = ZeroStage::none) {
+    return {.steps = steps, .schedule = {.learning_rate = 3e-3, .total = steps, .floor = 0.1}, .zero = zero};
+}
+
+/// Tokens of which the last word of the vocabulary stands in some sequences alone.
+std::vector<std::int32_t> tokens_with_last_in(std::vector<std::int64_t> const& sequences) {
+    auto ids = golden_tokens(CurveData::size);
+    for (auto& id : ids) id = std::min(id, 95);
+    for (auto const sequence : sequences) ids[static_cast<std::size_t>(sequence * golden_context + 3)] = 96;
+    return ids;
+}
+
+/// Makes what a model knows of the last word undefined.
+void spoil_last_word(TrainedModel& model) {
+    auto const embedding = model.weights.layout().find("model.embed_tokens.weight");
+    REQUIRE(embedding);
+    auto const values = model.weights.values(embedding->parameter);
+    values.data()[values.elements() - 1] = std::numeric_limits<float>::quiet_NaN();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Trainer: a gradient that is no number is named with rank, parameter and step; all ranks skip that step and go "
+    "on") {
+    // Sequence 2 of step 1: of two ranks the second has it, of four the third, in turns of two the first.
+    CurveData const data(97, tokens_with_last_in({6}));
+    struct Case {
+        std::int32_t ranks;
+        ZeroStage zero;
+        std::string rank;
+    };
+    std::vector<float> expected;
+    std::vector<double> losses;
+    for (auto const& each : {Case{1, ZeroStage::none, "rank 0"}, Case{2, ZeroStage::none, "rank 1"},
+                             Case{2, ZeroStage::optimizer, "rank 1"}, Case{2, ZeroStage::gradients, "rank 0"},
+                             Case{4, ZeroStage::optimizer, "rank 2"}, Case{4, ZeroStage::gradients, "rank 2"}}) {
+        CAPTURE(each.ranks);
+        TrainedModel model(golden_config("llama"));
+        spoil_last_word(model);
+        std::mutex mutex;
+        std::vector<std::vector<TrainedStep>> all;
+        auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+            auto const steps = trainer.run(stream);
+            if (!steps) return steps.error();
+            CHECK(trainer.state() == TrainerPosition{4, {1}});
+            std::lock_guard const lock(mutex);
+            all.push_back(*steps);
+            return {};
+        };
+        REQUIRE(train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(),
+                            options_of(4, each.zero), each.ranks, body));
+        for (auto const& steps : all) CHECK(steps == all[0]);
+        REQUIRE(all.front().size() == 4);
+        auto const& skipped = all.front()[1];
+        CHECK(skipped.skipped ==
+              each.rank +
+                  ", step 1: lm_head.weight: the gradient of element 0 is infinite or undefined; lower the learning "
+                  "rate or the loss scale, or look for a broken machine if it is always this rank");
+        CHECK(std::isnan(skipped.loss));
+        std::vector<float> weights(model.weights.data(),
+                                   model.weights.data() + model.program.layout().weight_elements());
+        // The undefined word itself stays as it is but for the decay.
+        for (auto& value : weights) value = std::isnan(value) ? 0.0F : value;
+        std::vector<double> now;
+        for (auto const& step : all.front()) now.push_back(step.is_skipped() ? 0.0 : step.loss);
+        if (expected.empty()) {
+            expected = weights;
+            losses = now;
+        }
+        CHECK(weights == expected);
+        CHECK(now == losses);
+        CHECK(all.front()[3].loss > 0.0);
+    }
+}
+
+TEST_CASE(
+    "Trainer: more steps in a row than are allowed without a gradient end the run on all ranks, naming the last") {
+    CurveData const data(97, tokens_with_last_in({1, 5, 9, 13}));
+    TrainedModel model(golden_config("llama"));
+    spoil_last_word(model);
+    auto options = options_of(20);
+    options.max_skipped = 2;
+    std::int64_t taken = 0;
+    auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+        auto const steps = trainer.run(stream, [&](TrainedStep const& step) -> Result<> {
+            if (trainer.comm().rank() == 0) taken = step.number + 1;
+            return {};
+        });
+        return steps ? Result<>{} : Result<>{steps.error()};
+    };
+    auto const done =
+        train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2, body);
+    REQUIRE_FALSE(done);
+    CHECK(taken == 2);
+    CHECK(done.error().message() ==
+          "rank 0, step 2: lm_head.weight: the gradient of element 0 is infinite or undefined; 3 steps in a row were "
+          "skipped; lower the learning rate or the loss scale, or look for a broken machine if it is always this rank");
+    // A run that goes on remembers how many there were.
+    auto trained = TrainedModel(golden_config("llama"));
+    spoil_last_word(trained);
+    auto const resumed = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+        if (auto const restored = trainer.restore({2, {0, 1}}); !restored) return restored;
+        CHECK_FALSE(trainer.restore({2, {1, 1}}));
+        CHECK_FALSE(trainer.restore({2, {2}}));
+        CHECK_FALSE(trainer.restore({-1, {}}));
+        auto const step = trainer.step(stream);
+        return step ? Result<>{} : Result<>{step.error()};
+    };
+    auto const again =
+        train_ranks(trained.context, trained.program, trained.weights, AdamW{}, data.batches(), options, 1, resumed);
+    REQUIRE_FALSE(again);
+    CHECK(again.error().message() == done.error().message());
+}
+
+TEST_CASE("Trainer: a batch without a token that counts is a skipped step") {
+    std::string counts(CurveData::size, '\1');
+    std::fill_n(counts.begin(), 4 * golden_context + 1, '\0');
+    CurveData const data(97, golden_tokens(CurveData::size), counts);
+    TrainedModel model(golden_config("llama_tied"));
+    auto const steps =
+        train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options_of(2), 2);
+    REQUIRE(steps);
+    CHECK(steps->front().skipped == "step 0: batch: has no token whose loss counts");
+    CHECK_FALSE(steps->back().is_skipped());
+}
+
+TEST_CASE("Trainer: any rank stops all before the same step") {
+    CurveData const data;
+    TrainedModel model(golden_config("llama_tied"));
+    auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+        auto const steps = trainer.run(stream, [&](TrainedStep const& step) -> Result<> {
+            if (trainer.comm().rank() == 1 && step.number == 2) trainer.request_stop();
+            return {};
+        });
+        if (!steps) return steps.error();
+        CHECK(trainer.state() == TrainerPosition{3, {}});
+        return {};
+    };
+    CHECK(train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options_of(9), 3, body));
+}
+
+TEST_CASE("Trainer: what fails on one rank is told on all, with its rank") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const errors_of = [&](auto const& change, TrainOptions const& options = options_of(3),
+                               std::int64_t batch = 4) {
+        return on_threads(3, [&](Threads& thread) {
+            TrainedModel model(config);
+            HostCommunicator comm(std::move(thread));
+            auto own = options;
+            auto batches = data.batches(batch);
+            change(comm.rank(), model, own);
+            auto trainer =
+                Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{}, batches, own);
+            if (!trainer) return trainer.error().message();
+            auto stream = model.context.make_stream();
+            auto const steps = trainer->run(stream, [&](TrainedStep const& step) -> Result<> {
+                if (own.max_skipped == 77 && step.number == 1 && comm.rank() == 2)
+                    return Error{ErrorCode::file_unwritable}.in("loss.csv");
+                if (own.check_every == 2 && step.number == 0 && comm.rank() == 1)
+                    model.weights.values(3).data()[7] += 1.0F;
+                return {};
+            });
+            return steps ? std::string() : steps.error().message();
+        });
+    };
+    auto const all_say = [](std::vector<std::string> const& errors, std::string const& text) {
+        for (auto const& error : errors) {
+            CAPTURE(error);
+            CHECK(error.find(text) != std::string::npos);
+        }
+    };
+    auto const nothing = [](std::int32_t, TrainedModel&, TrainOptions&) {};
+    all_say(errors_of([](auto rank, auto&, auto& options) {
+                if (rank == 1) options.clip = 2.0;
+            }),
+            "rank 1: trains with other options, batches or sizes than rank 0");
+    all_say(errors_of([](auto rank, auto& model, auto&) {
+                if (rank == 2) model.weights.values(1).data()[5] = 9.0F;
+            }),
+            "rank 2: model.layers.0.self_attn.q_proj.weight: differs from what most ranks have");
+    auto options = options_of(3);
+    options.check_every = 2;
+    all_say(errors_of(nothing, options), "rank 1: ");
+    options = options_of(3);
+    options.max_skipped = 77;
+    all_say(errors_of(nothing, options), "loss.csv");
+    options = options_of(3);
+    options.timeout = std::chrono::nanoseconds(1);
+    all_say(errors_of(nothing, options), "step 0: did not finish before its deadline");
+    options = options_of(3);
+    options.tp = 2;
+    all_say(
+        errors_of(nothing, options),
+        "training: tp: ranks that share a model have no gradients yet (got 2, expected 1); use data-parallel ranks, "
+        "with ZeRO where memory is short");
+    all_say(
+        errors_of(nothing, options_of(3), 2),
+        "training: ranks: are more than the sequences of a batch, of which each takes at least one (got 3, expected at "
+        "most 2); use fewer ranks or a larger batch");
+}

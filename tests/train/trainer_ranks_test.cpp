@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardwise/train/adam8bit.hpp>
+#include <shardwise/train/sgd.hpp>
+#include <shardwise/train/train_ranks.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../comm/shared_memory_ranks.hpp"
+#include "curve_data.hpp"
+
+using namespace shardwise;
+using namespace shardwise::testing;
+
+namespace {
+
+constexpr std::int64_t few_steps = 3;
+
+struct Way {
+    std::int32_t ranks = 1;
+    ZeroStage zero = ZeroStage::none;
+    std::int64_t micro_batch = 1;
+    int threads = 1;
+};
+
+struct Outcome {
+    std::vector<TrainedStep> steps;
+    std::vector<float> weights;
+    double valid = 0.0;
+
+    friend bool operator==(Outcome const&, Outcome const&) = default;
+};
+
+TrainOptions options_of(Way const& way) {
+    return {.steps = few_steps,
+            .clip = 0.5,
+            .micro_batch = way.micro_batch,
+            .schedule = {.learning_rate = 3e-3, .warm_up = 1, .total = few_steps, .floor = 0.1},
+            .zero = way.zero};
+}
+
+/// Three steps of a model on some ranks, looking at each rank's memory and traffic, and the loss of what they did not see.
+template <class Rule>
+Outcome train(std::string const& config, CurveData const& data, std::int64_t batch, Rule const& rule, Way const& way) {
+    auto const options = options_of(way);
+    Outcome out;
+    auto const body = [&](Threads& thread) -> Result<> {
+        TrainedModel own(config, way.threads);
+        HostCommunicator comm(std::move(thread));
+        TensorPlace const place{comm.size(), comm.rank()};
+        auto const before = own.context.memory().current();
+        auto trainer =
+            Trainer<Rule>::create(own.context, comm, own.program, own.weights, rule, data.batches(batch), options);
+        if (!trainer) return trainer.error();
+        auto const& sizes = trainer->batches().options();
+        auto const predicted = Trainer<Rule>::bytes(own.program, rule, sizes, options, place);
+        REQUIRE(predicted);
+        CHECK(own.context.memory().current() - before == *predicted);
+        auto stream = own.context.make_stream();
+        std::vector<TrainedStep> steps;
+        while (true) {
+            comm.traffic().clear();
+            auto const step = trainer->step(stream);
+            if (!step) return step.error();
+            if (!*step) break;
+            CHECK(comm.traffic().total() == Trainer<Rule>::traffic(own.program, sizes, options, place));
+            steps.push_back(**step);
+        }
+        CHECK(trainer->state() == TrainerPosition{few_steps, {}});
+        CHECK(own.context.memory().current() - before == *predicted);
+        auto const held_out = TrainedModel::take(
+            Batches::create(*data.dataset, {600, 830}, {.context = golden_context - 3, .batch = 1, .shuffles = false}));
+        auto const valid = trainer->validate(held_out, stream);
+        if (!valid) return valid.error();
+        CHECK(valid->tokens() == held_out.samples() * (golden_context - 3));
+        auto const* const first = own.weights.data();
+        Outcome const mine{steps, {first, first + own.program.layout().weight_elements()}, valid->mean()};
+        if (comm.rank() == 0) out = mine;
+        if (auto const all = barrier(comm); !all) return all;
+        CHECK(mine == out);
+        return barrier(comm);
+    };
+    auto const done = run_threads(way.ranks, body);
+    REQUIRE_MESSAGE(done, (done ? "" : done.error().message()));
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Trainer: the bits of one rank on any ranks up to the sequences of a batch, at any ZeRO stage; memory and traffic "
+    "as predicted") {
+    CurveData const data;
+    for (auto const* const name : {"llama", "llama_tied", "gpt2"}) {
+        auto const config = golden_config(name);
+        auto const expected = train(config, data, 5, AdamW{}, {});
+        REQUIRE(expected.steps.size() == few_steps);
+        CHECK(expected.steps.front().norm > 0.5);
+        for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
+            for (auto const zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients}) {
+                CAPTURE(name);
+                CAPTURE(ranks);
+                CAPTURE(static_cast<int>(zero));
+                CHECK(train(config, data, 5, AdamW{}, {.ranks = ranks, .zero = zero, .micro_batch = 2}) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("Trainer: any micro-batch and threads on ranks give the bits of one, for every optimizer") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const check = [&](auto const& rule) {
+        auto const expected = train(config, data, 8, rule, {});
+        CHECK(train(config, data, 8, rule, {.ranks = 2, .zero = ZeroStage::optimizer, .micro_batch = 3}) == expected);
+        CHECK(train(config, data, 8, rule,
+                    {.ranks = 3, .zero = ZeroStage::gradients, .micro_batch = 2, .threads = 2}) == expected);
+        CHECK(train(config, data, 8, rule, {.ranks = 4, .micro_batch = 9}) == expected);
+    };
+    check(Adam8bit{});
+    check(Sgd{.momentum = 0.9, .is_nesterov = true});
+}
+
+TEST_CASE(
+    "Trainer: a rank whose sequences have no token that counts takes part, and the mean is over the tokens of all") {
+    // The sequences of ranks 1 and, in the second step, 0 count nothing.
+    std::string counts(CurveData::size, '\1');
+    for (std::size_t i = 2 * golden_context + 1; i < 4 * golden_context + 1; ++i) counts[i] = '\0';
+    for (std::size_t i = 4 * golden_context + 1; i < 6 * golden_context + 1; ++i) counts[i] = '\0';
+    CurveData const data(97, golden_tokens(CurveData::size), counts);
+    auto const config = golden_config("gpt2");
+    auto const expected = train(config, data, 4, AdamW{}, {});
+    for (std::int32_t const ranks : {2, 4}) {
+        for (auto const zero : {ZeroStage::none, ZeroStage::gradients})
+            CHECK(train(config, data, 4, AdamW{}, {.ranks = ranks, .zero = zero}) == expected);
+    }
+    // The same sequences without the others are a batch of two.
+    std::vector<std::int32_t> half;
+    auto const all = golden_tokens(CurveData::size);
+    half.assign(all.begin(), all.begin() + 2 * golden_context + 1);
+    CurveData const rest(97, half);
+    TrainedModel alone(config);
+    auto options = options_of({});
+    options.steps = 1;
+    auto const first = train_ranks(alone.context, alone.program, alone.weights, AdamW{}, rest.batches(2), options);
+    REQUIRE(first);
+    CHECK(first->front() == expected.steps.front());
+}
+
+TEST_CASE("Trainer: a run that goes on from its state equals one that was not interrupted, on other ranks too") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const options = options_of({});
+    auto const expected = train(config, data, 4, AdamW{}, {});
+    for (std::int64_t cut = 0; cut <= few_steps; ++cut) {
+        TrainedModel model(config);
+        std::vector<TrainedStep> steps;
+        TrainerPosition state;
+        std::vector<std::byte> kept;
+        auto const before = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+            auto const ran = trainer.run(stream, [&](TrainedStep const& step) -> Result<> {
+                if (step.number + 1 == cut) trainer.request_stop();
+                return {};
+            });
+            if (!ran) return ran.error();
+            if (trainer.comm().rank() > 0) return {};
+            steps = *ran;
+            state = trainer.state();
+            for (std::size_t i = 0; i < trainer.optimizer().parameters().size(); ++i) {
+                for (std::size_t array = 0; array < trainer.optimizer().state(i).count; ++array) {
+                    auto const bytes = trainer.optimizer().state_memory(i, array);
+                    kept.insert(kept.end(), bytes.begin(), bytes.end());
+                }
+            }
+            return {};
+        };
+        auto const after = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
+            if (auto const done = trainer.restore(state); !done) return done;
+            auto const* from = kept.data();
+            for (std::size_t i = 0; i < trainer.optimizer().parameters().size(); ++i) {
+                for (std::size_t array = 0; array < trainer.optimizer().state(i).count; ++array) {
+                    auto const bytes = trainer.optimizer().state_memory(i, array);
+                    std::copy_n(from, bytes.size(), bytes.begin());
+                    from += bytes.size();
+                }
+            }
+            auto const ran = trainer.run(stream);
+            if (!ran) return ran.error();
+            if (trainer.comm().rank() == 0) steps.insert(steps.end(), ran->begin(), ran->end());
+            return {};
+        };
+        if (cut > 0) {
+            REQUIRE(
+                train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 3, before));
+            CHECK(state == TrainerPosition{cut, {}});
+            REQUIRE(steps.size() == static_cast<std::size_t>(cut));
+            REQUIRE(
+                train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2, after));
+        } else {
+            auto const ran =
+                train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2);
+            REQUIRE(ran);
+            steps = *ran;
+        }
+        CHECK(steps == expected.steps);
+        auto const* const first = model.weights.data();
+        CHECK(std::vector<float>(first, first + model.program.layout().weight_elements()) == expected.weights);
+    }
+}
+
+TEST_CASE("Trainer: ranks that are processes give the bits of threads, and name one that dies") {
+    CurveData const data;
+    auto const config = golden_config("llama_tied");
+    auto const expected = train(config, data, 4, AdamW{}, {});
+    auto const body = [&](std::int64_t dies_after) {
+        return [&, dies_after](SharedMemory& own) -> Result<> {
+            TrainedModel model(config);
+            HostCommunicator comm(std::move(own));
+            auto trainer = Trainer<AdamW>::create(model.context, comm, model.program, model.weights, AdamW{},
+                                                  data.batches(), options_of({.zero = ZeroStage::optimizer}));
+            if (!trainer) return trainer.error();
+            auto stream = model.context.make_stream();
+            auto const steps = trainer->run(stream, [&](TrainedStep const& step) -> Result<> {
+                if (step.number == dies_after) raise(SIGKILL);
+                return {};
+            });
+            if (!steps) return steps.error();
+            bool const is_same = *steps == expected.steps &&
+                                 std::equal(expected.weights.begin(), expected.weights.end(), model.weights.data());
+            return is_same ? Result<>{} : Error{ErrorCode::invalid_argument}.because("other bits");
+        };
+    };
+    for (auto const& outcome : shared_memory::run_ranks({body(-1), body(-1), body(-1)})) {
+        CAPTURE(outcome.message);
+        CHECK(outcome.succeeded);
+    }
+    auto const died = shared_memory::run_ranks({body(-1), body(1), body(-1)});
+    for (std::size_t const rank : {std::size_t{0}, std::size_t{2}}) {
+        CAPTURE(died[rank].message);
+        REQUIRE(died[rank].has_answered);
+        CHECK(died[rank].code == ErrorCode::rank_lost);
+        CHECK(died[rank].message.find("rank 1") != std::string::npos);
+    }
+}
