@@ -17,8 +17,9 @@ constexpr int levels = 4;
 [[nodiscard]] std::string own_file() {
     std::array<char, 4096> path{};
     auto const size = ::readlink("/proc/self/exe", path.data(), path.size());
-    return size < 1 || size == static_cast<ssize_t>(path.size()) ? std::string{}
-                                                                 : std::string(path.data(), static_cast<std::size_t>(size));
+    return size < 1 || size == static_cast<ssize_t>(path.size())
+               ? std::string{}
+               : std::string(path.data(), static_cast<std::size_t>(size));
 }
 
 }  // namespace

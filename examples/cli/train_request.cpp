@@ -149,6 +149,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     request.model = *arguments.model;
     request.data = arguments.data;
     request.out = *arguments.out;
+    while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;

@@ -75,7 +75,8 @@ public:
                 if (auto const saved = save(); !saved && !may_go_on(saved.error())) return saved;
             }
         }
-        if (state_.step > from_.state.step || from_.is_beginning()) {
+        // A checkpoint that the run went on from may lie elsewhere.
+        if (state_.step > from_.state.step || from_.folder != target_.out + "/" + checkpoint_name(state_.step)) {
             if (auto const saved = save(); !saved) return saved;
         }
         return finish();
