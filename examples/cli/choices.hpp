@@ -25,8 +25,10 @@ inline constexpr std::array<Choice<WindowPolicy>, 2> window_choices{
 inline constexpr std::array<Choice<MlaPolicy>, 2> mla_choices{
     {{"compressed", MlaPolicy::compressed}, {"full", MlaPolicy::full}}};
 
-inline constexpr std::array<Choice<OptimizerKind>, 3> optimizer_choices{
-    {{"adam", OptimizerKind::adam}, {"sgd", OptimizerKind::sgd}, {"adam8bit", OptimizerKind::adam8bit}}};
+inline constexpr std::array<Choice<OptimizerKind>, 4> optimizer_choices{{{"adam", OptimizerKind::adam},
+                                                                         {"sgd", OptimizerKind::sgd},
+                                                                         {"adam8bit", OptimizerKind::adam8bit},
+                                                                         {"adamw", OptimizerKind::adam}}};
 inline constexpr std::array<std::string_view, 4> zero_words{"0", "1", "2", "3"};
 inline constexpr std::array<Choice<Offload>, 3> offload_choices{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"all", Offload::all}}};

@@ -4,6 +4,7 @@
 #include <shardwise/hardware/presets.hpp>
 #include <shardwise/model/presets.hpp>
 
+#include "demo_model.hpp"
 #include "options.hpp"
 
 #include <span>
@@ -26,8 +27,8 @@ namespace shardwise::cli {
 
 /// Names of models, with a blank between.
 [[nodiscard]] inline std::string model_words() {
-    std::string text;
-    for (auto const& preset : model_presets) text += (text.empty() ? "" : " ") + std::string(preset.name);
+    std::string text{demo_name};
+    for (auto const& preset : model_presets) text += " " + std::string(preset.name);
     return text;
 }
 

@@ -5,6 +5,8 @@ if(NOT SHARDWISE_INSTALL)
     return()
 endif()
 install(TARGETS shardwise_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/shardwise/demo" DESTINATION "${CMAKE_INSTALL_DATADIR}/shardwise"
+        COMPONENT program)
 if(CMAKE_CROSSCOMPILING)
     return()
 endif()

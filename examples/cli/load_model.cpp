@@ -4,6 +4,8 @@
 #include <shardwise/model/files/checkpoint.hpp>
 #include <shardwise/model/presets.hpp>
 
+#include "demo_model.hpp"
+
 #include <cstdlib>
 #include <string_view>
 #include <unistd.h>
@@ -76,7 +78,9 @@ namespace {
             .because("gives a config.json, which has no weights to run")
             .fix("name a folder with safetensors beside config.json, or a .gguf file");
     }
-    auto source = find_model(name, {}, HubCache(HubEnvironment::current()));
+    auto const place = place_of_model(name);
+    if (!place) return place.error();
+    auto source = find_model(*place, {}, HubCache(HubEnvironment::current()));
     if (!source) {
         if (source.error().code() != ErrorCode::unknown_name || find_preset(name) == nullptr) return source.error();
         return Error{ErrorCode::invalid_argument}
@@ -97,7 +101,9 @@ namespace {
 
 Result<LoadedModel> load_model(std::string const& model, Observer const& observer) {
     auto const names = preset_names();
-    auto source = find_model(model, names, HubCache(HubEnvironment::current()));
+    auto const place = place_of_model(model);
+    if (!place) return place.error();
+    auto source = find_model(*place, names, HubCache(HubEnvironment::current()));
     bool const is_preset = source && source->kind == SourceKind::preset;
     bool const is_unknown = !source && source.error().code() == ErrorCode::unknown_name;
     if (is_preset || is_unknown) {
@@ -106,7 +112,7 @@ Result<LoadedModel> load_model(std::string const& model, Observer const& observe
     }
     if (!source) return source.error();
     auto loaded = load_files(*std::move(source), observer);
-    if (loaded) loaded->source = place_of(model);
+    if (loaded) loaded->source = place_of(*place);
     return loaded;
 }
 

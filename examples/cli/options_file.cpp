@@ -46,6 +46,8 @@ constexpr std::string_view itself = "--config";
 /// Sets what an option's flag would set, unless the command line did.
 [[nodiscard]] Result<> take(Option const& option, JsonValue const& value, std::string const& path,
                             Arguments& arguments) {
+    // As a report of a run has what was not given.
+    if (value.is_null()) return {};
     auto const bad = [&](std::string_view reason) {
         return Error{ErrorCode::invalid_field}.in(path).at(value.key()).because(reason);
     };

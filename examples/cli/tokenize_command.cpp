@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "demo_model.hpp"
 #include "requests.hpp"
 #include "values.hpp"
 
@@ -30,7 +31,9 @@ namespace {
             .because("gives a config.json, which has no tokenizer")
             .fix("name a folder with a tokenizer.json, or a .gguf file");
     }
-    auto source = find_model(model, {}, HubCache(HubEnvironment::current()));
+    auto const place = place_of_model(model);
+    if (!place) return place.error();
+    auto source = find_model(*place, {}, HubCache(HubEnvironment::current()));
     if (!source && find_preset(model) != nullptr) {
         source = ModelSource{};
         source->name = model;

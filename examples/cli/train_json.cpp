@@ -40,7 +40,9 @@ void write_options(JsonWriter& json, TrainAnswer const& answer) {
     write_optional(json, "tokenizer", request.tokenizer);
     write_optional(json, "valid", request.valid);
     write_optional(json, "valid_part", request.valid_part);
-    json.member("valid_every", plan.valid_every).member("context", plan.context).member("batch", request.batch);
+    bool const has_validation = request.valid || request.valid_part;
+    write_optional(json, "valid_every", has_validation ? std::optional(plan.valid_every) : std::nullopt);
+    json.member("context", plan.context).member("batch", request.batch);
     json.member("micro_batch", plan.micro_batch).member("steps", plan.steps);
     json.member("optimizer", train_optimizer_name(request.optimizer)).member("lr", plan.schedule.learning_rate);
     if (!is_sgd) {

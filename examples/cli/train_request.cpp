@@ -129,7 +129,9 @@ template <class Count>
     if (least < 0.0) return {};
     if (least > schedule.learning_rate)
         return excluded("--min-lr", "is above the learning rate", "write a number from 0 to --lr");
-    schedule.floor = schedule.learning_rate > 0.0 ? least / schedule.learning_rate : 0.0;
+    // What the default says as a number is the default.
+    if (least == schedule.floor * schedule.learning_rate) return {};
+    schedule.floor = least / schedule.learning_rate;
     return {};
 }
 
@@ -147,6 +149,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
     request.model = *arguments.model;
     request.data = arguments.data;
     request.out = *arguments.out;
+    while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
     request.is_from_scratch = arguments.from_scratch;
     request.tokenizer = arguments.tokenizer;
     request.valid = arguments.valid;
@@ -171,7 +174,7 @@ Result<TrainRequest> read_train_request(Arguments const& arguments) {
           read_optional("--save-every", arguments.save_every, most_steps, request.save_every),
           read_count("--batch", arguments.batch, most_batch, request.batch),
           read_count("--dp", arguments.dp, 1024, request.dp), read_count("--zero", arguments.zero, 2, request.zero, 0),
-          read_count("--check-gradients", arguments.check_gradients, most_steps, request.check_gradients),
+          read_count("--check-gradients", arguments.check_gradients, most_steps, request.check_gradients, 0),
           read_count("--keep", arguments.keep, most_steps, request.keep),
           read_count("--seed", arguments.seed, std::numeric_limits<std::int64_t>::max(), request.seed, 0),
           read_count("--threads", arguments.threads, 4096, request.threads),

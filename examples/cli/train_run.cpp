@@ -4,7 +4,6 @@
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 #include <shardwise/train/train_ranks.hpp>
-#include <shardwise/train/validation_loss.hpp>
 
 #include "train_plan.hpp"
 #include "train_report.hpp"
@@ -76,7 +75,8 @@ public:
                 if (auto const saved = save(); !saved && !may_go_on(saved.error())) return saved;
             }
         }
-        if (state_.step > from_.state.step || from_.is_beginning()) {
+        // A checkpoint that the run went on from may lie elsewhere.
+        if (state_.step > from_.state.step || from_.folder != target_.out + "/" + checkpoint_name(state_.step)) {
             if (auto const saved = save(); !saved) return saved;
         }
         return finish();
@@ -139,8 +139,7 @@ private:
                      .tokens_per_second = static_cast<double>(tokens) / std::max(seconds, 1e-9)};
         bool const is_due = state_.step % answer_.plan.valid_every == 0 || state_.step == answer_.plan.steps;
         if (samples_ && is_due) {
-            auto const mean = validation_loss(trainer_.pass(), trainer_.weights(), *samples_, trainer_.comm(), stream_,
-                                              request.timeout);
+            auto const mean = trainer_.validate(*samples_, stream_);
             if (!mean) return mean.error();
             row.valid_loss = mean->mean();
             state_.valid_loss = mean->mean();

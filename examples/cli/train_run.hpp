@@ -34,7 +34,7 @@ struct TrainJob {
 /// Trains as planned in `answer` and completes it. The first SIGINT or SIGTERM ends the run behind its step and a checkpoint, a
 /// second one the program.
 ///
-/// Errors  as train_ranks, validation_loss, newest_checkpoint and save_checkpoint; those of the files that are written
+/// Errors  as train_ranks, newest_checkpoint and save_checkpoint; those of the files that are written
 [[nodiscard]] Result<> run_training(TrainJob const& job, TrainAnswer& answer);
 
 /// The signal that ended the run; 0: none.

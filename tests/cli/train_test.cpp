@@ -290,6 +290,15 @@ TEST_CASE("train: options come from a file, flags win, and an unknown one is ref
         training.folder.write("options.json", R"({"steps": 5, "beta2": 0.99, "weight_decay": 0.01, "lr": 1})");
     auto const answer = training.train("file", {"--steps", "3", "--config", file});
     CHECK(answer.text("weights_hash") == expected.text("weights_hash"));
+    // What a run reports of its options makes the same run again.
+    auto const report = training.run("flags", {"--steps", "3", "--beta2", "0.99", "--weight-decay", "0.01"}).out;
+    auto const begin = report.find("\"options\":") + 10;
+    auto const options =
+        training.folder.write("report.json", report.substr(begin, report.find('}', begin) + 1 - begin));
+    auto const again =
+        run({"train", training.model.folder.path(), "--config", options, "--out", training.out("again"), "--json"});
+    CHECK_MESSAGE(again.status == 0, again.err);
+    CHECK(Answer(again.out).text("weights_hash") == expected.text("weights_hash"));
     for (auto const& [text, message] : std::vector<std::pair<std::string, std::string>>{
              {R"({"weight_deacy": 1})", "weight_deacy: is no option of train; did you mean weight-decay?"},
              {R"({"fast": 1})", "fast: is neither true nor false"},

@@ -60,7 +60,7 @@ TEST_CASE(
         auto const body = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
             auto const steps = trainer.run(stream);
             if (!steps) return steps.error();
-            CHECK(trainer.state() == TrainerState{4, {1}});
+            CHECK(trainer.state() == TrainerPosition{4, {1}});
             std::lock_guard const lock(mutex);
             all.push_back(*steps);
             return {};
@@ -151,7 +151,7 @@ TEST_CASE("Trainer: any rank stops all before the same step") {
             return {};
         });
         if (!steps) return steps.error();
-        CHECK(trainer.state() == TrainerState{3, {}});
+        CHECK(trainer.state() == TrainerPosition{3, {}});
         return {};
     };
     CHECK(train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options_of(9), 3, body));

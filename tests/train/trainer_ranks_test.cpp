@@ -65,7 +65,7 @@ Outcome train(std::string const& config, CurveData const& data, std::int64_t bat
             CHECK(comm.traffic().total() == Trainer<Rule>::traffic(own.program, sizes, options, place));
             steps.push_back(**step);
         }
-        CHECK(trainer->state() == TrainerState{few_steps, {}});
+        CHECK(trainer->state() == TrainerPosition{few_steps, {}});
         CHECK(own.context.memory().current() - before == *predicted);
         auto const held_out = TrainedModel::take(
             Batches::create(*data.dataset, {600, 830}, {.context = golden_context - 3, .batch = 1, .shuffles = false}));
@@ -154,7 +154,7 @@ TEST_CASE("Trainer: a run that goes on from its state equals one that was not in
     for (std::int64_t cut = 0; cut <= few_steps; ++cut) {
         TrainedModel model(config);
         std::vector<TrainedStep> steps;
-        TrainerState state;
+        TrainerPosition state;
         std::vector<std::byte> kept;
         auto const before = [&](Trainer<AdamW>& trainer, HostStream& stream) -> Result<> {
             auto const ran = trainer.run(stream, [&](TrainedStep const& step) -> Result<> {
@@ -191,7 +191,7 @@ TEST_CASE("Trainer: a run that goes on from its state equals one that was not in
         if (cut > 0) {
             REQUIRE(
                 train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 3, before));
-            CHECK(state == TrainerState{cut, {}});
+            CHECK(state == TrainerPosition{cut, {}});
             REQUIRE(steps.size() == static_cast<std::size_t>(cut));
             REQUIRE(
                 train_ranks(model.context, model.program, model.weights, AdamW{}, data.batches(), options, 2, after));

@@ -87,8 +87,6 @@ public:
     [[nodiscard]] Batches const& batches() const { return batches_; }
     [[nodiscard]] Comm& comm() { return *comm_; }
     [[nodiscard]] HostContext& context() { return *context_; }
-    /// Between steps it is free for other sequences: validation_loss.
-    [[nodiscard]] TrainingPass& pass() { return pass_; }
 
     /// Where the run is.
     [[nodiscard]] TrainerPosition state() const { return {next_, skipped_.steps()}; }

@@ -92,7 +92,9 @@ struct SmallRun {
     std::vector<double> train(std::int64_t first, std::int64_t end) {
         auto stream = trained.context.make_stream();
         std::vector<double> losses;
-        REQUIRE(trainer->restore({first, {}}));
+        TrainerPosition position;
+        position.step = first;
+        REQUIRE(trainer->restore(position));
         for (auto step = first; step < end; ++step)
             losses.push_back(TrainedModel::take(trainer->step(stream))->loss);
         return losses;
