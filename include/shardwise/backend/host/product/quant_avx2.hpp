@@ -29,15 +29,16 @@ SHARDWISE_TARGET_BEGIN_AVX2
 
 namespace detail::quant_avx2 {
 
+#include <shardwise/backend/host/product/quant_lanes_avx2.inc>
+
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
-#include <shardwise/backend/host/product/quant_float_rows.inc>
-#include <shardwise/backend/host/product/quant_floats.inc>
-#include <shardwise/backend/host/product/quant_kernels.inc>
-#include <shardwise/backend/host/product/quant_lanes_avx2.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
-#include <shardwise/backend/host/product/quant_rounded.inc>
+#include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_float_rows.inc>
+#include <shardwise/backend/host/product/quant_kernels.inc>
 #include <shardwise/backend/host/product/rounded_pairs.inc>
+#include <shardwise/backend/host/product/quant_rounded.inc>
 
 }  // namespace detail::quant_avx2
 
@@ -58,8 +59,8 @@ SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints codes, Ints factors) {
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
-#include <shardwise/backend/host/product/quant_rounded.inc>
 #include <shardwise/backend/host/product/rounded_dots.inc>
+#include <shardwise/backend/host/product/quant_rounded.inc>
 
 }  // namespace detail::quant_avx2_vnni
 

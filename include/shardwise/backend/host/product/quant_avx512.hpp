@@ -29,13 +29,14 @@ SHARDWISE_TARGET_BEGIN_AVX512
 
 namespace detail::quant_avx512 {
 
+#include <shardwise/backend/host/product/quant_lanes_avx512.inc>
+
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
-#include <shardwise/backend/host/product/quant_float_rows.inc>
-#include <shardwise/backend/host/product/quant_floats.inc>
-#include <shardwise/backend/host/product/quant_kernels.inc>
-#include <shardwise/backend/host/product/quant_lanes_avx512.inc>
 #include <shardwise/backend/host/product/quant_product.inc>
+#include <shardwise/backend/host/product/quant_floats.inc>
+#include <shardwise/backend/host/product/quant_float_rows.inc>
+#include <shardwise/backend/host/product/quant_kernels.inc>
 
 }  // namespace detail::quant_avx512
 
@@ -54,11 +55,11 @@ SHARDWISE_ALWAYS_INLINE Ints byte_dot(Ints sum, Ints codes, Ints factors) {
 
 #include <shardwise/backend/host/product/quant_activations.inc>
 #include <shardwise/backend/host/product/quant_blocks.inc>
+#include <shardwise/backend/host/product/quant_product.inc>
 #include <shardwise/backend/host/product/quant_bytes.inc>
 #include <shardwise/backend/host/product/quant_kernels.inc>
-#include <shardwise/backend/host/product/quant_product.inc>
-#include <shardwise/backend/host/product/quant_rounded.inc>
 #include <shardwise/backend/host/product/rounded_dots.inc>
+#include <shardwise/backend/host/product/quant_rounded.inc>
 
 }  // namespace detail::quant_avx512_bf16
 
