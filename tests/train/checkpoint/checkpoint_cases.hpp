@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/comm/threads.hpp>
 #include <shardwise/train/adam8bit.hpp>
 #include <shardwise/train/checkpoint/resume_checkpoint.hpp>
 #include <shardwise/train/checkpoint/run_settings.hpp>
 #include <shardwise/train/checkpoint/save_checkpoint.hpp>
 #include <shardwise/train/sgd.hpp>
-#include <shardwise/comm/threads.hpp>
 #include <shardwise/train/trainer.hpp>
 
 #include <doctest/doctest.h>
@@ -59,7 +59,7 @@ struct SmallRun {
     Rule rule;
     std::optional<TokenDataset> dataset;
     std::optional<Batches> batches;
-    std::optional<HostCommunicator> comm;
+    std::optional<HostCommunicator> alone;
     std::optional<Trainer<Rule>> trainer;
     std::optional<CheckpointLayout> layout;
     CheckpointFiles files;
@@ -75,9 +75,9 @@ struct SmallRun {
         batches.emplace(TrainedModel::take(Batches::create(*dataset, {0, dataset->tokens()}, batch)));
         TrainOptions const options{.steps = run_steps,
                                    .schedule = {.learning_rate = 3e-3, .warm_up = 3, .total = run_steps, .floor = 0.1}};
-        comm.emplace(TrainedModel::take(ThreadsGroup::create(1)->join(0)));
-        trainer.emplace(TrainedModel::take(Trainer<Rule>::create(trained.context, *comm, trained.program, trained.weights,
-                                                                 rule, *batches, options)));
+        alone.emplace(TrainedModel::take(ThreadsGroup::create(1)->join(0)));
+        trainer.emplace(TrainedModel::take(
+            Trainer<Rule>::create(trained.context, *alone, trained.program, trained.weights, rule, *batches, options)));
         layout.emplace(TrainedModel::take(CheckpointLayout::create(trained.model(), rule)));
         files = TrainedModel::take(read_checkpoint_files(trained.files.source));
         add_settings(settings, rule);
@@ -95,8 +95,7 @@ struct SmallRun {
         TrainerPosition position;
         position.step = first;
         REQUIRE(trainer->restore(position));
-        for (auto step = first; step < end; ++step)
-            losses.push_back(TrainedModel::take(trainer->step(stream))->loss);
+        for (auto step = first; step < end; ++step) losses.push_back(TrainedModel::take(trainer->step(stream))->loss);
         return losses;
     }
     [[nodiscard]] TrainerState state(std::int64_t step) const {
