@@ -61,7 +61,7 @@ struct Report {
                       name.c_str(), ours * 1e3, peer.c_str());
         rows += std::string(head) + tail;
         if (is_json) return;
-        std::printf("%-12s %9.3f ms  %-30s", name.c_str(), ours * 1e3, peer.c_str());
+        std::printf("%-15s %9.3f ms  %-30s", name.c_str(), ours * 1e3, peer.c_str());
         if (is_there) {
             std::printf(" %9.3f ms  ratio %5.2f (goal %.2f) %s\n", theirs * 1e3, ratio, goal,
                         is_met ? "met" : "MISSED");
@@ -236,8 +236,10 @@ public:
             Checkpoint const checkpoint(format, noise);
             Copies const copies(context_, checkpoint.source);
             compare(checkpoint, copies, 1);
-            if (format == WeightFormat::q4_0 || format == WeightFormat::q4_1 || format == WeightFormat::q8_0 ||
-                format == WeightFormat::q4_k) {
+            bool const is_usual = format == WeightFormat::q4_0 || format == WeightFormat::q4_1 ||
+                                  format == WeightFormat::q8_0 || format == WeightFormat::q4_k;
+            // A format that was asked for by its name shows all.
+            if (is_usual || (!only.empty() && ggml_type(format))) {
                 for (std::int64_t const rows : {4, 16, 512}) compare(checkpoint, copies, rows);
             }
         }
@@ -248,8 +250,8 @@ public:
     }
 
 private:
-    void multiply(HostWeight const& weight, std::vector<float>& out, std::int64_t rows) {
-        auto const done = Host::multiply({in_.data(), {rows, inputs}}, weight, {out.data(), {rows, outputs}}, stream_);
+    void multiply(HostWeight const& weight, std::vector<float>& out, std::int64_t rows, HostStream& stream) {
+        auto const done = Host::multiply({in_.data(), {rows, inputs}}, weight, {out.data(), {rows, outputs}}, stream);
         if (!done) std::abort();
     }
 
@@ -260,7 +262,9 @@ private:
         // Many rows compute for so long that it does not matter where one weight lies.
         auto const used = rows > 16 ? std::size_t{1} : copies.weights.size();
         std::size_t next = 0;
-        Contender ours{[&] { multiply(copies.weights[next++ % used], out, rows); }, bench::waken(context_)};
+        Contender ours{[&] { multiply(copies.weights[next++ % used], out, rows, stream_); }, bench::waken(context_)};
+        Contender rounding{[&] { multiply(copies.weights[next++ % used], out, rows, rounding_stream_); },
+                           bench::waken(context_)};
         std::vector<std::unique_ptr<bench::GgmlGraph>> graphs;
         if (auto const type = ggml_type(format); type && ggml_) {
             graphs =
@@ -295,6 +299,8 @@ private:
         Contender computing{[&] { peak_flops = bench::run_fp32_peak(context_); }, bench::waken(context_)};
         std::vector<Contender*> racers{&ours, &reading};
         if (rows > 1 && rows <= 16) racers.push_back(&computing);
+        bool const rounds = ggml_type(format) && has_int8_product(format);
+        if (rounds) racers.push_back(&rounding);
         Cached const cached(one_thread_, checkpoint.source);
         auto one_stream = one_thread_.make_stream();
         std::vector<float> some(static_cast<std::size_t>(cached.weight.outputs()));
@@ -332,8 +338,9 @@ private:
                 graph->wake();
                 graph->run();
                 graph->rest();
-                multiply(copies.weights[0], out, rows);
-                if (!is_alike(out, graph->out())) {
+                for (auto* const stream : {&stream_, &rounding_stream_}) {
+                    multiply(copies.weights[0], out, rows, *stream);
+                    if (is_alike(out, graph->out())) continue;
                     std::fprintf(stderr, "%s: ggml's result is another\n", name.c_str());
                     report_.is_everything_met = false;
                 }
@@ -345,6 +352,7 @@ private:
                 std::snprintf(peer, sizeof peer, "ggml (bandwidth allows %.2f)", their_time / read_time);
             }
             report_.add(name, peer, time, their_time, rows == 1 ? 1.5 : 1.0);
+            report_.add(name + " int8", "ggml, both 8-bit activations", rounding.time(), their_time, 1.0);
         }
         if (format == WeightFormat::f32 && rows == 1) {
             report_.add(name, "Eigen", time, bench::best_of(dense[0]), 1.0);
@@ -368,6 +376,8 @@ private:
     HostContext one_thread_{HostOptions{.threads = 1}};
     std::optional<CorePin> pin_;
     HostStream stream_;
+    /// By the same threads, with activations of eight bits.
+    HostStream rounding_stream_{StreamMode::immediate, &context_.pool(), context_.isa(), -1, ProductActivations::int8};
     std::vector<float> in_ = std::vector<float>(512 * inputs);
 };
 

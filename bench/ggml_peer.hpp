@@ -45,6 +45,8 @@ public:
     virtual std::vector<std::unique_ptr<GgmlGraph>> prepare(GgmlProduct const& product, int threads) = 0;
 };
 
+/// SHARDWISE_GGML_SKIP=AMX leaves out the ways whose name contains AMX.
+///
 /// Opens the libraries that SHARDWISE_GGML (a folder) or the llama_cpp package of $SHARDWISE_PYTHON has; null where there are
 /// none.
 std::unique_ptr<Ggml> open_ggml();

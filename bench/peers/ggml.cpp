@@ -60,6 +60,7 @@ struct Functions {
     void* (*backend_reg_get_proc_address)(void*, char const*);
     void* (*backend_reg_dev_get)(void*, std::size_t);
     void* (*backend_cpu_buffer_type)();
+    char const* (*backend_buft_name)(void*);
     void* (*backend_alloc_ctx_tensors_from_buft)(void*, void*);
     void (*backend_buffer_free)(void*);
     bool (*backend_supports_op)(void*, void*);
@@ -172,7 +173,11 @@ public:
         if (more != nullptr) {
             for (void** kind = more(ggml_.backend_reg_dev_get(registry, 0)); kind != nullptr && *kind != nullptr;
                  ++kind) {
-                kinds.push_back(*kind);
+                // 0.3.36 of llama-cpp-python ends with an illegal instruction (tilezero) on some machines with AMX.
+                char const* const skipped = std::getenv("SHARDWISE_GGML_SKIP");
+                bool const is_skipped = skipped != nullptr && *skipped != '\0' &&
+                                        std::strstr(ggml_.backend_buft_name(*kind), skipped) != nullptr;
+                if (!is_skipped) kinds.push_back(*kind);
             }
         }
         std::vector<std::unique_ptr<GgmlGraph>> ways;
@@ -253,6 +258,7 @@ std::unique_ptr<Ggml> open_ggml() {
     take("ggml_backend_reg_get_proc_address", ggml.backend_reg_get_proc_address);
     take("ggml_backend_reg_dev_get", ggml.backend_reg_dev_get);
     take("ggml_backend_cpu_buffer_type", ggml.backend_cpu_buffer_type);
+    take("ggml_backend_buft_name", ggml.backend_buft_name);
     take("ggml_backend_alloc_ctx_tensors_from_buft", ggml.backend_alloc_ctx_tensors_from_buft);
     take("ggml_backend_buffer_free", ggml.backend_buffer_free);
     take("ggml_backend_supports_op", ggml.backend_supports_op);

@@ -37,6 +37,13 @@ struct SupportRow {
     std::array<Support, support_backends.size()> backends;
 };
 
+/// A level of instructions of the host's products.
+struct SupportedLevel {
+    std::string_view name;
+    bool is_here = false;
+    bool is_executed_on_hardware = false;
+};
+
 /// What `support` has to say.
 struct SupportAnswer {
     std::vector<SupportRow> strategies;
@@ -44,6 +51,8 @@ struct SupportAnswer {
     std::vector<SupportRow> weights;
     /// Formats of weights whose products take activations of eight bits (--product-activations int8).
     std::vector<SupportRow> int8_activations;
+    /// What SHARDWISE_ISA takes.
+    std::vector<SupportedLevel> levels;
 };
 
 [[nodiscard]] std::string support_json(SupportAnswer const& answer);

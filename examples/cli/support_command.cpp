@@ -116,7 +116,8 @@ template <class SupportOf>
     for (auto const& each : weight_format_table) {
         rows.push_back(row(std::string(each.name), [format = each.format]<class B>(B*, DeviceKind) -> Support {
             if (ExecutesModels<B>) {
-                return has_host_product(format) ? Support{SupportLevel::runs, {}} : Support{SupportLevel::none, no_body};
+                return has_host_product(format) ? Support{SupportLevel::runs, {}}
+                                                : Support{SupportLevel::none, no_body};
             }
             if (!ComputeBackend<B>) return {SupportLevel::none, no_backend};
             if (has_device_products(format)) return {SupportLevel::library, {}};
@@ -139,12 +140,19 @@ template <class SupportOf>
     return rows;
 }
 
+[[nodiscard]] std::vector<SupportedLevel> levels() {
+    std::vector<SupportedLevel> rows;
+    for (auto const level : isa_level_list)
+        rows.push_back({name_of(level), has_isa(level), is_executed_on_hardware(level)});
+    return rows;
+}
+
 }  // namespace
 
 ExitCode run_support(Arguments const& arguments) {
     auto const color = read_color(arguments);
     if (!color) return report(color.error(), Stage::arguments, arguments.json);
-    SupportAnswer const answer{strategies(), operations(), weights(), int8_activations()};
+    SupportAnswer const answer{strategies(), operations(), weights(), int8_activations(), levels()};
     print_text(arguments.json ? support_json(answer) : support_text(answer, style_of_stdout(*color)));
     return ExitCode::done;
 }

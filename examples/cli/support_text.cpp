@@ -75,6 +75,12 @@ std::string support_json(SupportAnswer const& answer) {
     write_rows(json, "operations", answer.operations);
     write_rows(json, "weights", answer.weights);
     write_rows(json, "int8_activations", answer.int8_activations);
+    json.key("levels").begin_array();
+    for (auto const& level : answer.levels) {
+        json.begin_object().member("name", level.name).member("here", level.is_here);
+        json.member("executed_on_hardware", level.is_executed_on_hardware).end_object();
+    }
+    json.end_array();
     json.end_object();
     return std::move(json).text() + "\n";
 }
@@ -85,6 +91,11 @@ std::string support_text(SupportAnswer const& answer, Style const& style) {
                 table("operation", answer.operations, reasons, style) +
                 table("weights kept as", answer.weights, reasons, style) +
                 table("--product-activations int8 by", answer.int8_activations, reasons, style);
+    Table levels({"SHARDWISE_ISA", "here", "executed on hardware"});
+    for (auto const& level : answer.levels) {
+        levels.add({std::string(level.name), level.is_here ? "yes" : "no", level.is_executed_on_hardware ? "yes" : "no"});
+    }
+    text += levels.text(style) + "\n";
     text +=
         "runs: shardwise run does it, or has it there; library: C++ programs can call it; planned: estimates, maps and "
         "plans only\n";

@@ -12,7 +12,7 @@ TEST_CASE("Instruction sets: every name is parsed back, and includes those befor
         CHECK(*parsed == level);
     }
     static_assert(IsaLevel::portable < IsaLevel::avx2 && IsaLevel::avx2 < IsaLevel::avx512);
-    static_assert(IsaLevel::avx512 < IsaLevel::avx512_bf16);
+    static_assert(IsaLevel::avx512 < IsaLevel::avx512_bf16 && IsaLevel::avx512_bf16 < IsaLevel::amx);
 }
 
 TEST_CASE("SHARDWISE_ISA: unset or empty is the machine's own, portable is always to be had") {
@@ -29,7 +29,7 @@ TEST_CASE(
         REQUIRE_FALSE(refused);
         CHECK(refused.error().code() == ErrorCode::invalid_argument);
         CHECK(refused.error().message() ==
-              "SHARDWISE_ISA: is not an instruction set level; use portable, avx2, avx2_vnni, avx512 or avx512_bf16");
+              "SHARDWISE_ISA: is not an instruction set level; use portable, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
     }
     for (auto const level : isa_level_list) {
         auto const chosen = choose_isa(name_of(level).data());

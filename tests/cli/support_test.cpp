@@ -54,6 +54,11 @@ TEST_CASE("support: says what runs where, and why the rest does not") {
         CHECK(levels(answer, "operations", "cuda").at(kernel) == "none");
     }
     CHECK(levels(answer, "weights", "cuda").at("q4_0") == "library");
+    REQUIRE(answer.size("levels") == 6);
+    CHECK(answer.text("levels", std::size_t{0}, "name") == "portable");
+    CHECK(answer.text("levels", std::size_t{5}, "name") == "amx");
+    CHECK(answer.at("levels", std::size_t{0}, "here")->boolean() == true);
+    CHECK(answer.at("levels", std::size_t{5}, "executed_on_hardware")->boolean() == true);
     // Products that would not round say so.
     CHECK(levels(answer, "int8_activations", "cpu").at("q4_k") == "runs");
     CHECK(levels(answer, "int8_activations", "cpu").at("nf4") == "none");

@@ -10,6 +10,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace shardwise::inline SHARDWISE_NAMESPACE {
@@ -22,6 +26,7 @@ enum class IsaLevel : std::uint8_t {
     avx2_vnni,    // the same with AVX-VNNI
     avx512,       // AVX-512 F, BW, DQ, VL
     avx512_bf16,  // AVX-512 BF16 and VNNI
+    amx,          // the same with AMX's tiles of bytes
 };
 
 [[nodiscard]] constexpr std::string_view name_of(IsaLevel level) {
@@ -36,13 +41,15 @@ enum class IsaLevel : std::uint8_t {
             return "avx512";
         case IsaLevel::avx512_bf16:
             return "avx512_bf16";
+        case IsaLevel::amx:
+            return "amx";
     }
     return "unknown";
 }
 
 /// All levels in their order.
-inline constexpr std::array isa_level_list{IsaLevel::portable, IsaLevel::avx2, IsaLevel::avx2_vnni, IsaLevel::avx512,
-                                           IsaLevel::avx512_bf16};
+inline constexpr std::array isa_level_list{IsaLevel::portable, IsaLevel::avx2,        IsaLevel::avx2_vnni,
+                                           IsaLevel::avx512,   IsaLevel::avx512_bf16, IsaLevel::amx};
 
 namespace detail {
 
@@ -55,6 +62,25 @@ namespace detail {
     unsigned d = 0;
     // CPUID leaf 7, subleaf 1, EAX bit 4 (Intel SDM, volume 2A).
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4U & 1U) != 0;
+#else
+    return false;
+#endif
+}
+
+/// Whether the processor has AMX's tiles of bytes, and the system lets this process use them: it is asked, once and for all threads
+/// to come.
+[[nodiscard]] inline bool has_amx() {
+#if defined(__x86_64__) && defined(__linux__)
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    // CPUID leaf 7, EDX bits 24 (tiles) and 25 (bytes) (Intel SDM, volume 2A).
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d >> 24U & 3U) != 3U) return false;
+    // Documentation/arch/x86/xstate.rst of Linux: ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA.
+    constexpr long request_permission = 0x1023;
+    constexpr long tile_data = 18;
+    return ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 #else
     return false;
 #endif
@@ -79,11 +105,27 @@ namespace detail {
             return has_avx512;
         case IsaLevel::avx512_bf16:
             return has_avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+        case IsaLevel::amx:
+            return has_isa(IsaLevel::avx512_bf16) && detail::has_amx();
     }
     return false;
 #else
     return level == IsaLevel::portable;
 #endif
+}
+
+/// Whether a level's products were run on processors that have it, not by an emulation of its instructions alone.
+[[nodiscard]] constexpr bool is_executed_on_hardware(IsaLevel level) {
+    switch (level) {
+        case IsaLevel::portable:
+        case IsaLevel::avx2:
+        case IsaLevel::avx2_vnni:
+        case IsaLevel::avx512:
+        case IsaLevel::avx512_bf16:
+        case IsaLevel::amx:
+            return true;
+    }
+    return false;
 }
 
 /// The highest level that this machine's processor and system offer.
@@ -103,7 +145,7 @@ namespace detail {
     return Error{ErrorCode::invalid_argument}
         .in("SHARDWISE_ISA")
         .because("is not an instruction set level")
-        .fix("use portable, avx2, avx2_vnni, avx512 or avx512_bf16");
+        .fix("use portable, avx2, avx2_vnni, avx512, avx512_bf16 or amx");
 }
 
 /// A level that products can use here.

@@ -34,6 +34,7 @@ namespace detail {
         case IsaLevel::avx512:
             return quant_avx512::quant_kernel(format);
         case IsaLevel::avx512_bf16:
+        case IsaLevel::amx:
             return quant_avx512_bf16::quant_kernel(format);
 #endif
         case IsaLevel::portable:
@@ -43,6 +44,7 @@ namespace detail {
         case IsaLevel::avx2_vnni:
         case IsaLevel::avx512:
         case IsaLevel::avx512_bf16:
+        case IsaLevel::amx:
             break;
 #endif
     }

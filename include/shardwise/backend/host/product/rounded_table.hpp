@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shardwise/backend/host/isa.hpp>
+#include <shardwise/backend/host/product/quant_amx.hpp>
 #include <shardwise/backend/host/product/quant_avx2.hpp>
 #include <shardwise/backend/host/product/quant_avx512.hpp>
 #include <shardwise/backend/host/product/rounded_portable.hpp>
@@ -30,16 +31,19 @@ namespace detail {
         // Without a dot product of bytes AVX-512 gains little, and the bits are the same.
         case IsaLevel::avx512:
         case IsaLevel::avx2:
-            return quant_avx2::rounded_kernels[index];
+            return quant_avx2::rounded_kernels<>[index];
         case IsaLevel::avx2_vnni:
-            return quant_avx2_vnni::rounded_kernels[index];
+            return quant_avx2_vnni::rounded_kernels<>[index];
         case IsaLevel::avx512_bf16:
-            return quant_avx512_bf16::rounded_kernels[index];
+            return quant_avx512_bf16::rounded_kernels<>[index];
+        case IsaLevel::amx:
+            return quant_avx512_bf16::rounded_kernels<quant_amx::TileUnit<quant_amx::Tiles>>[index];
 #else
         case IsaLevel::avx2:
         case IsaLevel::avx2_vnni:
         case IsaLevel::avx512:
         case IsaLevel::avx512_bf16:
+        case IsaLevel::amx:
 #endif
         case IsaLevel::portable:
             break;
