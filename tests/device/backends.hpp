@@ -21,14 +21,26 @@
 #endif
 #if defined(SHARDWISE_TEST_HOST)
 #include <shardwise/backend/host/products.hpp>
+#include <shardwise/kernels/activation.hpp>
+#include <shardwise/kernels/embedding.hpp>
+#include <shardwise/kernels/layer_norm.hpp>
+#include <shardwise/kernels/residual_norm.hpp>
 #include <shardwise/kernels/rms_norm.hpp>
 #include <shardwise/kernels/rope.hpp>
+#include <shardwise/kernels/scale_rows.hpp>
+#include <shardwise/kernels/softmax.hpp>
 #endif
 
 #include <shardwise/backend/host.hpp>
+#include <shardwise/kernels/device/activation.hpp>
 #include <shardwise/kernels/device/all_reduce.hpp>
+#include <shardwise/kernels/device/embedding.hpp>
+#include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/scale_rows.hpp>
+#include <shardwise/kernels/device/softmax.hpp>
 
 #include <doctest/doctest.h>
 

@@ -7,3 +7,4 @@
 #endif
 #include "kernel_cases.hpp"
 #include "peer_cases.hpp"
+#include "row_cases.hpp"

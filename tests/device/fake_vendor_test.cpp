@@ -11,8 +11,14 @@
 #include <shardwise/kernels/device/all_reduce.hpp>
 #include <shardwise/kernels/gemm_launch.cuh>
 #include <shardwise/kernels/multiply_launch.cuh>
+#include <shardwise/kernels/activation_launch.cuh>
+#include <shardwise/kernels/embedding_launch.cuh>
+#include <shardwise/kernels/layer_norm_launch.cuh>
+#include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
+#include <shardwise/kernels/scale_rows_launch.cuh>
+#include <shardwise/kernels/softmax_launch.cuh>
 // clang-format on
 
 #include <chrono>
@@ -46,6 +52,29 @@ template Result<> launch_rope<FakeApi>(RopeCall<Float16> const&, FakeApi::Stream
 template Result<> launch_all_reduce<FakeApi, float>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Bfloat16>(AllReduceCall const&, FakeApi::Stream);
 template Result<> launch_all_reduce<FakeApi, Float16>(AllReduceCall const&, FakeApi::Stream);
+
+template Result<> launch_activation<FakeApi>(ActivationCall<float> const&, FakeApi::Stream);
+template Result<> launch_activation<FakeApi>(ActivationCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_activation<FakeApi>(ActivationCall<Float16> const&, FakeApi::Stream);
+
+template Result<> launch_embedding<FakeApi>(EmbeddingCall<float> const&, FakeApi::Stream);
+template Result<> launch_embedding<FakeApi>(EmbeddingCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_embedding<FakeApi>(EmbeddingCall<Float16> const&, FakeApi::Stream);
+
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<float> const&, FakeApi::Stream);
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_layer_norm<FakeApi>(LayerNormCall<Float16> const&, FakeApi::Stream);
+
+template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<float> const&, FakeApi::Stream);
+template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_residual_norm<FakeApi>(ResidualNormCall<Float16> const&, FakeApi::Stream);
+
+template Result<> launch_softmax<FakeApi>(SoftmaxCall<float> const&, FakeApi::Stream);
+template Result<> launch_softmax<FakeApi>(SoftmaxCall<Bfloat16> const&, FakeApi::Stream);
+template Result<> launch_softmax<FakeApi>(SoftmaxCall<Float16> const&, FakeApi::Stream);
+
+template Result<> launch_scale_rows<FakeApi>(ScaleRowsCall const&, FakeApi::Stream);
+template Result<> launch_weight_rows<FakeApi>(WeightRowsCall const&, FakeApi::Stream);
 
 }  // namespace detail
 

@@ -87,15 +87,7 @@ template <ActivationElement T>
     if (auto const known = check_views("gated_activation", gate, up, out); !known) return known;
     auto const width = gate.extent(1);
     if (auto const checked = detail::check_rows("gated_activation", gate, width, out); !checked) return checked;
-    bool const has_rows = up.extent(0) == gate.extent(0);
-    if (!has_rows || up.extent(1) != width) {
-        return Error{ErrorCode::shape_mismatch}
-            .in("gated_activation")
-            .at("up")
-            .because(has_rows ? "is not as wide as the gate" : "has another number of rows than the gate")
-            .got(up.extent(has_rows ? 1 : 0))
-            .expected(gate.extent(has_rows ? 1 : 0));
-    }
+    if (auto const checked = detail::check_gate("gated_activation", gate, up); !checked) return checked;
     if (!stream.isa()) return stream.isa().error();
     auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T*, std::int64_t, ActivationKind)>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(gate_row<T>));

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/kernels/detail/check_embedding.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 
 #include <algorithm>
@@ -19,17 +20,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 template <ActivationElement T>
 [[nodiscard]] Result<> embedding(TensorView<std::int32_t const, 1, Host> ids, TensorView<T const, 2, Host> table,
                                  TensorView<T, 2, Host> out, HostStream& stream, std::int64_t first_row = 0) {
-    if (auto const known = check_views("embedding", ids, table, out); !known) return known;
+    if (auto const known = check_views("embedding", table); !known) return known;
     auto const width = table.extent(1);
-    Error error{ErrorCode::shape_mismatch};
-    error.in("embedding");
-    if (out.extent(1) != width)
-        return error.because("the output is not as wide as the table").got(out.extent(1)).expected(width);
-    if (out.extent(0) != ids.elements()) {
-        return error.because("the output has another number of rows than there are ids")
-            .got(out.extent(0))
-            .expected(ids.elements());
-    }
+    if (auto const checked = detail::check_embedding(ids, width, out); !checked) return checked;
     auto const look_up = [=](std::int64_t begin, std::int64_t end) {
         for (auto token = begin; token < end; ++token) {
             auto const row = ids.data()[token] - first_row;

@@ -18,8 +18,14 @@
 #include <shardwise/kernels/backward/rope.hpp>
 #include <shardwise/kernels/backward/scale.hpp>
 #include <shardwise/kernels/backward/soft_cap.hpp>
+#include <shardwise/kernels/device/activation.hpp>
+#include <shardwise/kernels/device/embedding.hpp>
+#include <shardwise/kernels/device/layer_norm.hpp>
+#include <shardwise/kernels/device/residual_norm.hpp>
 #include <shardwise/kernels/device/rms_norm.hpp>
 #include <shardwise/kernels/device/rope.hpp>
+#include <shardwise/kernels/device/scale_rows.hpp>
+#include <shardwise/kernels/device/softmax.hpp>
 #include <shardwise/kernels/dropout.hpp>
 #include <shardwise/kernels/embedding.hpp>
 #include <shardwise/kernels/gated_delta.hpp>

@@ -24,13 +24,7 @@ template <ActivationElement T>
     if (auto const known = check_views("layer_norm", weight, bias); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("layer_norm", in, weight.elements(), out); !checked) return checked;
-    if (!bias.empty() && bias.elements() != width) {
-        return Error{ErrorCode::shape_mismatch}
-            .in("layer_norm")
-            .because("the bias is not as wide as a row")
-            .got(bias.elements())
-            .expected(width);
-    }
+    if (auto const checked = detail::check_bias("layer_norm", bias, width); !checked) return checked;
     if (!stream.isa()) return stream.isa().error();
     auto const kernel = detail::choose_kernel<void (*)(T const*, T const*, T const*, T*, std::int64_t, float)>(
         *stream.isa(), SHARDWISE_KERNEL_LEVELS(layer_norm_row<T>));

@@ -3,6 +3,7 @@
 
 #include <shardwise/backend/host.hpp>
 #include <shardwise/core/check_views.hpp>
+#include <shardwise/kernels/detail/check_parts.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
 #include <shardwise/kernels/detail/element.hpp>
 #include <shardwise/kernels/detail/lanes.hpp>
@@ -29,28 +30,13 @@ template <ActivationElement T>
                                      TensorView<T const, 1, Host> weight, TensorView<T, 2, Host> out, float epsilon,
                                      HostStream& stream, float offset = 0.0F) {
     if (auto const known = check_views("residual_norm", residual, weight, out); !known) return known;
-    constexpr std::size_t most_parts = 64;
+    constexpr std::size_t most_parts = detail::most_residual_parts;
     auto const width = residual.extent(1);
     TensorView<T const, 2, Host> const read = residual;
     if (auto const checked = detail::check_rows("residual_norm", read, weight.elements(), out); !checked)
         return checked;
     auto const count = static_cast<std::int64_t>(parts.size());
-    if (parts.empty()) {
-        return Error{ErrorCode::invalid_argument}.in("residual_norm").at("parts").because("there is nothing to add");
-    }
-    for (auto const* const part : parts) {
-        TensorView<T const, 2, Host> const rows(part, residual.extents());
-        if (auto const known = check_views("residual_norm", rows); !known) return known;
-    }
-    if (parts.size() > most_parts) {
-        return Error{ErrorCode::capacity_exceeded}
-            .in("residual_norm")
-            .at("parts")
-            .because("are of more ranks than one pass adds")
-            .got(count)
-            .at_most(static_cast<std::int64_t>(most_parts))
-            .fix("reduce among fewer ranks first");
-    }
+    if (auto const checked = detail::check_parts<T>("residual_norm", parts, read); !checked) return checked;
     if (!stream.isa()) return stream.isa().error();
     using Kernel = void (*)(detail::SumParts<T>, std::int64_t, T*, T const*, T*, std::int64_t, float, float);
     auto const kernel = detail::choose_kernel<Kernel>(*stream.isa(), SHARDWISE_KERNEL_LEVELS(residual_norm_row<T>));
@@ -74,17 +60,7 @@ template <ActivationElement T>
 [[nodiscard]] Result<> residual_norm(TensorView<T const, 2, Host> in, TensorView<T, 2, Host> residual,
                                      TensorView<T const, 1, Host> weight, TensorView<T, 2, Host> out, float epsilon,
                                      HostStream& stream, float offset = 0.0F) {
-    if (auto const known = check_views("residual_norm", in, residual, weight, out); !known) return known;
-    if (auto const checked = detail::check_rows("residual_norm", in, weight.elements(), residual); !checked) {
-        return checked;
-    }
-    if (!in.is_dense()) {
-        return Error{ErrorCode::shape_mismatch}
-            .in("residual_norm")
-            .because("the rows of the addend lie apart")
-            .got(in.stride(0))
-            .expected(in.extent(1));
-    }
+    if (auto const checked = detail::check_addend("residual_norm", in, residual, weight, out); !checked) return checked;
     T const* const part = in.data();
     return residual_norm<T>(std::span<T const* const>(&part, 1), residual, weight, out, epsilon, stream, offset);
 }

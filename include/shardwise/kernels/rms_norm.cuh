@@ -19,6 +19,7 @@ struct PlainRows {
     __device__ void take(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         again(row, at, portion);
     }
+    __device__ void make(std::int64_t, std::int64_t, Portion<T, width>&) const {}
     __device__ void again(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
         portion.load(call.in + row * call.in_row + at);
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <shardwise/backend/host.hpp>
-#include <shardwise/core/check_views.hpp>
 #include <shardwise/core/result.hpp>
 #include <shardwise/kernels/activation.hpp>
 #include <shardwise/kernels/detail/check_rows.hpp>
@@ -20,17 +19,9 @@ namespace shardwise::inline SHARDWISE_NAMESPACE {
 /// Source  transformers 4.57 Qwen2MoeSparseMoeBlock
 [[nodiscard]] inline Result<> scale_rows(TensorView<float const, 2, Host> gate, TensorView<float const, 2, Host> in,
                                          TensorView<float, 2, Host> out, ActivationKind kind, HostStream& stream) {
-    if (auto const known = check_views("scale_rows", gate); !known) return known;
     auto const width = in.extent(1);
     if (auto const checked = detail::check_rows("scale_rows", in, width, out); !checked) return checked;
-    if (gate.extent(0) != in.extent(0) || gate.extent(1) != 1) {
-        return Error{ErrorCode::shape_mismatch}
-            .in("scale_rows")
-            .at("gate")
-            .because("does not have one number per row")
-            .got(gate.elements())
-            .expected(in.extent(0));
-    }
+    if (auto const checked = detail::check_row_gate("scale_rows", gate, in.extent(0)); !checked) return checked;
     auto const scale = [=](std::int64_t row, std::int64_t begin, std::int64_t end) {
         auto const factor = activate(gate.row(row)[0], kind);
         for (auto i = begin; i < end; ++i) out.row(row)[i] = factor * in.row(row)[i];

@@ -31,4 +31,45 @@ template <class T, class Backend>
     return {};
 }
 
+/// A bias is none or as wide as a row.
+template <class T, class Backend>
+[[nodiscard]] Result<> check_bias(std::string_view kernel, TensorView<T const, 1, Backend> const& bias,
+                                  std::int64_t width) {
+    if (bias.empty() || bias.elements() == width) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in(kernel)
+        .because("the bias is not as wide as a row")
+        .got(bias.elements())
+        .expected(width);
+}
+
+/// What a gate multiplies has its shape.
+template <class T, class Backend>
+[[nodiscard]] Result<> check_gate(std::string_view kernel, TensorView<T const, 2, Backend> const& gate,
+                                  TensorView<T const, 2, Backend> const& up) {
+    auto const width = gate.extent(1);
+    bool const has_rows = up.extent(0) == gate.extent(0);
+    if (has_rows && up.extent(1) == width) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in(kernel)
+        .at("up")
+        .because(has_rows ? "is not as wide as the gate" : "has another number of rows than the gate")
+        .got(up.extent(has_rows ? 1 : 0))
+        .expected(gate.extent(has_rows ? 1 : 0));
+}
+
+/// One number gates each row.
+template <class Backend>
+[[nodiscard]] Result<> check_row_gate(std::string_view kernel, TensorView<float const, 2, Backend> const& gate,
+                                      std::int64_t rows) {
+    if (auto const known = check_views(kernel, gate); !known) return known;
+    if (gate.extent(0) == rows && gate.extent(1) == 1) return {};
+    return Error{ErrorCode::shape_mismatch}
+        .in(kernel)
+        .at("gate")
+        .because("does not have one number per row")
+        .got(gate.elements())
+        .expected(rows);
+}
+
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <shardwise/kernels/detail/kept_row.cuh>
 #include <shardwise/kernels/detail/pack.hpp>
 #include <shardwise/kernels/detail/rms_norm_call.hpp>
 #include <shardwise/kernels/detail/row_team.cuh>
@@ -11,10 +12,6 @@ namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
 /// Rows up to this width are a warp's.
 constexpr std::int64_t narrow_row = 1024;
-
-/// Portions of a row that a thread keeps in registers: rows of up to 16 Ki elements of 16 bits are read once.
-template <unsigned width>
-inline constexpr unsigned kept_portions = width == 1 ? 1 : 8;
 
 /// The sum of the squares of a portion's elements times `unit`, added to `squares`.
 template <class T, unsigned width>
@@ -46,59 +43,43 @@ __device__ void scale_portion(Portion<T, width> portion, RmsNormCall<T> const& c
 }
 
 /// RMS norms of the rows that source.take(row, first element, portion) reads, or makes and stores, and source.again reads once
-/// more. Of a row of n elements a sum has a chain of n / team + width + log2(warp) + warps additions.
+/// more; source.make makes what is not kept, if anything. Of a row of n elements a sum has a chain of n / team + width + log2(warp) + warps additions.
 template <class Team, class T, unsigned width, class Source>
 __device__ void norm_rows(Source const& source, RmsNormCall<T> const& call) {
     // Squares below the first are not normal floats, or their sum lost some that are not; above the second lies infinity.
     constexpr float small = 0x1p-100F;
     constexpr float large = 0x1p127F;
-    constexpr unsigned kept = kept_portions<width>;
-    auto const lane = static_cast<std::int64_t>(Team::lane());
     for_rows<Team>(call.rows, [&](std::int64_t row, bool is_row) {
+        auto const again = [&](std::int64_t at, Portion<T, width>& portion) { source.again(row, at, portion); };
         auto const portions = is_row ? call.width / width : 0;
-        Portion<T, width> own[kept];
-        Portion<T, width> more;
-        float squares = 0.0F;
-        SHARDWISE_DEVICE_UNROLL
-        for (unsigned i = 0; i < kept; ++i) {
-            auto const at = lane + i * Team::size;
-            if (at < portions) {
-                source.take(row, at * width, own[i]);
-                squares = add_squares(own[i], 1.0F, squares);
-            }
+        KeptRow<Team, T, width> kept;
+        kept.load(portions, [&](std::int64_t at, Portion<T, width>& portion) { source.take(row, at, portion); });
+        // Those that are not kept are made, and stored, once.
+        for (auto at = Team::lane() + std::int64_t{kept.kept} * Team::size; at < portions; at += Team::size) {
+            Portion<T, width> more;
+            source.make(row, at * width, more);
         }
-        for (auto at = lane + kept * Team::size; at < portions; at += Team::size) {
-            source.take(row, at * width, more);
-            squares = add_squares(more, 1.0F, squares);
-        }
+        auto const squares_of = [&](float unit) {
+            float squares = 0.0F;
+            kept.visit(again, [&](std::int64_t, Portion<T, width> const& portion) {
+                squares = add_squares(portion, unit, squares);
+            });
+            return Team::sum(squares);
+        };
         auto const count = static_cast<float>(call.width);
         float unit = 1.0F;
-        auto mean = Team::sum(squares) / count + call.epsilon;
-        // The same for all threads of the team. Powers of two: elements times them keep their digits.
-        if (!(mean >= small && mean < large)) {
+        float mean = 0.0F;
+        for (int attempt = 0; attempt < 2; ++attempt) {
+            mean = squares_of(unit) / count + call.epsilon * unit * unit;
+            // The same for all threads of the team. Powers of two: elements times them keep their digits.
+            if (attempt == 1 || (mean >= small && mean < large)) break;
             unit = mean < small ? 0x1p100F : 0x1p-100F;
-            squares = 0.0F;
-            SHARDWISE_DEVICE_UNROLL
-            for (unsigned i = 0; i < kept; ++i) {
-                if (lane + i * Team::size < portions) squares = add_squares(own[i], unit, squares);
-            }
-            for (auto at = lane + kept * Team::size; at < portions; at += Team::size) {
-                source.again(row, at * width, more);
-                squares = add_squares(more, unit, squares);
-            }
-            mean = Team::sum(squares) / count + call.epsilon * unit * unit;
         }
         auto const scale = 1.0F / sqrtf(mean);
         // Each thread writes what it alone has read, so that `out` may be `in`.
-        SHARDWISE_DEVICE_UNROLL
-        for (unsigned i = 0; i < kept; ++i) {
-            auto const at = lane + i * Team::size;
-            if (at < portions) scale_portion(own[i], call, unit, scale, row, at * width);
-        }
-        for (auto at = lane + kept * Team::size; at < portions; at += Team::size) {
-            source.again(row, at * width, more);
-            scale_portion(more, call, unit, scale, row, at * width);
-        }
+        kept.visit(again, [&](std::int64_t at, Portion<T, width> const& portion) {
+            scale_portion(portion, call, unit, scale, row, at);
+        });
     });
 }
 

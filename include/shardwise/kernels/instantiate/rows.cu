@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels over rows for one vendor: kernels/instantiate.cu says how they are compiled.
+#include <shardwise/kernels/activation_launch.cuh>
+#include <shardwise/kernels/embedding_launch.cuh>
+#include <shardwise/kernels/layer_norm_launch.cuh>
+#include <shardwise/kernels/residual_norm_launch.cuh>
 #include <shardwise/kernels/rms_norm_launch.cuh>
 #include <shardwise/kernels/rope_launch.cuh>
+#include <shardwise/kernels/scale_rows_launch.cuh>
+#include <shardwise/kernels/softmax_launch.cuh>
 
 namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
 
@@ -12,5 +18,28 @@ template Result<> launch_rms_norm<KernelApi>(RmsNormCall<Float16> const&, Kernel
 template Result<> launch_rope<KernelApi>(RopeCall<float> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Bfloat16> const&, KernelApi::Stream);
 template Result<> launch_rope<KernelApi>(RopeCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_activation<KernelApi>(ActivationCall<float> const&, KernelApi::Stream);
+template Result<> launch_activation<KernelApi>(ActivationCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_activation<KernelApi>(ActivationCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_embedding<KernelApi>(EmbeddingCall<float> const&, KernelApi::Stream);
+template Result<> launch_embedding<KernelApi>(EmbeddingCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_embedding<KernelApi>(EmbeddingCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<float> const&, KernelApi::Stream);
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_layer_norm<KernelApi>(LayerNormCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<float> const&, KernelApi::Stream);
+template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_residual_norm<KernelApi>(ResidualNormCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_softmax<KernelApi>(SoftmaxCall<float> const&, KernelApi::Stream);
+template Result<> launch_softmax<KernelApi>(SoftmaxCall<Bfloat16> const&, KernelApi::Stream);
+template Result<> launch_softmax<KernelApi>(SoftmaxCall<Float16> const&, KernelApi::Stream);
+
+template Result<> launch_scale_rows<KernelApi>(ScaleRowsCall const&, KernelApi::Stream);
+template Result<> launch_weight_rows<KernelApi>(WeightRowsCall const&, KernelApi::Stream);
 
 }  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/kernels/detail/device_chunk.hpp>
+#include <shardwise/kernels/detail/embedding_call.hpp>
+#include <shardwise/kernels/detail/pack.hpp>
+#include <shardwise/kernels/detail/portions.cuh>
+
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <class T, unsigned width>
+__global__ void __launch_bounds__(row_threads, 2) copy_table_rows(EmbeddingCall<T> call, PortionGrid grid) {
+    for_portions<width>(grid, call.tokens, call.width, [&](std::int64_t token, std::int64_t at) {
+        auto const row = call.ids[token] - call.first_row;
+        Portion<T, width> portion;
+        if (row >= 0 && row < call.table_rows) {
+            portion.load(call.table + row * call.table_row + at);
+        } else {
+            float const zeros[width] = {};
+            portion.set(zeros);
+        }
+        portion.store(call.out + token * call.out_row + at);
+    });
+}
+
+/// A thread decodes a chunk of sixteen bytes at a time.
+template <WeightFormat format>
+__global__ void __launch_bounds__(row_threads, 2) decode_table_rows(WeightRowsCall call, PortionGrid grid) {
+    using Chunk = DeviceChunk<format>;
+    auto const width = call.table.inputs;
+    for_portions<static_cast<unsigned>(Chunk::elements)>(
+        grid, call.tokens, width, [&](std::int64_t token, std::int64_t at) {
+            auto const row = call.ids[token] - call.first_row;
+            bool const is_there = row >= 0 && row < call.table.outputs;
+            auto const chunk = at / Chunk::elements;
+            Pack16 pack{};
+            auto scale = 0.0F;
+            if (is_there) {
+                pack = load_chunk<format>(call.table, row, chunk);
+                scale = Chunk::scale(call.table, row, chunk);
+            }
+            auto* const out = call.out + token * call.out_row + at;
+            bool const is_whole = at + Chunk::elements <= width && is_on_pack(out);
+            SHARDWISE_DEVICE_UNROLL
+            for (int four = 0; four < Chunk::elements / 4; ++four) {
+                float values[4];
+                Chunk::decode(pack, four, values);
+                SHARDWISE_DEVICE_UNROLL
+                for (int i = 0; i < 4; ++i) values[i] = is_there ? values[i] * scale : 0.0F;
+                if (is_whole) {
+                    store_pack(out + 4 * four, narrow_pack(values));
+                } else {
+                    SHARDWISE_DEVICE_UNROLL
+                    for (int i = 0; i < 4; ++i) {
+                        if (at + 4 * four + i < width) out[4 * four + i] = values[i];
+                    }
+                }
+            }
+        });
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/device_format.hpp>
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/portions_launch.cuh>
+#include <shardwise/kernels/embedding.cuh>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <class Api, class T>
+Result<> launch_embedding(EmbeddingCall<T> const& call, typename Api::Stream stream) {
+    constexpr unsigned pack = pack_elements<T>;
+    bool const is_packed = has_packs(call.table, call.table_rows, call.table_row, call.width) &&
+                           has_packs(call.out, call.tokens, call.out_row, call.width);
+    return launch_portions<Api, EmbeddingCall<T>>("embedding", &copy_table_rows<T, 1>, &copy_table_rows<T, pack>, pack,
+                                                  is_packed, call.tokens, call.width, stream, call);
+}
+
+/// By the format's kernel; hold_weight makes no weight of a format that has none.
+template <class Api, WeightFormat format>
+Result<> launch_weight_rows_if_run(WeightRowsCall const& call, typename Api::Stream stream) {
+    if constexpr (has_device_products(format)) {
+        constexpr unsigned elements = DeviceChunk<format>::elements;
+        auto const chunks = (call.table.inputs + elements - 1) / elements;
+        return launch_portions<Api, WeightRowsCall>("embedding", &decode_table_rows<format>, &decode_table_rows<format>,
+                                                    elements, true, call.tokens, chunks * elements, stream, call);
+    } else {
+        return Error{ErrorCode::unsupported}.in("embedding").at(traits(format).name);
+    }
+}
+
+template <class Api, std::size_t... format>
+Result<> launch_weight_rows_of(WeightRowsCall const& call, typename Api::Stream stream,
+                               std::index_sequence<format...>) {
+    using Launch = Result<> (*)(WeightRowsCall const&, typename Api::Stream);
+    constexpr Launch launches[] = {&launch_weight_rows_if_run<Api, static_cast<WeightFormat>(format)>...};
+    return launches[static_cast<std::size_t>(call.table.format)](call, stream);
+}
+
+template <class Api>
+Result<> launch_weight_rows(WeightRowsCall const& call, typename Api::Stream stream) {
+    return launch_weight_rows_of<Api>(call, stream, std::make_index_sequence<weight_format_count>{});
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

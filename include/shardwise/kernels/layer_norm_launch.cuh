@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/core/result.hpp>
+#include <shardwise/kernels/detail/rows_launch.cuh>
+#include <shardwise/kernels/layer_norm.cuh>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+template <class Api, class T>
+Result<> launch_layer_norm(LayerNormCall<T> const& call, typename Api::Stream stream) {
+    constexpr unsigned pack = pack_elements<T>;
+    bool const is_packed = has_packs(call.in, call.rows, call.in_row, call.width) &&
+                           has_packs(call.out, call.rows, call.out_row, call.width) && is_on_pack(call.weight) &&
+                           is_on_pack(call.bias);
+    auto const chosen =
+        choose_rows<Api, void(LayerNormCall<T>)>(call.width, is_packed, &centre_rows<Api, T, 1, false>,
+                                                 &centre_rows<Api, T, pack, false>, &centre_rows<Api, T, pack, true>);
+    return launch_rows<Api>("layer_norm", chosen, call.rows, stream, call);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail

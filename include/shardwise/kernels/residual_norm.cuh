@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <shardwise/backend/detail/device_code.cuh>
+#include <shardwise/kernels/detail/norm_rows.cuh>
+#include <shardwise/kernels/detail/pack.hpp>
+#include <shardwise/kernels/detail/residual_norm_call.hpp>
+#include <shardwise/kernels/detail/row_team.cuh>
+
+#include <cstdint>
+
+namespace shardwise::inline SHARDWISE_NAMESPACE::detail {
+
+/// Rows of a residual to which parts are added, part after part in float, when they are first read.
+template <class T, unsigned width>
+struct SummedRows {
+    ResidualNormCall<T> const& call;
+
+    __device__ void take(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
+        float sums[width];
+        float values[width];
+        portion.load(call.parts[0] + row * call.norm.width + at);
+        portion.get(sums);
+        for (std::int64_t part = 1; part < call.count; ++part) {
+            portion.load(call.parts[part] + row * call.norm.width + at);
+            portion.get(values);
+            SHARDWISE_DEVICE_UNROLL
+            for (unsigned i = 0; i < width; ++i) sums[i] += values[i];
+        }
+        again(row, at, portion);
+        portion.get(values);
+        SHARDWISE_DEVICE_UNROLL
+        for (unsigned i = 0; i < width; ++i) values[i] += sums[i];
+        portion.set(values);
+        portion.store(call.residual + row * call.norm.in_row + at);
+    }
+    __device__ void make(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
+        take(row, at, portion);
+    }
+    __device__ void again(std::int64_t row, std::int64_t at, Portion<T, width>& portion) const {
+        portion.load(call.residual + row * call.norm.in_row + at);
+    }
+};
+
+template <class Api, class T, unsigned width, bool is_narrow>
+__global__ void __launch_bounds__(row_threads, 2) add_and_normalise_rows(ResidualNormCall<T> call) {
+    norm_rows<RowTeam<Api, is_narrow>, T, width>(SummedRows<T, width>{call}, call.norm);
+}
+
+}  // namespace shardwise::inline SHARDWISE_NAMESPACE::detail
